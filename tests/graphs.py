@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
@@ -25,6 +27,23 @@ def two_communities(devices: int = 40, silos: int = 2, seed: int = 0) -> Federat
     part = node // (2 * silos) % 4
     masks = SplitMasks(part < 2, part == 2, part == 3)
     return FederatedGraph.from_assignment(graph, node // 2 % silos, masks)
+
+
+def lacking(graph: FederatedGraph) -> dict[str, FederatedGraph]:
+    """Graphs that lack something, by what it is; of classes 0 and 1, and of silos the second alone where it is one."""
+    second, train = graph.silo_of == 1, graph.train_mask
+    joined = graph.edges[:, (graph.edges > 3).all(axis=0)]
+    return {
+        "a class in a silo": replace(graph, train_mask=train & ((graph.labels == 0) | ~second)),
+        "a class everywhere": replace(graph, train_mask=train & (graph.labels == 0)),
+        "labels in a silo": replace(graph, train_mask=train & ~second),
+        "nodes to score in a silo": replace(
+            graph, validation_mask=graph.validation_mask & ~second, test_mask=graph.test_mask & ~second
+        ),
+        "edges between silos": graph.restricted_to_silos(),
+        "edges of some nodes": replace(graph, graph=replace(graph.graph, edges=joined)),
+        "edges": graph.without_edges(),
+    }
 
 
 def first_digits(count: int) -> Graph:

@@ -109,6 +109,7 @@ def _guarantees(T: int, k_min: int, *, anonymous: bool, untold: bool) -> tuple[G
 
 
 def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
+    runs = ", or in several runs, each of which draws partners anew," if anonymous else ""
     at_target = [
         Leak(
             Secret.CROSS_EDGE,
@@ -127,8 +128,8 @@ def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
             Secret.EMBEDDING,
             Role.DEVICE,
             Circumstance.REPEATED_SUM,
-            "a device that sums the same rows in several rounds over different senders learns the differences; a "
-            "static layer must be summed once and kept",
+            f"a device that sums the same rows in several rounds{runs} over different senders learns the differences; "
+            "a static layer must be summed once and kept",
         ),
     ]
     if anonymous:

@@ -67,19 +67,18 @@ def trained(method: Any, device: str) -> TrainingResult:
 
 
 @pytest.fixture
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    """PyTorch takes so many, and compiled loops too as far as this process may."""
+def two_threads() -> Iterator[None]:
+    """PyTorch takes two, and compiled loops too as far as this process may."""
     numba.get_num_threads()  # starts its threads, by which PyTorch's number may change
     before = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(request.param)
-    numba.set_num_threads(min(request.param, numba.config.NUMBA_NUM_THREADS))
-    yield request.param
+    torch.set_num_threads(2)
+    numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
+    yield
     torch.set_num_threads(before[0])
     numba.set_num_threads(before[1])
 
 
-@pytest.mark.usefixtures("threads")
-@pytest.mark.parametrize("threads", [2], indirect=True)
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize(
     ("method", "device"),
     [(each, "cpu") for each in (Ditto, FedAvg, FedGCN, FedSpray, GCFL, HiFGL)]

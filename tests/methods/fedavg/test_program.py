@@ -34,7 +34,7 @@ from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
 from fgl_secure.runtime.packing import Array
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset
-from tests.graphs import two_communities
+from tests.graphs import lacking, two_communities
 from tests.training.processes.runs import apart
 
 SMALL = replace(HONEST, hidden=8)
@@ -247,17 +247,7 @@ def test_bad_choices_are_refused(graph: FederatedGraph) -> None:
 
 
 HELD = two_communities(devices=48, silos=3)
-LACKING = {
-    "a client lacks a class": replace(HELD, train_mask=HELD.train_mask & ((HELD.labels == 0) | (HELD.silo_of != 1))),
-    "nobody trains on a class": replace(HELD, train_mask=HELD.train_mask & (HELD.labels == 0)),
-    "isolated nodes": replace(HELD, graph=replace(HELD.graph, edges=HELD.edges[:, (HELD.edges > 3).all(axis=0)])),
-    "no edges": HELD.without_edges(),
-    "nobody to score at a client": replace(
-        HELD,
-        validation_mask=HELD.validation_mask & (HELD.silo_of != 1),
-        test_mask=HELD.test_mask & (HELD.silo_of != 1),
-    ),
-}
+LACKING = {what: graph for what, graph in lacking(HELD).items() if what != "labels in a silo"}  # refused, see above
 
 
 @pytest.mark.parametrize("local", [LocalTraining(), LocalTraining(2, batch=3)], ids=["all nodes", "batches"])

@@ -40,7 +40,7 @@ from fgl_secure.training.presets import Selection
 from fgl_secure.training.rounds import Figures
 from fgl_secure.training.server_sums import grid_for
 from fgl_secure.training.silo import Silo
-from tests.graphs import two_communities
+from tests.graphs import lacking, two_communities
 
 CPU = torch.device("cpu")
 GRAPH = two_communities(silos=3)
@@ -355,15 +355,7 @@ def test_bad_input_is_refused() -> None:
         FedStruct(Collectives(silo, setting), task).begin()
 
 
-LACKING = {
-    "a client lacks a class": replace(
-        GRAPH, train_mask=GRAPH.train_mask & ((GRAPH.labels == 0) | (GRAPH.silo_of != 1))
-    ),
-    "nobody trains on a class": replace(GRAPH, train_mask=GRAPH.train_mask & (GRAPH.labels == 0)),
-    "a client has no label": replace(GRAPH, train_mask=GRAPH.train_mask & (GRAPH.silo_of != 1)),
-    "isolated nodes": replace(GRAPH, graph=replace(GRAPH.graph, edges=GRAPH.edges[:, (GRAPH.edges > 3).all(axis=0)])),
-    "no edges": GRAPH.without_edges(),
-}
+LACKING = {what: graph for what, graph in lacking(GRAPH).items() if what != "nodes to score in a silo"}
 SECURED: dict[str, Exchange] = {
     "rows": RowExchange(PairwiseMasking(), PairwiseMasking()),
     "hopwise": HopwiseExchange(RelayCoded(k_min=1, profile=Profile.SHOWN), PairwiseMasking()),

@@ -22,7 +22,7 @@ from fgl_secure.runtime import Channel, Phase, Role
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from fgl_secure.training.presets import HONEST, Federation, Preset
-from tests.graphs import two_communities
+from tests.graphs import lacking, two_communities
 
 QUICK = replace(HONEST, hidden=8, epochs=6)
 GRAPH = two_communities()
@@ -217,15 +217,7 @@ def test_parameter_gradients_reach_silos_in_the_clear_or_not_at_all() -> None:
 
 
 THREE = two_communities(devices=48, silos=3)
-SECOND = THREE.silo_of == 1
-BAD = {
-    "a silo lacks a class": replace(THREE, train_mask=THREE.train_mask & ((THREE.labels == 0) | ~SECOND)),
-    "nobody trains on a class": replace(THREE, train_mask=THREE.train_mask & (THREE.labels == 0)),
-    "a silo has no label": replace(THREE, train_mask=THREE.train_mask & ~SECOND),
-    "no edge crosses silos": THREE.restricted_to_silos(),
-    "isolated devices": replace(THREE, graph=replace(THREE.graph, edges=THREE.edges[:, (THREE.edges > 3).all(axis=0)])),
-    "no edges": THREE.without_edges(),
-}
+LACKING = {what: graph for what, graph in lacking(THREE).items() if what != "nodes to score in a silo"}
 
 
 @pytest.mark.parametrize(
@@ -233,10 +225,10 @@ BAD = {
     [SecretMessagePassing(), RelayCoded(k_min=1), RelayCoded(k_min=1, profile=Profile.SHOWN)],
     ids=["secmp", "graph-hidden", "graph-shown"],
 )
-@pytest.mark.parametrize("what", BAD)
+@pytest.mark.parametrize("what", LACKING)
 def test_secured_training_gets_over_what_is_absent(what: str, rows: Scheme) -> None:
     """Rows, gradients and models secured, and the losses and accuracies are those in the clear, and finite."""
-    preset, graph = replace(QUICK, epochs=3), BAD[what]
+    preset, graph = replace(QUICK, epochs=3), LACKING[what]
     plain = silos_of(graph, Plaintext(), preset).train()
     secured = silos_of(graph, {"neighbours": rows, "server": PairwiseMasking()}, preset).train()
     assert np.isfinite(secured.losses).all()
