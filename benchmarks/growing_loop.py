@@ -30,7 +30,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numba
 import torch
 from sklearn.metrics import accuracy_score
 from torch import nn
@@ -39,6 +38,7 @@ from fgl_secure import SecureAggregator
 from fgl_secure.errors import PrecisionWarning
 from fgl_secure.graph.datasets import load
 from fgl_secure.graph.partition import louvain_delta_partition
+from fgl_secure.threads import most
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -172,7 +172,7 @@ def main() -> None:
     accuracies = {name: [round(loop.accuracy, 4) for loop in found] for name, found in loops.items()}
     pairs = list(zip(loops["plain"], loops["secured"], strict=True))
     found = {
-        "threads": {"torch": torch.get_num_threads(), "numba": numba.get_num_threads()},
+        "threads": {"torch": torch.get_num_threads(), "loops": most()},
         "grows to": {name: float(found[0].state["grows"][0]) for name, found in loops.items()},
         "warnings": (len(warned), str(warned[0].message) if warned else ""),
         "accuracy": accuracies,

@@ -3,77 +3,119 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
-from collections.abc import Callable
-from types import FunctionType
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure import ahead
 
 SERIAL_UP_TO = 2**18
 """Loops over arrays of at most so many numbers take one thread: they take less than a millisecond, and two pools of
-threads, PyTorch's and numba's, that wake for every call take turns at waiting for each other."""
+threads, PyTorch's and these, that wake for every call take turns at waiting for each other."""
+
+_MOST: ContextVar[int] = ContextVar("_MOST", default=sys.maxsize)
+
+
+Thread = tuple[int, int]
+"""Which of how many threads: (0, 1) is alone."""
+
+
+@numba.njit  # type: ignore[untyped-decorator]  # numba ships no types
+def slice_of(count: int, thread: Thread) -> Any:
+    """The slice of `count` elements that one thread goes over; for compiled loops, which have it inlined.
+
+    Loops over a slice take wide steps, which loops over a range don't that might begin below 0 as far as numba knows.
+    """
+    number, threads = thread
+    return slice(number * count // threads, (number + 1) * count // threads)
+
+
+@numba.njit  # type: ignore[untyped-decorator]  # as above
+def range_of(count: int, thread: Thread) -> Any:
+    """Those of range(count) that one thread goes over; for compiled loops, which have it inlined."""
+    own = slice_of(count, thread)
+    return range(own.start, own.stop)
 
 
 def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop over `numba.prange`, compiled when first called and kept on disk, that takes as many threads as it needs.
+    """A loop that is compiled when first called, kept on disk, and shared by as many threads as it needs.
 
-    There are two of it: one for a thread alone, which starts none, and one for several. It is called as the function
-    is; a loop that goes over its arrays many times is also told `work`, the numbers that it takes in hand.
+    It goes over `range_of(count, thread)` instead of `range(count)`, or over a `slice_of` its arrays; `thread` is its
+    last argument, which callers leave out. So it is compiled once for any number of threads: numba's own `parallel` is
+    a second form of every loop, and takes three times as long to compile. A loop that goes over its arrays many times
+    is also told `work`, the numbers that it takes in hand. What it returns, None or a number, is added up over the
+    threads.
 
     Args:
-        function: of arrays, tuples of arrays and numbers.
+        function: of arrays, tuples of arrays and numbers, and of `thread`.
     """
-    kernel = numba.njit(parallel=True, cache=True, boundscheck=False)(function)
-    alone = numba.njit(cache=True, boundscheck=False)(_copy(function))
+    kernel = numba.njit(cache=True, nogil=True, boundscheck=False)(function)
+    name = f"{function.__module__}.{function.__qualname__}"
 
     @functools.wraps(function)
     def run(*arguments: Any, work: int = 0) -> Any:
-        size = max(work, _size(arguments))
-        if size <= SERIAL_UP_TO:
-            return alone(*arguments)
-        _start()
-        before = numba.get_num_threads()
-        threads = threads_for(size, before)
+        if name in ahead.in_hand:
+            ahead.wait_for(name)
+        threads = threads_for(max(work, _size(arguments)), most())
         if threads == 1:
-            return alone(*arguments)
-        numba.set_num_threads(threads)
+            return kernel(*arguments, (0, 1))
+        others = [_pool().submit(lambda own: kernel(*arguments, own), (i, threads)) for i in range(1, threads)]
         try:
-            return kernel(*arguments)
+            first = kernel(*arguments, (0, threads))
         finally:
-            numba.set_num_threads(before)
+            wait(others)  # they write into the arguments
+        found = [other.result() for other in others]
+        return None if first is None else sum(found, first)
 
+    run.kernel = kernel  # type: ignore[attr-defined]  # for who compiles it ahead
     return run
 
 
-def _copy(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function under another name, by which numba keeps on disk what it compiled."""
-    assert isinstance(function, FunctionType), "loops are functions"
-    code = function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    copy = FunctionType(*code)
-    copy.__module__, copy.__qualname__ = function.__module__, f"{function.__qualname__}_alone"
-    return copy
-
-
 @functools.cache
-def _start() -> None:
-    """Starts numba's threads, once.
+def _pool() -> ThreadPoolExecutor:
+    """Threads beside the one that calls; they start when they are first needed."""
+    return ThreadPoolExecutor(max(numba.config.NUMBA_NUM_THREADS - 1, 1), thread_name_prefix="fgl-secure-loop")
 
-    By that it tells OpenMP how many threads to take from then on, and PyTorch, if it is loaded and shares OpenMP with
-    numba, would take as many: so it is told again how many the user wants.
-    """
-    torch = sys.modules.get("torch")
-    wanted = 0 if torch is None else torch.get_num_threads()
-    numba.get_num_threads()
-    if torch is not None:
-        torch.set_num_threads(wanted)
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads don't come along
+
+
+@contextmanager
+def at_most(threads: int) -> Iterator[None]:
+    """Loops take no more threads than that inside."""
+    token = _MOST.set(threads)
+    try:
+        yield
+    finally:
+        _MOST.reset(token)
+
+
+def most() -> int:
+    """The threads that a large loop takes: no more than NUMBA_NUM_THREADS, than PyTorch, and than `at_most` says."""
+    torch = sys.modules.get("torch")  # who has not loaded it has set no number of threads there
+    allowed = min(_MOST.get(), int(numba.config.NUMBA_NUM_THREADS))
+    return allowed if torch is None else min(allowed, torch.get_num_threads())
 
 
 def threads_for(size: int, most: int) -> int:
-    """How many threads a loop over so many numbers takes, of `most` that numba may take."""
-    torch = sys.modules.get("torch")  # who has not loaded it has set no number of threads there
-    return 1 if size <= SERIAL_UP_TO else min(most, most if torch is None else torch.get_num_threads())
+    """How many threads a loop over so many numbers takes, of `most` that it may take."""
+    return 1 if size <= SERIAL_UP_TO else most
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written to: loops are compiled once more for arrays that can, and that they only read."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _size(arguments: tuple[Any, ...]) -> int:

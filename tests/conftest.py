@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from fgl_secure import ahead
 from fgl_secure.algebra import PrimeField
 from fgl_secure.cli import progress
 
@@ -61,9 +62,10 @@ def field() -> PrimeField:
 
 @pytest.fixture(scope="session", autouse=True)
 def _silence() -> Iterator[None]:
-    """No line of progress in the middle of what a command prints, however slow the machine."""
+    """No line of progress in the middle of what a command prints, however slow the machine; no process beside it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(progress, "EVERY", 3600.0)
+        patch.setenv(ahead.SWITCH, "0")  # many commands with empty caches, beside each other
         yield
 
 

@@ -14,26 +14,35 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.threads import SERIAL_UP_TO, parallel, threads_for
+from fgl_secure.threads import SERIAL_UP_TO, Thread, at_most, most, parallel, range_of, threads_for
 
 
 @parallel
-def _threads(values: NDArray[Any], out: NDArray[Any]) -> None:
-    for i in numba.prange(values.size):
-        out[i] = numba.get_thread_id()
+def _threads(values: NDArray[Any], out: NDArray[Any], thread: Thread) -> int:
+    for i in range_of(values.size, thread):
+        out[i] += 1 + thread[0]
+    return thread[1]
 
 
 @pytest.fixture
-def one_thread() -> Iterator[None]:
-    numba.get_num_threads()  # starts its threads, by which PyTorch's number may change
+def three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """That loops and PyTorch may take."""
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 3)
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(3)
     yield
     torch.set_num_threads(before)
 
 
+def shared(size: int) -> tuple[list[int], int]:
+    """How many numbers each thread of a loop went over, and the sum of what they returned."""
+    out = np.zeros(size, dtype=np.int64)
+    returned: int = _threads(np.zeros(size), out)
+    return np.bincount(out)[1:].tolist(), returned
+
+
 def test_pytorch_keeps_the_threads_that_the_user_gave_it() -> None:
-    """Numba's start tells OpenMP a number of threads, which PyTorch would take from then on."""
+    """Whatever number numba may take."""
     program = (
         "import torch, numpy as np; from fgl_secure.algebra import elementwise_kernels as k; "
         "a = np.ones(2**19, np.int64); k.add_each(a, a, 11, a); print(torch.get_num_threads())"
@@ -43,19 +52,36 @@ def test_pytorch_keeps_the_threads_that_the_user_gave_it() -> None:
     assert run.stdout.split() == [b"1"]
 
 
+@pytest.mark.usefixtures("three_threads")
 def test_little_work_takes_one_thread_and_much_as_many_as_there_are() -> None:
-    """Below the size a loop is serial whatever numba may take; above it, it takes what both libraries may."""
+    """Every number is gone over once, and what threads return is added up."""
+    assert shared(SERIAL_UP_TO) == ([SERIAL_UP_TO], 1)
+    third = (SERIAL_UP_TO + 2) // 3
+    assert shared(SERIAL_UP_TO + 2) == ([third] * 3, 9)
     assert threads_for(SERIAL_UP_TO, 8) == 1
-    assert threads_for(SERIAL_UP_TO + 1, 8) == min(8, torch.get_num_threads())
+    assert threads_for(SERIAL_UP_TO + 1, 8) == 8
 
 
-@pytest.mark.filterwarnings("ignore:Cannot cache compiled function")  # it asks numba for a number that changes
-@pytest.mark.usefixtures("one_thread")
-def test_loops_take_no_more_threads_than_torch() -> None:
-    """Where PyTorch was told to take one thread, a large loop takes one; what numba may take stays as it was."""
-    before, values = numba.get_num_threads(), np.zeros(SERIAL_UP_TO + 1)
-    out = np.full(len(values), -1, dtype=np.int64)
-    _threads(values, out)
-    assert set(out.tolist()) == {0}
-    assert numba.get_num_threads() == before
-    assert threads_for(len(values), 8) == 1
+@pytest.mark.usefixtures("three_threads")
+def test_loops_take_no_more_threads_than_torch_and_than_they_are_told() -> None:
+    """The smallest number counts, and what was told is forgotten behind it."""
+    with at_most(2):
+        assert most() == 2
+        assert len(shared(SERIAL_UP_TO + 1)[0]) == 2
+    assert most() == 3
+    torch.set_num_threads(1)
+    assert most() == 1
+    assert len(shared(SERIAL_UP_TO + 1)[0]) == 1
+
+
+def test_a_child_of_a_process_with_threads_starts_its_own() -> None:
+    """Threads don't come along when a process is forked: a loop that waited for them would wait for ever."""
+    program = (
+        "import os, numpy as np; from fgl_secure.algebra import elementwise_kernels as k; "
+        "a = np.ones(2**19, np.int64); k.add_each(a, a, 11, a); child = os.fork(); k.add_each(a, a, 11, a); "
+        "child or os._exit(int(a.sum() != 4 * 2**19)); print(os.waitpid(child, 0)[1])"
+    )
+    settings = {**os.environ, "NUMBA_NUM_THREADS": "2"}
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    run = subprocess.run(command, env=settings, capture_output=True, check=True, timeout=60)
+    assert run.stdout.split() == [b"0"]

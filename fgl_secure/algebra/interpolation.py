@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.prime_field import PrimeField
 from fgl_secure.algebra.reduction import canonical, compiled, inlined, multiply
 from fgl_secure.errors import InputError
+from fgl_secure.threads import Thread, range_of
+
+if TYPE_CHECKING:  # what compiles the loops ahead does without what fields take
+    from fgl_secure.algebra.prime_field import PrimeField
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -86,27 +88,35 @@ def values_at(
 
 
 @compiled
-def _scales(nodes: Array, modulus: int, out: Array) -> None:
+def _scales(nodes: Array, modulus: int, out: Array, thread: Thread) -> None:
     """out[j] = 1 / the product over k != j of (node_j - node_k)."""
-    for j in numba.prange(len(nodes)):
+    for j in range_of(len(nodes), thread):
         out[j] = _inverse(_others(nodes, len(nodes), j, modulus), modulus)
 
 
 @compiled
-def _bases(nodes: Array, scales: Array, at: Array, modulus: int, out: Array) -> None:
+def _bases(nodes: Array, scales: Array, at: Array, modulus: int, out: Array, thread: Thread) -> None:
     """out[i, j] = the j-th basis polynomial at at[i]."""
-    for i in numba.prange(len(at)):
+    for i in range_of(len(at), thread):
         _basis(nodes, scales, len(nodes), at[i], modulus, out[i])
 
 
 @compiled
 def _values_at(
-    points: Array, counts: Array, values: Array, dimension: int, at: int, modulus: int, out: Array, off: Array
+    points: Array,
+    counts: Array,
+    values: Array,
+    dimension: int,
+    at: int,
+    modulus: int,
+    out: Array,
+    off: Array,
+    thread: Thread,
 ) -> None:
     """See `values_at`."""
     polynomials, width = out.shape
     chunks = (polynomials + FEW - 1) // FEW
-    for chunk in numba.prange(chunks):
+    for chunk in range_of(chunks, thread):
         scales, row = np.empty(dimension, dtype=np.int64), np.empty(dimension, dtype=np.int64)
         value = np.empty(width, dtype=np.int64)
         for s in range(chunk * FEW, min((chunk + 1) * FEW, polynomials)):

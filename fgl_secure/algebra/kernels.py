@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61, canonical, compiled, multiply, remainder
+from fgl_secure.threads import Thread, range_of, slice_of
 
 __all__ = [
     "MERSENNE_31",
@@ -31,11 +31,11 @@ Array = NDArray[Any]
 
 @compiled
 def affine_rows(
-    scale: Array, offset: Array, rows: Array, row_of: Array, group_of: Array, modulus: int, out: Array
+    scale: Array, offset: Array, rows: Array, row_of: Array, group_of: Array, modulus: int, out: Array, thread: Thread
 ) -> None:
     """out[b, e, t, k] = scale[group, t] * rows[row, k] + offset[b, group, t, k], row and group those of message e."""
     batch, messages, shares, width = out.shape
-    for e in numba.prange(messages):
+    for e in range_of(messages, thread):
         row, group = row_of[e], group_of[e]
         for b in range(batch):
             for t in range(shares):
@@ -46,7 +46,9 @@ def affine_rows(
 
 
 @compiled
-def masked_rows(weights: Array, rows: Array, row_of: Array, masks: Any, modulus: int, out: Array) -> None:
+def masked_rows(
+    weights: Array, rows: Array, row_of: Array, masks: Any, modulus: int, out: Array, thread: Thread
+) -> None:
     """out[b, e, k] = weights[0] * rows[row_of[e], k] + sum of weights[1 + t] * masks[t][b, e, k]; row -1 is zero.
 
     Weights may be negative; where their magnitudes add up to less than 2^31 and elements have 31 bits, one reduction
@@ -57,7 +59,7 @@ def masked_rows(weights: Array, rows: Array, row_of: Array, masks: Any, modulus:
     for w in weights:
         size += abs(w)
     lazy = modulus <= MERSENNE_31 and size < MERSENNE_31
-    for e in numba.prange(messages):
+    for e in range_of(messages, thread):
         row = row_of[e]
         own = np.int64(weights[0]) if row >= 0 else np.int64(0)
         row = max(row, 0)
@@ -83,11 +85,11 @@ def masked_rows(weights: Array, rows: Array, row_of: Array, masks: Any, modulus:
 
 
 @compiled
-def segment_sums(values: Array, order: Array, starts: Array, modulus: int, out: Array) -> None:
+def segment_sums(values: Array, order: Array, starts: Array, modulus: int, out: Array, thread: Thread) -> None:
     """out[b, s, k] = sum of values[b, order[i], k] over starts[s] <= i < starts[s + 1], modulo the modulus."""
     batch, segments, width = out.shape
     wide = modulus == MERSENNE_61  # only three such elements fit int64
-    for s in numba.prange(segments):
+    for s in range_of(segments, thread):
         total = np.empty(width, dtype=np.int64)
         for b in range(batch):
             total[:] = 0
@@ -108,14 +110,14 @@ STRIP = 16
 
 
 @compiled
-def add_rows(values: Array, group_of: Array, modulus: int, totals: Array) -> None:
+def add_rows(values: Array, group_of: Array, modulus: int, totals: Array, thread: Thread) -> None:
     """totals[group_of[e], k] += values[e, k], modulo the modulus where it has more than 31 bits; rows in their order.
 
     Totals are int64: below 2^31 they hold 2^32 terms, and are reduced by whoever has added the last.
     """
     messages, width = values.shape
     wide = modulus > MERSENNE_31
-    for strip in numba.prange(-(-width // STRIP)):
+    for strip in range_of(-(-width // STRIP), thread):
         first, stop = strip * STRIP, min(strip * STRIP + STRIP, width)
         for e in range(messages):
             row, total = values[e, first:stop], totals[group_of[e], first:stop]
@@ -128,10 +130,10 @@ def add_rows(values: Array, group_of: Array, modulus: int, totals: Array) -> Non
 
 
 @compiled
-def segment_sums_real(values: Array, order: Array, starts: Array, out: Array) -> None:
+def segment_sums_real(values: Array, order: Array, starts: Array, out: Array, thread: Thread) -> None:
     """The same sum over real numbers, accumulated in float64: values [m, k], out [s, k]."""
     segments, width = out.shape
-    for s in numba.prange(segments):
+    for s in range_of(segments, thread):
         total = np.zeros(width, dtype=np.float64)
         first, stop = starts[s], starts[s + 1]
         while first + 3 < stop:  # four rows at a time, added one after the other: the order of float sums counts
@@ -148,14 +150,14 @@ def segment_sums_real(values: Array, order: Array, starts: Array, out: Array) ->
 
 
 @compiled
-def rounded_outer_sums(left: Array, right: Array, scale: float, out: Array) -> None:
+def rounded_outer_sums(left: Array, right: Array, scale: float, out: Array, thread: Thread) -> None:
     """out[i, k] += sum over v of round(scale * sum over t of left[t, v, i] * right[t, v, k]), as `encode_fixed` rounds.
 
     Factors are float32, and so are products and their sum, as a dense array of them would be; then adding a half in
     float64 is exact. The sums are integers and stay below 2^53, so float64 holds them exactly and wide steps work.
     """
     terms, rows, height = left.shape
-    for i in numba.prange(height):
+    for i in range_of(height, thread):
         total = np.zeros(right.shape[2], dtype=np.float64)
         for v in range(rows):
             empty = True
@@ -178,9 +180,11 @@ def rounded_outer_sums(left: Array, right: Array, scale: float, out: Array) -> N
 
 
 @compiled
-def encode_fixed(values: Array, scale: float, modulus: int, out: Array) -> None:
+def encode_fixed(values: Array, scale: float, modulus: int, out: Array, thread: Thread) -> None:
     """out[i] = round(values[i] * scale) modulo the modulus, halves away from zero, negatives from above."""
-    for i in numba.prange(values.size):
+    own = slice_of(values.size, thread)
+    values, out = values[own], out[own]
+    for i in range(values.size):
         scaled = np.float64(values[i]) * scale
         size = abs(scaled)
         whole = np.floor(size)  # adding a half first would round twice: just below it, and beyond 2^52
@@ -189,9 +193,10 @@ def encode_fixed(values: Array, scale: float, modulus: int, out: Array) -> None:
 
 
 @compiled
-def decode_fixed(elements: Array, scale: float, modulus: int, out: Array) -> None:
+def decode_fixed(elements: Array, scale: float, modulus: int, out: Array, thread: Thread) -> None:
     """out[i] = the representative of elements[i] in (-modulus / 2, modulus / 2), divided by scale."""
-    half = modulus // 2
-    for i in numba.prange(elements.size):
+    half, own = modulus // 2, slice_of(elements.size, thread)
+    elements, out = elements[own], out[own]
+    for i in range(elements.size):
         element = np.int64(elements[i])
         out[i] = (element - modulus if element > half else element) / scale

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +24,7 @@ from fgl_secure.algebra.reduction import (
     reduce_61,
     remainder,
 )
+from fgl_secure.threads import Thread, range_of
 
 Array = NDArray[Any]
 
@@ -41,15 +41,15 @@ _31, _31_BITS, _2_TO_31 = np.uint64(31), np.uint64(MERSENNE_31), np.uint64(2**31
 
 
 @compiled
-def combine_pair_31(matrix: Array, first: Array, second: Array, out: Array, outside: Array) -> None:
+def combine_pair_31(matrix: Array, first: Array, second: Array, out: Array, thread: Thread) -> int:
     """out[b, i] = matrix[i, 0] * first[b, 0] + matrix[i, 1] * second[b, 0] modulo 2^31 - 1, in one pass.
 
-    Shapes: matrix uint64 [r, 2]; first, second [b or 1, 1, L]; out [b, r, L]; outside [1].
+    Shapes: matrix uint64 [r, 2]; first, second [b or 1, 1, L]; out [b, r, L]. Returns how many inputs are no elements.
     """
     batch, rows, width = out.shape
     blocks = (width + BLOCK - 1) // BLOCK
     strangers = 0
-    for task in numba.prange(batch * blocks):
+    for task in range_of(batch * blocks, thread):
         b, start = task // blocks, task % blocks * BLOCK
         stop = min(start + BLOCK, width)
         x = first[b if len(first) > 1 else 0, 0, start:stop]
@@ -60,21 +60,22 @@ def combine_pair_31(matrix: Array, first: Array, second: Array, out: Array, outs
             result = out[b, i, start:stop]
             for k in range(stop - start):
                 result[k] = reduce_31(u * np.uint64(np.uint32(x[k])) + v * np.uint64(np.uint32(y[k])))
-    outside[0] = strangers
+    return strangers
 
 
 @compiled
-def combine(matrix: Array, first: Array, second: Array, modulus: int, out: Array, outside: Array) -> None:
+def combine(matrix: Array, first: Array, second: Array, modulus: int, out: Array, thread: Thread) -> int:
     """out[b] = matrix @ (first[b] on top of second[b]).
 
     Shapes: matrix uint64 [r, c], c a multiple of four; first [b or 1, c1, L], second [b or 1, c2, L], c1 + c2 <= c,
-    where columns from c1 + c2 on must be zero; out [b, r, L]; outside [1].
+    where columns from c1 + c2 on must be zero; out [b, r, L]. Returns how
+    many inputs are no elements.
     """
     batch, rows, width = out.shape
     blocks = (width + BLOCK - 1) // BLOCK
     tasks, size, p = batch * blocks, min(width, BLOCK), np.uint64(modulus)
     chunks, strangers = min(CHUNKS, tasks), 0
-    for chunk in numba.prange(chunks):
+    for chunk in range_of(chunks, thread):
         held = np.zeros((matrix.shape[1], size), dtype=np.uint64)
         total = np.empty(size, dtype=np.uint64)
         for task in range(chunk * tasks // chunks, (chunk + 1) * tasks // chunks):
@@ -90,12 +91,12 @@ def combine(matrix: Array, first: Array, second: Array, modulus: int, out: Array
                 result = out[b, i, start:stop]
                 for k in range(stop - start):
                     result[k] = total[k]
-    outside[0] = strangers
+    return strangers
 
 
 @compiled
 def interpolate(
-    matrix: Array, rows: Array, used: Array, checked: Array, modulus: int, out: Array, differs: Array
+    matrix: Array, rows: Array, used: Array, checked: Array, modulus: int, out: Array, differs: Array, thread: Thread
 ) -> None:
     """Computes out = matrix[:n] @ rows[used], and whether matrix[n:] @ rows[checked] is what those rows hold.
 
@@ -104,7 +105,7 @@ def interpolate(
     """
     blocks, width = len(differs), rows.shape[1]
     chunks = min(CHUNKS, blocks)
-    for chunk in numba.prange(chunks):
+    for chunk in range_of(chunks, thread):
         held = np.zeros((matrix.shape[1], min(width, BLOCK)), dtype=np.uint64)
         total = np.empty(min(width, BLOCK), dtype=np.uint64)
         for block in range(chunk * blocks // chunks, (chunk + 1) * blocks // chunks):
@@ -126,14 +127,14 @@ def interpolate(
 
 
 @compiled
-def dot(rows: Array, weights: Array, modulus: int, out: Array) -> None:
+def dot(rows: Array, weights: Array, modulus: int, out: Array, thread: Thread) -> None:
     """out[chunk, i] = part of the sum over k of rows[i, k] * weights[k]; the sum over chunks is all of it.
 
     Shapes: rows [m, L], weights [L], out uint64 [CHUNKS, m].
     """
     count, width = rows.shape
     blocks, p = (width + BLOCK - 1) // BLOCK, np.uint64(modulus)
-    for chunk in numba.prange(CHUNKS):
+    for chunk in range_of(CHUNKS, thread):
         for i in range(count):
             out[chunk, i] = 0
         for block in range(chunk * blocks // CHUNKS, (chunk + 1) * blocks // CHUNKS):

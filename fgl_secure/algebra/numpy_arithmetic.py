@@ -13,6 +13,7 @@ from fgl_secure.algebra.arithmetic import Arithmetic, element_dtype
 from fgl_secure.algebra.reduction import MERSENNE_31
 from fgl_secure.algebra.segments import Segments
 from fgl_secure.errors import InputError
+from fgl_secure.threads import read_only
 
 Array = NDArray[Any]
 Loop = Callable[..., None]
@@ -34,9 +35,7 @@ class _NumpyArithmetic(Arithmetic):
 
     def all_elements(self, array: Array, modulus: int) -> bool:
         flat = _loopable(array, modulus).reshape(-1)
-        outside = np.empty(1, dtype=np.int64)
-        elementwise_kernels.count_outside(flat, modulus, outside)
-        return not outside[0]
+        return not elementwise_kernels.count_outside(flat, modulus)
 
     def narrowed(self, array: Array, modulus: int) -> Array:
         return array.astype(element_dtype(modulus), copy=False)
@@ -60,12 +59,11 @@ class _NumpyArithmetic(Arithmetic):
         first, second = _loopable(first, modulus), _loopable(second, modulus)
         batch = len(first) if len(second) == 1 else len(second)
         out = np.empty((batch, len(matrix), first.shape[2]), dtype=_worked_in(modulus))
-        outside = np.empty(1, dtype=np.int64)
         if modulus == MERSENNE_31 and first.shape[1] == second.shape[1] == 1:
-            matrix_kernels.combine_pair_31(matrix.astype(np.uint64), first, second, out, outside)
+            outside = matrix_kernels.combine_pair_31(matrix.astype(np.uint64), first, second, out)
         else:
-            matrix_kernels.combine(_padded(matrix), first, second, modulus, out, outside)
-        return None if outside[0] else self.narrowed(out, modulus)
+            outside = matrix_kernels.combine(_padded(matrix), first, second, modulus, out)
+        return None if outside else self.narrowed(out, modulus)
 
     def interpolate(
         self, matrix: NDArray[np.int64], rows: Any, used: list[int], checked: list[int], modulus: int
@@ -93,7 +91,7 @@ class _NumpyArithmetic(Arithmetic):
 
     def grouped_sums(self, values: Array, segments: Segments, modulus: int) -> Array:
         out = np.empty((len(values), len(segments), values.shape[2]), dtype=element_dtype(modulus))
-        kernels.segment_sums(np.ascontiguousarray(values), segments.order, segments.starts, modulus, out)
+        kernels.segment_sums(read_only(np.ascontiguousarray(values)), segments.order, segments.starts, modulus, out)
         return out
 
     def encode_fixed(self, values: Any, scale: float, modulus: int) -> Array:

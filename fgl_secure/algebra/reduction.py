@@ -26,8 +26,8 @@ _LOW_30 = np.uint64(2**30 - 1)
 _1, _30, _31, _61 = np.uint64(1), np.uint64(30), np.uint64(31), np.uint64(61)
 
 
-def compiled(function: Callable[..., None]) -> Callable[..., None]:
-    """A loop over the cores, compiled when first called and kept on disk."""
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A loop over the cores, compiled when first called and kept on disk (see `parallel`)."""
     return parallel(function)
 
 

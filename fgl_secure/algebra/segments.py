@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import kernels
 from fgl_secure.errors import InputError
+from fgl_secure.threads import read_only
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +57,7 @@ class Segments:
         """Sums the rows of each segment over real numbers: values [m, d] to float64 [s, d]."""
         self.check_rows(len(values))
         out = np.empty((len(self), values.shape[1]), dtype=np.float64)
-        kernels.segment_sums_real(np.ascontiguousarray(values), self.order, self.starts, out)
+        kernels.segment_sums_real(read_only(np.ascontiguousarray(values)), self.order, self.starts, out)
         return out
 
     def check_rows(self, rows: int) -> None:

@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.counter_mode import MOST_TASKS, PIECE, STEP, add_words
-from fgl_secure.threads import parallel
+from fgl_secure.threads import Thread, parallel, range_of, read_only
 
 Bytes = NDArray[np.uint8]
 Ids = NDArray[np.int64]
@@ -83,7 +83,7 @@ def write_words(
     out = np.empty(int(ends[-1]) if len(ends) else 0, dtype=word)
     room = np.empty((min(CHUNKS, 1 + len(keys) // (4 * LANES)), _ROOM), dtype=np.uint64)
     high, low = (np.uint64(half) for half in np.frombuffer(nonce, dtype=">u8").tolist())
-    rejected = _fill(np.ascontiguousarray(keys), high, low, ends, room, mask, np.uint64(modulus), out)
+    rejected = _fill(read_only(np.ascontiguousarray(keys)), high, low, ends, room, mask, np.uint64(modulus), out)
     room.fill(0)  # schedules are as secret as keys
     return out, rejected
 
@@ -98,7 +98,7 @@ def add_streams(total: Elements, keys: Bytes, signs: Ids, word: np.dtype[Any], m
     room = np.empty((tasks, LANES * _SCHEDULE + STEP // 8), dtype=np.uint64)
     off = np.zeros((tasks, len(keys)), dtype=np.bool_)
     like, work = np.empty(0, dtype=word), len(total) * len(keys)
-    _add(np.ascontiguousarray(keys), signs, room, like, mask, modulus, total, off, work=work)
+    _add(read_only(np.ascontiguousarray(keys)), signs, room, like, mask, modulus, total, off, work=work)
     room.fill(0)  # schedules are as secret as keys
     return np.asarray(off.any(axis=0))
 
@@ -218,10 +218,12 @@ def _write_schedules(keys: Bytes, first: int, stop: int, room: Any) -> None:
 
 
 @parallel
-def _fill(keys: Bytes, high: Any, low: Any, ends: Ids, room: Words, mask: Any, modulus: Any, out: Any) -> int:
+def _fill(
+    keys: Bytes, high: Any, low: Any, ends: Ids, room: Words, mask: Any, modulus: Any, out: Any, thread: Thread
+) -> int:
     """Writes streams, and masks the words of each while they are in cache; how many are not below the modulus."""
     chunks, count, size, rejected = len(room), len(ends), out.itemsize, 0
-    for chunk in numba.prange(chunks):
+    for chunk in range_of(chunks, thread):
         first, stop = chunk * count // chunks, (chunk + 1) * count // chunks
         own = np.uint64(room[chunk].ctypes.data)
         rest = room[chunk, LANES * _SCHEDULE :].view(out.dtype)
@@ -249,11 +251,13 @@ def _fill(keys: Bytes, high: Any, low: Any, ends: Ids, room: Words, mask: Any, m
 
 
 @parallel
-def _add(keys: Bytes, signs: Ids, room: Words, like: Any, mask: Any, modulus: int, total: Elements, off: Any) -> None:
+def _add(
+    keys: Bytes, signs: Ids, room: Words, like: Any, mask: Any, modulus: int, total: Elements, off: Any, thread: Thread
+) -> None:
     """Adds streams to elements, or takes them away, and notes of which streams a word is no element."""
     tasks, size, count = len(room), like.itemsize, len(keys)
     pieces = (len(total) + PIECE - 1) // PIECE
-    for task in numba.prange(tasks):
+    for task in range_of(tasks, thread):
         own = np.uint64(room[task].ctypes.data)
         words = room[task, LANES * _SCHEDULE :].view(like.dtype)
         out = np.uint64(words.ctypes.data)

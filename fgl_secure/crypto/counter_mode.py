@@ -23,7 +23,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.threads import parallel
+from fgl_secure.threads import Thread, parallel, range_of, read_only
 
 Bytes = NDArray[np.uint8]
 Ids = NDArray[np.int64]
@@ -104,8 +104,8 @@ def add_streams(total: Elements, keys: Bytes, signs: Ids, word: np.dtype[Any], m
         for context in contexts.tolist():
             refused[0] |= not linked.initialise(context, linked.cipher, None, None, None)
         _add_in_pieces(
-            linked.address_of_initialise, linked.address_of_update, contexts, np.ascontiguousarray(keys), signs,
-            np.empty(0, dtype=word), mask, modulus, total, refused, off, work=len(total) * len(keys),
+            linked.address_of_initialise, linked.address_of_update, contexts, read_only(np.ascontiguousarray(keys)),
+            signs, np.empty(0, dtype=word), mask, modulus, total, refused, off, work=len(total) * len(keys),
         )  # fmt: skip
     finally:
         for context in contexts.tolist():
@@ -206,7 +206,7 @@ def _in_one_loop(
 @parallel
 def _add_in_pieces(
     initialise: int, update: int, contexts: Ids, keys: Bytes, signs: Ids, like: Any, mask: Any, modulus: int,
-    total: Elements, refused: Any, off: Any,
+    total: Elements, refused: Any, off: Any, thread: Thread,
 ) -> None:  # fmt: skip
     """total[i] += or -= word i of each stream, modulo the modulus; see `add_streams`.
 
@@ -222,10 +222,11 @@ def _add_in_pieces(
         total: see `add_streams`.
         refused: bool [tasks]: whether OpenSSL did.
         off: bool [tasks, s]: whether a word is no element.
+        thread: see `parallel`.
     """
     tasks, size = len(contexts), like.itemsize
     pieces = (len(total) + PIECE - 1) // PIECE
-    for task in numba.prange(tasks):
+    for task in range_of(tasks, thread):
         zeros, words = np.zeros(STEP // size, like.dtype), np.empty(STEP // size, like.dtype)
         nonce, written = np.zeros(16, dtype=np.uint8), np.zeros(1, dtype=np.int32)
         for piece in range(task * pieces // tasks, (task + 1) * pieces // tasks):

@@ -8,14 +8,13 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from fgl_secure.threads import parallel
+from fgl_secure.threads import Thread, parallel, range_of
 
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint32]
@@ -108,8 +107,8 @@ def _compress(_: Any, words: Any, state: Any) -> Any:  # noqa: ARG001
 
 
 @parallel
-def _digest_all(words: Words, out: Words) -> None:
+def _digest_all(words: Words, out: Words, thread: Thread) -> None:
     """Shapes: words [b, 16 blocks, LANES], out [b, 8, LANES]."""
-    for batch in numba.prange(len(words)):
+    for batch in range_of(len(words), thread):
         for first in range(0, words.shape[1], 16):
             _compress(np.uint64(words[batch, first:].ctypes.data), np.uint64(out[batch].ctypes.data))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +11,7 @@ from fgl_secure.crypto import aes_instructions
 from fgl_secure.crypto.counter_mode import write_streams
 from fgl_secure.crypto.prg import KEY_BYTES, FieldStream, word_of
 from fgl_secure.errors import InputError
-from fgl_secure.threads import parallel
+from fgl_secure.threads import Thread, parallel, slice_of
 
 
 class KeyedStreams:
@@ -78,10 +77,10 @@ class KeyedStreams:
 
 
 @parallel
-def _masked(words: NDArray[Any], mask: Any, modulus: Any) -> int:
+def _masked(words: NDArray[Any], mask: Any, modulus: Any, thread: Thread) -> int:
     """Masks words where they are; says how many of them lie outside the range."""
-    rejected = 0
-    for i in numba.prange(len(words)):
+    rejected, words = 0, words[slice_of(len(words), thread)]
+    for i in range(len(words)):
         masked = words[i] & mask
         words[i] = masked
         rejected += np.uint64(masked) >= modulus

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 import torch
@@ -69,13 +68,10 @@ def trained(method: Any, device: str) -> TrainingResult:
 @pytest.fixture
 def two_threads() -> Iterator[None]:
     """PyTorch takes two, and compiled loops too as far as this process may."""
-    numba.get_num_threads()  # starts its threads, by which PyTorch's number may change
-    before = torch.get_num_threads(), numba.get_num_threads()
+    before = torch.get_num_threads()
     torch.set_num_threads(2)
-    numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
     yield
-    torch.set_num_threads(before[0])
-    numba.set_num_threads(before[1])
+    torch.set_num_threads(before)
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -94,14 +90,15 @@ def test_equal_runs_end_equal(method: Any, device: str) -> None:
 
 TWICE = """
 import hashlib
-import numba, torch
+import torch
 from fgl_secure import train
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods import HiFGL
+from fgl_secure.threads import most
 for _ in range(2):
     result = train(HiFGL(epochs=2), device="cpu", coins=SimulationCoins(7)).result
     end = repr(result.losses).encode() + result.report["theta"].tobytes()
-    print(torch.get_num_threads(), numba.get_num_threads(), hashlib.sha256(end).hexdigest())
+    print(torch.get_num_threads(), most(), hashlib.sha256(end).hexdigest())
 """
 
 

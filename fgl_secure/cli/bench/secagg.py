@@ -14,9 +14,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
-import numba
 import numpy as np
-import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
@@ -26,6 +24,7 @@ from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
 from fgl_secure.crypto.prg import add_masks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.schemes import names, server_scheme
+from fgl_secure.threads import at_most, most
 
 CLIENTS: tuple[int, ...] = (10, 50, 100, 200)
 LENGTH, BOUND = 10**6, 2**27
@@ -66,7 +65,7 @@ def _pieces() -> dict[str, Callable[[], Piece]]:
 
 def _cores() -> int:
     """Those that loops over masks may take."""
-    return int(min(numba.get_num_threads(), torch.get_num_threads()))
+    return most()
 
 
 def _many_name(name: str, clients: int, length: int) -> str:
@@ -89,13 +88,9 @@ def _many(name: str, clients: int, length: int) -> Piece:
 
 def _rounds(name: str, clients: int) -> Piece:
     """A round for each share of clients that drop out, on one core: processor time is then the time on it."""
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
+    with at_most(1):
         timed_round(server_scheme(name), min(CLIENTS), 1, BOUND)  # compiles what is compiled at the first call
         found = {gone: _round(name, clients, gone) for gone in GONE}
-    finally:
-        numba.set_num_threads(threads)
     told = tuple(line for gone, each in found.items() for line in _lines(name, clients, gone, each))
     return Piece(told, costs=asdict(found[0]))
 
@@ -154,12 +149,8 @@ def _ours(keys: list[bytes], modulus: int, threads: int) -> Callable[[], object]
     total, signs = np.zeros(LENGTH, dtype=np.int64), [1 if i % 2 else -1 for i in range(len(keys))]
 
     def work() -> None:
-        before = numba.get_num_threads()
-        numba.set_num_threads(threads)
-        try:
+        with at_most(threads):
             add_masks(total, keys, signs, modulus)
-        finally:
-            numba.set_num_threads(before)
 
     return work
 
