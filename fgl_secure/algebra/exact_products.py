@@ -1,4 +1,4 @@
-"""Products of matrices over prime fields below 2^7: sums of products of bytes, exact in 32 bits.
+"""Products of matrices of remainders modulo primes below 2^8: sums of products of bytes, exact in 32 bits.
 
 Processors multiply bytes several times as fast as floats where they have instructions for it (AVX-512 VNNI, AVX-VNNI,
 AMX), and PyTorch calls them; elsewhere products of float32 matrices are exact over a thousand rows.
@@ -16,10 +16,11 @@ from llvmlite import binding
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from fgl_secure.algebra.prime_field import Elements
+from fgl_secure.algebra.residues import Remainders
 from fgl_secure.errors import FieldRangeError
 
 MOST_BITS = 7
+"""Of the magnitude of a remainder."""
 ROWS = 2 ** (31 - 2 * MOST_BITS)
 """Rows whose products add up to less than 2^31."""
 
@@ -29,11 +30,11 @@ FLOAT_ROWS = 2 ** (24 - 2 * MOST_BITS)
 Products = NDArray[Any]
 
 
-def exact_product(left: Elements, right: Elements, out: Products | None = None) -> Products:
+def exact_product(left: Remainders, right: Remainders, out: Products | None = None) -> Products:
     """The sum over rows of the outer products of two rows, in integers: it is not reduced.
 
     Args:
-        left: int8 [*batch, n, d], elements; they may lie apart.
+        left: int8 [*batch, n, d], remainders of least magnitude; they may lie apart.
         right: int8 [*batch, n, h].
         out: where the product goes, contiguous and of its shape, int64, or int32 where the rows are no more than ROWS;
             a new array unless given.
@@ -42,12 +43,12 @@ def exact_product(left: Elements, right: Elements, out: Products | None = None) 
         Integers [*batch, d, h], int32 or int64: the product of the transposed left matrix and the right one.
 
     Raises:
-        FieldRangeError: elements are no bytes, as their field is too large; or the product cannot go into the array.
+        FieldRangeError: remainders are no bytes; or the product cannot go into the array.
     """
     for found in (left.dtype, right.dtype):
         if found != np.int8:
             raise FieldRangeError(
-                f"elements must be int8, of a field below 2^{MOST_BITS}, for exact products; found {found}"
+                f"remainders must be int8, of primes below 2^{MOST_BITS + 1}, for exact products; found {found}"
             )
     *batch, rows, width = left.shape
     if out is not None:
@@ -73,7 +74,7 @@ def _check_out(out: Products, shape: tuple[int, ...], rows: int) -> None:
         )
 
 
-def _product(left: Elements, right: Elements, out: Products | None) -> Products:
+def _product(left: Remainders, right: Remainders, out: Products | None) -> Products:
     """The product of the transposed left matrix and the right one, of bytes: int32 [d, h], or into another array."""
     fast = len(left) > 1 and min(left.shape[1], right.shape[1]) > 1 and _bytes_are_fast()
     if fast:  # strides of a single row or column are ambiguous to PyTorch
@@ -85,7 +86,7 @@ def _product(left: Elements, right: Elements, out: Products | None) -> Products:
     return out
 
 
-def _product_of_floats(left: Elements, right: Elements) -> Products:
+def _product_of_floats(left: Remainders, right: Remainders) -> Products:
     """By float32, some rows at a time: int32 [d, h]."""
     total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int32)
     with _libraries().limit(limits=torch.get_num_threads(), user_api="blas"):
@@ -95,7 +96,7 @@ def _product_of_floats(left: Elements, right: Elements) -> Products:
     return total
 
 
-def _weighed(left: Elements, right: Elements) -> Products:
+def _weighed(left: Remainders, right: Remainders) -> Products:
     """The product where one of the matrices is a column, by which the other's rows are weighed."""
     swapped = left.shape[1] > 1
     weights, rows = (right[:, 0], left) if swapped else (left[:, 0], right)
@@ -105,7 +106,7 @@ def _weighed(left: Elements, right: Elements) -> Products:
 
 
 @numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
-def _weigh(weights: Elements, rows: Elements, out: NDArray[np.int32]) -> None:
+def _weigh(weights: Remainders, rows: Remainders, out: NDArray[np.int32]) -> None:
     """out[k] = the sum over i of weights[i] * rows[i, k], of at most ROWS rows."""
     for i in range(len(rows)):
         weight, line = np.int32(weights[i]), rows[i]
@@ -113,7 +114,7 @@ def _weigh(weights: Elements, rows: Elements, out: NDArray[np.int32]) -> None:
             out[k] += np.int32(weight * np.int32(line[k]))
 
 
-def _product_of_bytes(left: Elements, right: Elements, out: Products | None = None) -> Products:
+def _product_of_bytes(left: Remainders, right: Remainders, out: Products | None = None) -> Products:
     """By instructions for bytes: int32 [d, h], or into another array."""
     left, right = (each if each.flags.writeable else each.copy() for each in (left, right))  # as PyTorch wants it
     one, other = torch.from_numpy(left).T, torch.from_numpy(right)
@@ -140,8 +141,10 @@ def _bytes_are_fast() -> bool:
         return False
     largest = 2**MOST_BITS - 1
     left, right = np.full((1030, 33), largest, dtype=np.int8), np.full((1030, 17), largest, dtype=np.int8)
+    left[:, 1::2], right[:, 1::2] = -largest, -largest
+    expected = left[0, :, None].astype(np.int32) * right[0] * 1030
     try:
         found = _product_of_bytes(left, right), _product_of_bytes(left, right, np.empty((33, 17), dtype=np.int32))
-        return all(bool((each == 1030 * largest**2).all()) for each in found)
+        return all(np.array_equal(each, expected) for each in found)
     except (AttributeError, RuntimeError):  # it is no promise of PyTorch's
         return False

@@ -1,4 +1,4 @@
-"""Integers by their remainders modulo several primes below 2^7, a byte each.
+"""Integers by their remainders of least magnitude modulo several odd primes below 2^8, a byte each.
 
 Sums of products of such bytes are what processors are fastest at (see `exact_products`), and an integer of
 least magnitude comes back from its remainders by the Chinese remainder theorem. A number that is uniform below a
@@ -10,25 +10,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.prime_field import Elements, PrimeField
 from fgl_secure.algebra.reduction import compiled, inlined
+from fgl_secure.threads import Thread, range_of, read_only
+
+if TYPE_CHECKING:  # what compiles the loops ahead does without what fields take
+    from fgl_secure.algebra.prime_field import Elements, PrimeField
 
 Integers = NDArray[np.int64]
 Words = NDArray[np.int64]
-Residues = tuple[Elements, ...]
-"""Elements of one shape, one array for each field."""
+Remainders = NDArray[np.int8]
+"""Of one field: between -p / 2 and p / 2."""
+Residues = tuple[Remainders, ...]
+"""Remainders in several fields, an array for each."""
 
-BELOW_2_7 = (127, 113, 109, 107, 103, 101, 97, 89)
-"""The eight largest primes below 2^7; their product is below 2^54."""
+BELOW_2_8 = (251, 241, 239, 233, 229, 227, 223)
+"""The seven largest primes below 2^8; their product is below 2^56."""
+BYTE = np.dtype(np.int8)
 
 _PIECE = 2**10
 """Numbers that are worked out at a time, so that they stay in cache."""
+_FEW = 60
+"""Words whose combinations stay below 2^51 when their upper halves are lifted by 2^32 modulo a prime."""
 _LOW = 2**32 - 1
 
 
@@ -39,7 +46,7 @@ def words_below(fields: Sequence[PrimeField]) -> int:
 
 
 def residues(fields: Sequence[PrimeField], integers: NDArray[np.signedinteger[Any]]) -> Residues:
-    """The remainders of integers, int32 or int64, in each field."""
+    """The remainders of integers, int32 or int64, in each field: int8 of their shape."""
     return shared(fields, np.ones((len(fields), 1), dtype=np.int64), integers, ())
 
 
@@ -52,17 +59,17 @@ def shared(
     """Combinations of integers and of words, in each field.
 
     Args:
-        fields: of primes below 2^7.
+        fields: of odd primes below 2^8.
         weights: int64 [f, 1 + s], elements: of the integers, then of each array of words.
         integers: int32 or int64, of a shape to which that of the words adds axes in front, if there are any.
         words: s arrays of int64 numbers of one shape, none negative; at most 511 arrays.
 
     Returns:
-        Elements of the words' shape, or of the integers' without words.
+        Remainders of the words' shape, or of the integers' without words.
     """
     shape = words[0].shape if words else integers.shape
-    flat = np.ascontiguousarray(np.broadcast_to(integers, shape)).reshape(-1)
-    out = _room(fields, flat.size)
+    flat = read_only(np.ascontiguousarray(np.broadcast_to(integers, shape)).reshape(-1))
+    out = np.empty((len(fields), flat.size), dtype=BYTE)
     _combine(np.empty((0, 0), dtype=np.int32), flat, _stacked(words, flat.size), *_numbers(fields, weights), out)
     return tuple(each.reshape(shape) for each in out)
 
@@ -70,22 +77,22 @@ def shared(
 def masked(
     fields: Sequence[PrimeField], values: NDArray[np.signedinteger[Any]], weights: Integers, words: Sequence[Words]
 ) -> Residues:
-    """Elements that integers stand for, with combinations of words added to them.
+    """Remainders of integers, with combinations of words added to them.
 
     Args:
-        fields: of primes below 2^7.
+        fields: of odd primes below 2^8.
         values: int8, int32 or int64 [f, ...], for each field integers of one shape, of at most 46 bits.
         weights: int64 [f, s], elements.
         words: s arrays of int64 numbers of that shape, none negative; at most 512 arrays.
     """
     flat = np.ascontiguousarray(values).reshape(len(fields), -1)
-    out, stacked = _room(fields, flat.shape[1]), _stacked(words, flat.shape[1])
-    _combine(flat, np.empty(0, dtype=np.int32), stacked, *_numbers(fields, weights), out)
+    out, stacked = np.empty(flat.shape, dtype=BYTE), _stacked(words, flat.shape[1])
+    _combine(flat, read_only(np.empty(0, dtype=np.int32)), stacked, *_numbers(fields, weights), out)
     return tuple(each.reshape(values.shape[1:]) for each in out)
 
 
 def from_residues(fields: Sequence[PrimeField], values: Sequence[Elements]) -> Integers:
-    """The integers of least magnitude that have these remainders: int64 of their shape."""
+    """The integers of least magnitude that have these remainders, of least magnitude or not: int64 of their shape."""
     stacked = np.array([np.asarray(value).reshape(-1) for value in values])
     return from_combined(fields, np.ones((len(fields), 1), dtype=np.int64), stacked[:, None]).reshape(values[0].shape)
 
@@ -94,7 +101,7 @@ def from_combined(fields: Sequence[PrimeField], weights: Integers, values: Eleme
     """Integers of least magnitude from their remainders, each of which is a combination of some elements.
 
     Args:
-        fields: of different primes below 2^7, at most eight.
+        fields: of different primes below 2^8, at most seven.
         weights: int64 [f, m], elements: of what is combined, in each field.
         values: elements [f, m, k].
 
@@ -111,10 +118,6 @@ def from_combined(fields: Sequence[PrimeField], weights: Integers, values: Eleme
     return out
 
 
-def _room(fields: Sequence[PrimeField], size: int) -> Elements:
-    return np.empty((len(fields), size), dtype=np.result_type(*(field.dtype for field in fields)))
-
-
 def _stacked(words: Sequence[Words], size: int) -> Words:
     if len(words) == 1:
         return words[0].reshape(1, size)
@@ -125,30 +128,37 @@ def _numbers(fields: Sequence[PrimeField], weights: Integers) -> tuple[Integers,
     """Weights of least magnitude, one row where all fields have the same, and the primes."""
     primes = np.array([field.modulus for field in fields], dtype=np.int64)
     least = np.where(weights > primes[:, None] // 2, weights - primes[:, None], weights)
-    return least[:1] if (least == least[0]).all() else least, primes
+    return np.ascontiguousarray(least[:1] if (least == least[0]).all() else least), primes
 
 
 @inlined
 def _rest(value: Any, prime: Any, inverse: Any) -> Any:
-    """The element that a float64 integer below 2^53 stands for, whose quotient is below 2^47.
+    """The remainder of least magnitude of a float64 integer below 2^51, modulo an odd prime.
 
-    Its quotient, rounded to the nearest integer, leaves a rest of half a modulus and a little more at most.
+    Two roundings change the quotient by less than 1 / (2 p), and no quotient is as near to a half: so it is rounded to
+    the nearest integer.
     """
-    rest = value - np.rint(value * inverse) * prime
-    return rest + prime if rest < 0 else rest
+    return value - np.rint(value * inverse) * prime
 
 
 @compiled
 def _combine(
-    values: NDArray[Any], integers: NDArray[Any], words: Words, weights: Integers, primes: Integers, out: Elements
+    values: NDArray[Any],
+    integers: NDArray[Any],
+    words: Words,
+    weights: Integers,
+    primes: Integers,
+    out: Remainders,
+    thread: Thread,
 ) -> None:
     """out[f, i] = values[f, i] and a combination of integers[i], whose weight is the first, and of all words[s, i].
 
     There are no values or no integers where they have no size. Numbers of 64 bits are two halves, and weights of least
-    magnitude: 512 words come to less than 2^53, so that all is exact in float64.
+    magnitude: 60 words, whose upper halves are lifted by a remainder, come to less than 2^51, and so do 512 before they
+    are lifted.
     """
-    size, first_word = out.shape[1], 1 if integers.size else 0
-    for piece in numba.prange((size + _PIECE - 1) // _PIECE):
+    size, first_word, few = out.shape[1], 1 if integers.size else 0, len(words) < _FEW
+    for piece in range_of((size + _PIECE - 1) // _PIECE, thread):
         first, here = piece * _PIECE, min(_PIECE, size - piece * _PIECE)
         high, low = np.empty(_PIECE), np.empty(_PIECE)
         for group in range(len(weights)):
@@ -166,23 +176,27 @@ def _combine(
                     high[i] += weight * np.float64(line[i] >> 32)
                     low[i] += weight * np.float64(line[i] & _LOW)
             for f in range(len(primes)) if len(weights) == 1 else range(group, group + 1):
-                prime, inverse, lift = np.float64(primes[f]), 1.0 / primes[f], np.float64(2**32 % primes[f])
+                prime, inverse = np.float64(primes[f]), 1.0 / primes[f]
+                lift = _rest(np.float64(2**32), prime, inverse)
                 found = out[f, first : first + here]
                 if values.size:
                     ours = values[f, first : first + here]
                     for i in range(here):
-                        value = high[i] * lift + low[i] + np.float64(ours[i])
-                        found[i] = np.int32(_rest(value, prime, inverse))
+                        upper = high[i] if few else _rest(high[i], prime, inverse)
+                        found[i] = np.int32(_rest(upper * lift + low[i] + np.float64(ours[i]), prime, inverse))
                 else:
                     for i in range(here):
-                        found[i] = np.int32(_rest(high[i] * lift + low[i], prime, inverse))
+                        upper = high[i] if few else _rest(high[i], prime, inverse)
+                        found[i] = np.int32(_rest(upper * lift + low[i], prime, inverse))
 
 
 @compiled
-def _join(values: Elements, weights: Integers, primes: Integers, parts: Integers, whole: int, out: Integers) -> None:
+def _join(
+    values: Elements, weights: Integers, primes: Integers, parts: Integers, whole: int, out: Integers, thread: Thread
+) -> None:
     """The Chinese remainder theorem, some columns at a time, in loops of wide steps."""
     (count, terms, size), half, over = values.shape, whole // 2, 1.0 / whole
-    for piece in numba.prange((size + _PIECE - 1) // _PIECE):
+    for piece in range_of((size + _PIECE - 1) // _PIECE, thread):
         first, here = piece * _PIECE, min(_PIECE, size - piece * _PIECE)
         total, found = np.empty(_PIECE), out[first : first + here]
         found[:] = 0
@@ -197,6 +211,5 @@ def _join(values: Elements, weights: Integers, primes: Integers, parts: Integers
                 found[i] += np.int64(_rest(total[i], prime, inverse)) * part
         for i in range(here):
             rest = found[i] - np.int64(np.float64(found[i]) * over) * whole
-            rest = rest + whole if rest < 0 else rest
-            rest = rest - whole if rest >= whole else rest
+            rest = rest + whole if rest < -half else rest
             found[i] = rest - whole if rest > half else rest

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.errors import InputError
+from fgl_secure.graph.sparse_rows import SparseRows, checked_features
 
 MOST_CLASSES = 2**16
 """A larger label is a number of another kind, and a model would get an output for every number below it."""
+
+MOST_FEATURE_BITS = 8
+"""Features with more bits behind the binary point are taken for any real numbers."""
+
+_LOOKED_AT = 2**20
+"""Features that are looked at together."""
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
@@ -24,7 +31,7 @@ class Graph:
 
     Attributes:
         name: What the graph is called in tables.
-        features: float32 [n, d], finite.
+        stored: features float32 [n, d], finite; or their sparse rows.
         labels: int64 [n], 0 or more.
         edges: int64 [2, m], row 0 the source and row 1 the target: a message travels from source to target, and an
             undirected edge is two columns. Sorted by (target, source), without duplicates or self-loops.
@@ -32,7 +39,7 @@ class Graph:
     """
 
     name: str
-    features: NDArray[np.float32]
+    stored: NDArray[np.float32] | SparseRows
     labels: NDArray[np.int64]
     edges: NDArray[np.int64]
     image_shape: tuple[int, int] | None = None
@@ -41,7 +48,7 @@ class Graph:
     def from_arrays(
         cls,
         name: str,
-        features: ArrayLike,
+        features: ArrayLike | Any,
         labels: ArrayLike,
         edges: ArrayLike,
         image_shape: tuple[int, int] | None = None,
@@ -53,7 +60,7 @@ class Graph:
 
         Args:
             name: What the graph is called in tables.
-            features: Real numbers [n, d], n and d at least 1, finite as float32.
+            features: Real numbers [n, d], n and d at least 1, finite as float32; an array, or one of `scipy.sparse`.
             labels: Integers [n], 0 or more.
             edges: Integers [2, m] in 0..n-1, row 0 the source and row 1 the target; m may be 0.
             image_shape: (height, width) with height * width = d, or None.
@@ -61,25 +68,58 @@ class Graph:
         Raises:
             InputError: An array breaks one of these rules; the message names the node or the edge.
         """
-        checked = _checked_features(features)
+        checked = checked_features(features)
         _check_image_shape(image_shape, checked.shape[1])
         return cls(
             name=name,
-            features=read_only(checked),
-            labels=read_only(_checked_labels(labels, len(checked))),
-            edges=read_only(_canonical_edges(edges, len(checked))),
+            stored=checked if isinstance(checked, SparseRows) else read_only(checked),
+            labels=read_only(_checked_labels(labels, checked.shape[0])),
+            edges=read_only(_canonical_edges(edges, checked.shape[0])),
             image_shape=image_shape,
         )
 
     @property
+    def features(self) -> NDArray[np.float32]:
+        """Float32 [n, d]: gigabytes, laid out while somebody holds them, where they are stored sparse."""
+        return self.stored.laid_out() if isinstance(self.stored, SparseRows) else self.stored
+
+    def features_of(self, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+        """A copy of the features of some nodes, float32 [k, d]."""
+        return self.stored.rows(nodes) if isinstance(self.stored, SparseRows) else self.stored[nodes]
+
+    def reordered(self, nodes: NDArray[np.int64]) -> NDArray[np.float32] | SparseRows:
+        """The features of all nodes in another order, int64 [n], stored as they are here."""
+        if isinstance(self.stored, SparseRows):
+            return SparseRows(self.stored.matrix[nodes])
+        return read_only(self.stored[nodes])
+
+    @property
     def num_nodes(self) -> int:
         """The number of nodes n."""
-        return len(self.features)
+        return int(self.stored.shape[0])
 
     @property
     def num_features(self) -> int:
         """The number of features d of a node."""
-        return int(self.features.shape[1])
+        return int(self.stored.shape[1])
+
+    @property
+    def feature_bits(self) -> int | None:
+        """The fewest bits behind the binary point with which all features are exact; None where there are more than 8.
+
+        0 of bags of words, 4 of pixels in sixteenths.
+        """
+        values = self.stored.matrix.data if isinstance(self.stored, SparseRows) else self.stored.reshape(-1)
+        whole = 0
+        for start in range(0, len(values), _LOOKED_AT):
+            shifted = values[start : start + _LOOKED_AT] * np.float32(2**MOST_FEATURE_BITS)
+            if float(np.abs(shifted).max()) >= 2**24:
+                return None
+            units = shifted.astype(np.int32)
+            if (units != shifted).any():
+                return None
+            whole |= int(np.bitwise_or.reduce(units, axis=None))
+        return next(bits for bits in range(MOST_FEATURE_BITS + 1) if whole % 2 ** (MOST_FEATURE_BITS - bits) == 0)
 
     @property
     def num_classes(self) -> int:
@@ -120,21 +160,6 @@ def integers(argument: str, values: ArrayLike) -> NDArray[np.int64]:
     if array.dtype.kind not in "iu":
         raise InputError(f"{argument} must be integers; found dtype {array.dtype}")
     return array.astype(np.int64)
-
-
-def _checked_features(values: ArrayLike) -> NDArray[np.float32]:
-    raw = np.asarray(values)
-    if raw.dtype.kind not in "fiub":
-        raise InputError(f"features must be real numbers; found dtype {raw.dtype}")
-    if raw.ndim != 2 or 0 in raw.shape:
-        raise InputError(f"features must have shape [nodes, features], both at least 1; found shape {raw.shape}")
-    with np.errstate(over="ignore"):  # what overflows float32 becomes inf, and is refused below
-        features = raw.astype(np.float32)
-    finite = np.isfinite(features)
-    if not finite.all():
-        node, feature = np.argwhere(~finite)[0]
-        raise InputError(f"features must be finite; node {node}, feature {feature} is {features[node, feature]}")
-    return features
 
 
 def _check_image_shape(image_shape: tuple[int, int] | None, num_features: int) -> None:

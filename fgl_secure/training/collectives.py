@@ -206,15 +206,16 @@ class Collectives:
         self._collector = Collector(layers, alone=self._setting.sums_gradients)
         self._collector.collects = self._setting.looks_at(self._gradient_step)
 
-    def unchanging(self, rows: torch.Tensor) -> None:
+    def unchanging(self, rows: torch.Tensor, bits: int | None = None) -> None:
         """Says that rows which the watched layers multiply never change: devices need hand them over once.
 
         Args:
             rows: float [m, d], kept as long as the program is.
+            bits: behind the binary point of any of their numbers, at all silos, where everybody knows; else None.
         """
         if self._collector is None:
             raise InputError("layers must be watched before rows are said not to change; found none")
-        self._collector.unchanging(rows)
+        self._collector.unchanging(rows, bits)
 
     def gradients(self) -> None:
         """Every device's gradient of the watched model goes to the silo, after `backward`.

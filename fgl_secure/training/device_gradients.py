@@ -35,6 +35,7 @@ class DeviceFactors:
         right: float32 [t, m, d_out], the gradients of each device's products, or of what the bias was added to.
         is_bias: whether the parameter is a bias.
         static: whether the rows on the left never change, as the number 1 of a bias.
+        left_bits: behind the binary point of static rows on the left, where everybody knows; see `Product`.
     """
 
     layer: int
@@ -42,6 +43,12 @@ class DeviceFactors:
     right: Floats
     is_bias: bool
     static: bool = False
+    left_bits: int | None = None
+
+    @property
+    def product(self) -> Product:
+        """The shape of the gradient as a sum of products."""
+        return Product(len(self.left), self.left.shape[2], self.right.shape[2], self.static, self.left_bits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +64,7 @@ class Factors:
         order: int64 [n], the position of each device when silos stand one after the other.
         is_bias: whether the parameter is a bias.
         static: whether the rows on the left never change, as the number 1 of a bias.
+        left_bits: behind the binary point of static rows on the left, where everybody knows; see `Product`.
     """
 
     layer: int
@@ -65,6 +73,7 @@ class Factors:
     order: NDArray[np.int64]
     is_bias: bool
     static: bool = False
+    left_bits: int | None = None
 
     @property
     def height(self) -> int:
@@ -79,16 +88,23 @@ class Factors:
     @property
     def product(self) -> Product:
         """The shape of the gradient as a sum of products."""
-        return product_of(self.left[0], self.right[0], static=self.static)
+        return Product(len(self.left[0]), self.height, self.width, self.static, self.left_bits)
 
     @property
     def payload(self) -> Floats:
         """float32 [n, t (d_in + d_out)]: the factors of each product side by side, which give the dense gradient."""
-        terms = range(self.right[0].shape[0])
         sides = (self.right,) if self.is_bias else (self.left, self.right)
-        return np.concatenate([np.concatenate([part[t] for part in side]) for t in terms for side in sides], axis=1)[
-            self.order
-        ]
+        terms, devices = range(self.right[0].shape[0]), np.argsort(self.order)
+        width = len(terms) * sum(side[0].shape[2] for side in sides)
+        out, column = np.empty((len(devices), width), dtype=np.float32), 0
+        for t, side in ((t, side) for t in terms for side in sides):
+            row, columns = 0, slice(column, column + side[0].shape[2])
+            for part in side:
+                out[devices[row : row + part.shape[1]], columns] = part[t]
+                row += part.shape[1]
+            column = columns.stop
+        out.flags.writeable = False  # a recording keeps it as it is, which may be gigabytes
+        return out
 
     def dense(self, start: int, stop: int) -> Floats:
         """float32 [n, (stop - start) * d_out]: rows start .. stop - 1 of every device's matrix."""
@@ -99,11 +115,6 @@ class Factors:
                 matrix += row[:, start:stop, None] * gradient[:, None, :]
             parts.append(matrix.reshape(len(matrix), -1))
         return np.concatenate(parts)[self.order]
-
-
-def product_of(left: Floats, right: Floats, *, static: bool) -> Product:
-    """The shape of a sum of products of rows [t, m, d_in] and [t, m, d_out]."""
-    return Product(left.shape[0], left.shape[2], right.shape[2], static)
 
 
 class Collector:
@@ -120,7 +131,7 @@ class Collector:
     def __init__(self, layers: nn.ModuleList, *, alone: bool = False) -> None:
         self.collects = True
         self._found: dict[int, list[tuple[torch.Tensor | None, torch.Tensor]]] = {}
-        self._unchanging: list[torch.Tensor] = []
+        self._unchanging: list[tuple[torch.Tensor, int | None]] = []
         self._order = [(number, p) for number, layer in enumerate(layers) for p in layer.parameters()]
         for layer in layers:
             for part in layer.modules():  # a layer may be made of others
@@ -134,9 +145,9 @@ class Collector:
     def _note(self, parameter: int, left: torch.Tensor | None, right: torch.Tensor) -> None:
         self._found.setdefault(parameter, []).append((left, right.detach()))
 
-    def unchanging(self, rows: torch.Tensor) -> None:
-        """Notes that these rows [m, d_in] never change."""
-        self._unchanging.append(rows)
+    def unchanging(self, rows: torch.Tensor, bits: int | None = None) -> None:
+        """Notes that these rows [m, d_in] never change, and how many bits they have behind the point, where known."""
+        self._unchanging.append((rows, bits))
 
     def take(self) -> tuple[DeviceFactors, ...]:
         """The factors of every parameter, in the order of the model.
@@ -144,7 +155,7 @@ class Collector:
         What was collected is forgotten. Products of one row are one: their gradients are added up.
         """
         found, self._found = self._found, {}
-        still = {_place(rows) for rows in self._unchanging}
+        still = {_place(rows): bits for rows, bits in self._unchanging}
         return tuple(_factors(layer, found[id(parameter)], still) for layer, parameter in self._order)
 
     @property
@@ -163,7 +174,9 @@ def _place(rows: torch.Tensor) -> object:
     return rows.data_ptr(), rows.shape  # a leaf has the numbers of what it was cut from
 
 
-def _factors(layer: int, found: list[tuple[torch.Tensor | None, torch.Tensor]], still: set[object]) -> DeviceFactors:
+def _factors(
+    layer: int, found: list[tuple[torch.Tensor | None, torch.Tensor]], still: dict[object, int | None]
+) -> DeviceFactors:
     products: dict[object, tuple[torch.Tensor | None, torch.Tensor]] = {}
     for left, right in found:
         row = None if left is None else _place(left)
@@ -172,8 +185,11 @@ def _factors(layer: int, found: list[tuple[torch.Tensor | None, torch.Tensor]], 
     rights = _stacked([_array(right) for _, right in products.values()])
     lefts = [_array(left) for left, _ in products.values() if left is not None]
     ones = np.ones((*rights.shape[:2], 1), dtype=np.float32)
-    static = products.keys() <= still | {None}  # the ones of a bias never change
-    return DeviceFactors(layer, _stacked(lefts) if lefts else ones, rights, not lefts, static)
+    known = {**still, None: 0}  # the ones of a bias never change
+    bits = [known[row] for row in products if row in known]
+    static = len(bits) == len(products)
+    left_bits = max((each for each in bits if each is not None), default=0) if static and None not in bits else None
+    return DeviceFactors(layer, _stacked(lefts) if lefts else ones, rights, not lefts, static, left_bits)
 
 
 def gathered(silos: Sequence[tuple[DeviceFactors, ...]], order: NDArray[np.int64]) -> list[Factors]:
@@ -181,7 +197,7 @@ def gathered(silos: Sequence[tuple[DeviceFactors, ...]], order: NDArray[np.int64
     found = []
     for parts in zip(*silos, strict=True):
         first, sides = parts[0], (tuple(p.left for p in parts), tuple(p.right for p in parts))
-        found.append(Factors(first.layer, *sides, order, first.is_bias, first.static))
+        found.append(Factors(first.layer, *sides, order, first.is_bias, first.static, first.left_bits))
     return found
 
 

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint, Segments
 from fgl_secure.algebra.kernels import rounded_outer_sums
+from fgl_secure.algebra.quantization import check_bits
 from fgl_secure.errors import FieldRangeError
 from fgl_secure.protocols.coded_products import CodedProducts, Layout, Parts, ProductCode, ProductCollective
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Phase, Role, Step
-from fgl_secure.training.device_gradients import DeviceFactors, Factors, Floats, product_of
+from fgl_secure.training.device_gradients import DeviceFactors, Factors, Floats
 
 KEPT_OF_MEMBERS = (Phase.SHARE_SUMS, Phase.COUNTS, Phase.PRODUCT_SHARES)
 """What is recorded of sums of devices' rows for their silos: what the silos get; the rest is too large."""
@@ -188,6 +189,7 @@ class HostedMembers:
         self._silo_of = np.repeat(np.arange(len(sizes)), sizes)
         topology = member_sums(self._parties, self._silo_of)
         self._scheme = scheme if scheme is not None and sums_members(scheme, topology) else None
+        self._looked_at = set[int]()
         self._answered = self._scheme is None or bool((self._scheme.answered(topology.grouping).target == silo).any())
 
     @property
@@ -205,22 +207,31 @@ class HostedMembers:
         return np.asarray(fixed.decode(total * self._answered))
 
     def gradients(self, factors: Sequence[DeviceFactors]) -> list[NDArray[np.float64]] | None:
-        """The sums of gradients, parameter by parameter; None where they are in the clear."""
+        """The sums of gradients, parameter by parameter; None where they are in the clear.
+
+        Raises:
+            InputError: a row has more bits behind the binary point than everybody is told.
+            FieldRangeError: a factor, or the product of two entries of one device, is beyond its bound.
+        """
         fixed = self._encoding(None)
         if fixed is None:
             return None
         code = self._product_code(factors)
+        for number, each in enumerate(factors if code is not None else ()):
+            if each.left_bits is not None and number not in self._looked_at:  # it never changes
+                check_bits(each.left, each.left_bits, f"left factors of product {number}")
+                self._looked_at.add(number)
         return [
             rounded_sums(fixed, each.left, each.right, answered=self._answered)
             if code is None
-            else rounded_products(code, each.left, each.right, answered=self._answered, number=number)
+            else rounded_products(code.of(each.product), each.left, each.right, answered=self._answered, number=number)
             for number, each in enumerate(factors)
         ]
 
     def _product_code(self, factors: Sequence[DeviceFactors]) -> ProductCode | None:
         if not isinstance(self._scheme, CodedProducts):
             return None
-        layout = Layout(tuple(product_of(each.left, each.right, static=each.static) for each in factors))
+        layout = Layout(tuple(each.product for each in factors))
         return self._scheme.product_code(member_sums(self._parties, self._silo_of), layout)
 
     def _encoding(self, width: int | None) -> FixedPoint | None:

@@ -74,7 +74,7 @@ class OneProcess:
         self._channel, self._silo_of = channel, graph.silo_of
         self._clients = schemes.get(CLIENTS, Plaintext())
         self._server, members = schemes.get(SERVER, Plaintext()), _serving_members(graph, schemes, channel)
-        scheme, shares = schemes.get(NEIGHBOURS, Plaintext()), shares or _shares(graph, heard)
+        scheme, shares = schemes.get(NEIGHBOURS, Plaintext()), shares or Silo.all_of(graph, heard)
         if between is None and not crossing:
             self._neighbours = open_neighbours(scheme, neighbour_sums(heard or graph), width, channel)
         else:  # of as many rows as all processes know of
@@ -294,10 +294,6 @@ def _spread(rows: list[Array], places: list[Array]) -> Array:
 
 def _wanted(between: Between | None, silo: Silo) -> NDArray[np.bool_]:
     return np.empty(0, dtype=np.bool_) if between is None else between.along(silo.edges)
-
-
-def _shares(graph: FederatedGraph, heard: FederatedGraph | None) -> list[Silo]:
-    return [Silo.of(graph, silo, heard) for silo in range(graph.num_silos)]
 
 
 def _rows(call: Call) -> Array:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.attributed_graph import read_only
+from fgl_secure.runtime.narrow import Numbers, narrow
 from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes, under, within
 
 Ids = NDArray[np.int64]
@@ -28,6 +29,8 @@ class Facts:
         labelled: training nodes of all silos together.
         largest_degree: a bound on the edges along which rows travel that end in one node, and that start in one.
         name: what the graph is called.
+        feature_bits: behind the binary point of any feature, as its description says: 0 where they are integers; None
+            where they are any real numbers.
     """
 
     sizes: tuple[int, ...]
@@ -36,6 +39,7 @@ class Facts:
     labelled: int
     largest_degree: int
     name: str = ""
+    feature_bits: int | None = None
 
     @property
     def silos(self) -> int:
@@ -62,8 +66,8 @@ class Silo:
         validation: bool [m].
         test: bool [m].
         degrees: int64 [m], how many neighbours each node has, also those that it does not exchange rows with.
-        edges: int64 [2, e], numbers of sources above those of targets, sorted by target, then source; one end of each
-            is the silo's, or both.
+        kept_edges: [2, e], numbers of sources above those of targets, sorted by target, then source; one end of each
+            is the silo's, or both; int32 where that holds them, see `edges`.
         foreign: int64 [f, 3], for each end that is not: its number, ascending, its silo, and its place among the nodes
             of that silo.
         own: what else it holds where its method has need of it, arrays by name.
@@ -78,7 +82,7 @@ class Silo:
     validation: Mask
     test: Mask
     degrees: Ids
-    edges: Ids
+    kept_edges: Numbers
     foreign: Ids
     own: Arrays = field(default_factory=dict)
 
@@ -87,22 +91,25 @@ class Silo:
         if size != len(self.nodes):
             raise InputError(f"silo must be one of {self.facts.silos} with {size} nodes; found {len(self.nodes)}")
         rows = {name: len(getattr(self, name)) for name in _ROWS}
-        if set(rows.values()) != {size} or self.edges.shape[:1] != (2,) or self.foreign.shape[1:] != (3,):
+        if set(rows.values()) != {size} or self.kept_edges.shape[:1] != (2,) or self.foreign.shape[1:] != (3,):
             raise InputError(f"share must have {size} rows of everything and edges of two ends; found {rows}")
         ends = np.union1d(self.nodes, self.foreign[:, 0])
-        if not np.isin(self.edges, ends).all() or not np.isin(self.edges, self.nodes).any(axis=0).all():
+        if not np.isin(self.kept_edges, ends).all() or not np.logical_or(*self.inside).all():
             raise InputError(
                 "edges must have an end in the silo, and the other one there or among foreign; one has not"
             )
 
     @classmethod
-    def of(cls, graph: FederatedGraph, silo: int, heard: FederatedGraph | None = None) -> Silo:
+    def of(
+        cls, graph: FederatedGraph, silo: int, heard: FederatedGraph | None = None, facts: Facts | None = None
+    ) -> Silo:
         """Cuts a silo out of a whole graph, where somebody has it: for simulations and for tests.
 
         Args:
             graph: who has what.
             silo: its number.
             heard: the graph along whose edges rows travel; all of them unless given.
+            facts: what everybody knows, where it has been worked out.
 
         Raises:
             InputError: there is no such silo.
@@ -110,7 +117,7 @@ class Silo:
         own = graph.devices_of(silo)
         inside = graph.silo_of == silo
         edges = (heard or graph).edges
-        edges = edges[:, inside[edges].any(axis=0)]
+        edges = edges[:, inside[edges[0]] | inside[edges[1]]]
         ends = np.unique(edges)
         foreign = ends[~inside[ends]]
         places = np.empty(graph.num_devices, dtype=np.int64)
@@ -118,16 +125,27 @@ class Silo:
             places[graph.silo_of == other] = np.arange((graph.silo_of == other).sum())
         table = np.stack([foreign, graph.silo_of[foreign], places[foreign]], axis=1)
         masks = (graph.train_mask[own], graph.validation_mask[own], graph.test_mask[own])
-        rows = (graph.features[own], graph.labels[own], *masks, graph.in_degree[own].astype(np.int64))
-        return cls(facts_of(graph, heard), silo, own, *rows, edges, table)
+        rows = (graph.graph.features_of(own), graph.labels[own], *masks, graph.in_degree[own].astype(np.int64))
+        return cls(facts or facts_of(graph, heard), silo, own, *rows, narrow(edges, graph.num_devices), table)
+
+    @classmethod
+    def all_of(cls, graph: FederatedGraph, heard: FederatedGraph | None = None) -> list[Silo]:
+        """Cuts a whole graph into all its silos; see `of`."""
+        facts = facts_of(graph, heard)
+        return [cls.of(graph, silo, heard, facts) for silo in range(graph.num_silos)]
 
     @property
     def alone(self) -> FederatedGraph:
         """The nodes of the silo and the edges between them, numbered from 0."""
-        edges = self.local(self.edges[:, np.logical_and(*self.inside)])
+        edges = self.local(self.kept_edges[:, np.logical_and(*self.inside)])
         labels, nobody = read_only(self.labels), np.zeros(len(self.labels), dtype=np.int64)
         graph = Graph(self.facts.name, read_only(self.features), labels, read_only(edges))
         return FederatedGraph(graph, read_only(nobody), self.train, self.validation, self.test, "own")
+
+    @property
+    def edges(self) -> Ids:
+        """int64 [2, e], see `kept_edges`; laid out anew."""
+        return self.kept_edges.astype(np.int64)
 
     @property
     def others(self) -> list[int]:
@@ -141,12 +159,12 @@ class Silo:
     @property
     def heard(self) -> Ids:
         """int64 [m]: from how many neighbours each node hears."""
-        return np.bincount(self.local(self.edges[1, self.inside[1]]), minlength=len(self.nodes)).astype(np.int64)
+        return np.bincount(self.local(self.kept_edges[1, self.inside[1]]), minlength=len(self.nodes)).astype(np.int64)
 
     @property
     def inside(self) -> tuple[Mask, Mask]:
         """Whether the source, and the target, of each edge is the silo's: bool [e] each."""
-        source, target = np.isin(self.edges, self.nodes)
+        source, target = np.isin(self.kept_edges, self.nodes)
         return source, target
 
     def owners(self, numbers: Ids) -> tuple[Ids, Ids]:
@@ -160,7 +178,8 @@ class Silo:
 
     def save(self, path: Path) -> None:
         """Writes the share into a file of plain arrays."""
-        facts = {name: np.asarray(getattr(self.facts, name), dtype=np.int64) for name in _FACTS}
+        told = {name: getattr(self.facts, name) for name in _FACTS}
+        facts = {name: np.asarray(-1 if fact is None else fact, dtype=np.int64) for name, fact in told.items()}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays["name"] = np.frombuffer(self.facts.name.encode(), dtype=np.uint8)
         path.write_bytes(
@@ -192,15 +211,20 @@ class Silo:
         for name, kind in kinds.items():
             if name not in found or (found[name].dtype.str, found[name].ndim) != kind:
                 raise InputError(f"{path.name} must hold {name} of type {kind[0]} with {kind[1]} axes; it does not")
-        facts = {name: int(found[f"facts/{name}"]) for name in _FACTS if name != "sizes"}
-        sizes = tuple(found["facts/sizes"].tolist())
+        facts = {name: int(found[f"facts/{name}"]) for name in _FACTS if name not in ("sizes", "feature_bits")}
+        sizes, bits = tuple(found["facts/sizes"].tolist()), int(found["facts/feature_bits"])
         called = found["name"].tobytes().decode("utf-8", errors="replace")
-        arrays, own = {name: found[name] for name in _ARRAYS}, within("own", found)
-        return cls(Facts(sizes, **facts, name=called), int(found["silo"]), own=own, **arrays)
+        arrays, own = {name: found[name] for name in _ARRAYS if name != "edges"}, within("own", found)
+        arrays["kept_edges"] = narrow(found["edges"])
+        known = Facts(sizes, **facts, name=called, feature_bits=None if bits < 0 else bits)
+        return cls(known, int(found["silo"]), own=own, **arrays)
 
 
 _ROWS = ("features", "labels", "train", "validation", "test", "degrees")
-_FACTS = {"sizes": ("<i8", 1), **dict.fromkeys(("features", "classes", "labelled", "largest_degree"), ("<i8", 0))}
+_FACTS = {
+    "sizes": ("<i8", 1),
+    **dict.fromkeys(("features", "classes", "labelled", "largest_degree", "feature_bits"), ("<i8", 0)),
+}
 _ARRAYS = {
     "nodes": ("<i8", 1),
     "features": ("<f4", 2),
@@ -218,6 +242,5 @@ def facts_of(graph: FederatedGraph, heard: FederatedGraph | None = None) -> Fact
     sizes = tuple(int(size) for size in np.bincount(graph.silo_of))
     way = graph if heard is None else heard
     largest = max(int(way.in_degree.max()), int(np.bincount(way.edges[0], minlength=1).max()))
-    return Facts(
-        sizes, graph.graph.num_features, graph.num_classes, int(graph.train_mask.sum()), largest, graph.graph.name
-    )
+    whole, labelled = graph.graph, int(graph.train_mask.sum())
+    return Facts(sizes, whole.num_features, graph.num_classes, labelled, largest, whole.name, whole.feature_bits)

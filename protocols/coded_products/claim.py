@@ -46,6 +46,8 @@ def products_claim(T: int, R: int, k_min: int, keys: KeyAgreement) -> Claim:
         (
             f"relays share keys by sets of R - T = {R - T}, told by the first of each over a confidential channel, and "
             f"hear of each other whose shares they hold; {lying}",
+            "how many bits input rows have behind the binary point, where they are few, is known to everybody like how "
+            "long they are, and so is how long messages are",
             f"AES-256 in counter mode is a pseudo-random generator, {keys.words} with HKDF-SHA256 a key agreement",
         ),
     )

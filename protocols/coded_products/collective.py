@@ -32,7 +32,7 @@ class ProductCollective:
         channel: between all parties; carries and records the messages, and gives the coins.
 
     Attributes:
-        code: how real factors become integers.
+        code: how real factors become integers; `ProductCode.of` is that of each product.
         shared: whether static factors were shared, by a step before.
 
     Raises:
@@ -77,7 +77,8 @@ class ProductCollective:
         static = self._check(one, other)
         rows = Encoded(self.code, self._layout, one, other, static=not self.shared, shared=self._largest)
         found = self._sum(rows, step, static, rows.largest_lefts)
-        return [self.code.decode(each) for each in self._layout.split(found)]
+        sums = zip(self._layout.products, self._layout.split(found), strict=True)
+        return [self.code.of(product).decode(each) for product, each in sums]
 
     def sum_units(self, lefts: Sequence[Integers | None], rights: Sequence[Integers], step: Step) -> Integers:
         """The same of integers [terms, n, height or width], int64 or int32: int64 [*tapes, g, entries].
@@ -98,12 +99,13 @@ class ProductCollective:
         ones = [_largest_units(left) if left is not None and n not in self._largest else self._largest[n]
                 for n, left in enumerate(lefts)]  # fmt: skip
         others = [_largest_units(right) for right in rights]
-        for side, quantizer, units in (("left", self.code.left, ones), ("right", self.code.right, others)):
-            found = max(int(each.max(initial=0)) for each in units)
-            if found > quantizer.largest:
-                raise FieldRangeError(f"{side} factors must not exceed {quantizer.largest} units; found {found}")
-        for n, sides in enumerate(zip(ones, others, strict=True)):
-            self.code.check_products(*sides, n)
+        for n, (product, one, other) in enumerate(zip(self._layout.products, ones, others, strict=True)):
+            code = self.code.of(product)
+            for side, quantizer, each in zip(("left", "right"), (code.left, code.right), (one, other), strict=True):
+                found = int(each.max(initial=0))
+                if found > quantizer.largest:
+                    raise FieldRangeError(f"{side} factors must not exceed {quantizer.largest} units; found {found}")
+            code.check_products(one, other, n)
         return self._sum(self._layout.rows(lefts, rights, static=not self.shared), step, {}, ones)
 
     def _sum(

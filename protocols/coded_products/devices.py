@@ -115,7 +115,8 @@ class Devices(BoundMachine):
             told = np.broadcast_to(np.uint32(width), (len(kept),))
             size = told.itemsize + AUTHENTICATION_BYTES
             yield self._wire.say(Phase.FACTOR_SHARES, self.now, ends, size, {names.WIDTH: told})
-        size, several = self._plan.size(width), max(LARGEST_BATCH // max(width, 1), 1)
+        static = self._plan.layout.static if once else 0
+        size, several = self._plan.size(width, static), max(LARGEST_BATCH // max(width, 1), 1)
         for start in range(0, len(kept), several):
             part = kept[start : start + several]
             factors = self._parts(part, once=once)
@@ -125,24 +126,31 @@ class Devices(BoundMachine):
                 yield self._wire.say(Phase.FACTOR_SHARES, self.now, ends, size, fields)
         self._rows = np.empty((0, 0), dtype=np.int64)
 
-    def _parts(self, part: Ids, *, once: bool) -> list[tuple[Array, list[Words]]]:
-        """Rows and masks of some devices: of what is shared once, where that is due, and of what is fresh."""
+    def _parts(self, part: Ids, *, once: bool) -> list[tuple[int, Array, list[Words]]]:
+        """Fields, rows and masks of some devices: of what is shared once, where that is due, and of what is fresh."""
         static, keys = self._plan.layout.static if once else 0, self._agreement.keys
         chosen = np.asarray(self._rows) if len(part) == len(self._rows) else self._rows[part]
         sides = [(chosen[:, :static], True)] if once else []
         sides.append((chosen[:, static:], False))
+        of = {True: self._plan.static_fields, False: len(self._plan.fields)}
         return [
-            (rows, self._crypto.masks(self._draws, self.now, self.parties[part], rows.shape[1], keys, once=first))
+            (
+                of[first],
+                rows,
+                self._crypto.masks(self._draws, self.now, self.parties[part], rows.shape[1], keys, once=first),
+            )
             for rows, first in sides
             if rows.shape[1]
         ]
 
-    def _shares(self, parts: list[tuple[Array, list[Words]]], j: int) -> Residues:
-        """Relay j's, [*tapes, k, d] by field."""
-        found = [device_shares(self._plan.fields, j, rows, masks) for rows, masks in parts]
-        return (
-            found[0] if len(found) == 1 else tuple(np.concatenate(each, axis=-1) for each in zip(*found, strict=True))
-        )
+    def _shares(self, parts: list[tuple[int, Array, list[Words]]], j: int) -> Residues:
+        """Relay j's by field, [*tapes, k, d]: what is shared once ahead of what is fresh, where a field holds both."""
+        found = [device_shares(self._plan.fields[:count], j, rows, masks) for count, rows, masks in parts]
+        if len(found) == 1:
+            return found[0]
+        static, fresh = found
+        both = [np.concatenate(each, axis=-1) for each in zip(static, fresh, strict=False)]
+        return (*both, *fresh[len(static) :])
 
     def _arrays(self) -> dict[str, Array]:
         """Keys, and the rows of the step at hand."""

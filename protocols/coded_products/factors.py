@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.quantization import Quantizer
+from fgl_secure.algebra.quantization import Quantizer, check_bits
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.code import Layout, ProductCode
 
@@ -23,7 +23,7 @@ Ids = NDArray[np.int64]
 NOTHING_SHARED: Mapping[int, NDArray[np.float64]] = MappingProxyType({})
 
 _HASHED = 2**20
-"""Numbers that are hashed at a time."""
+"""Numbers that are hashed, or looked at, at a time."""
 
 
 class Parts:
@@ -59,6 +59,14 @@ class Parts:
         found = [np.maximum(part.max(axis=(0, 2)), -part.min(axis=(0, 2))) for part in self._parts]
         return np.concatenate(found).astype(np.float64)[self._order]
 
+    def check_bits(self, bits: int, what: str) -> None:
+        """Raises InputError unless all numbers are multiples of 2^-bits; some are looked at at a time."""
+        several = max(_HASHED // self.shape[2], 1)
+        for part in self._parts:
+            for row in part:
+                for start in range(0, len(row), several):
+                    check_bits(row[start : start + several], bits, what)
+
     def digest(self) -> bytes:
         """Of the numbers, in whatever parts and order: they must not change, and may be too many to keep for that."""
         hashed, several = sha256(repr(self.shape).encode()), max(_HASHED // (self.shape[0] * self.shape[2]), 1)
@@ -92,17 +100,19 @@ class Parts:
 
 
 class _Side:
-    """One factor and how it is encoded; refuses what does not fit.
+    """One factor and how it is encoded; refuses what does not fit, and what is encoded exactly and cannot be.
 
     Attributes:
         largest: magnitude of all of it.
         largest_units: float64 [n], of each device's encoded numbers.
     """
 
-    def __init__(self, quantizer: Quantizer, factor: Parts) -> None:
+    def __init__(self, quantizer: Quantizer, factor: Parts, number: int, exact_bits: int | None = None) -> None:
         largest = factor.largest()
         self.quantizer, self.factor, self.largest = quantizer, factor, float(np.max(largest))
         quantizer.encode(np.empty(0), largest=self.largest)
+        if exact_bits is not None:
+            factor.check_bits(exact_bits, f"left factors of product {number}")
         self.largest_units = np.rint(np.ldexp(largest, quantizer.fraction_bits))
 
 
@@ -123,7 +133,7 @@ class Encoded:
         largest_lefts: for each product float64 [n], the largest magnitude of an encoded entry of a device's left rows.
 
     Raises:
-        InputError: a number is NaN or infinite.
+        InputError: a number is NaN or infinite, or of a left row that has more bits than everybody is told.
         FieldRangeError: one, or the product of two of one device, is beyond its bound; nothing is shared then.
     """
 
@@ -139,11 +149,13 @@ class Encoded:
         static: bool,
         shared: Mapping[int, NDArray[np.float64]] = NOTHING_SHARED,
     ) -> None:
-        one = [None if left is None else _Side(code.left, left) for left in lefts]
-        other = [_Side(code.right, right) for right in rights]
+        codes = [code.of(product) for product in layout.products]
+        one = [None if left is None else _Side(codes[n].left, left, n, layout.products[n].left_bits)
+               for n, left in enumerate(lefts)]  # fmt: skip
+        other = [_Side(codes[n].right, right, n) for n, right in enumerate(rights)]
         self.largest_lefts = [shared[n] if left is None else left.largest_units for n, left in enumerate(one)]
         for n, (left, right) in enumerate(zip(self.largest_lefts, other, strict=True)):
-            code.check_products(left, right.largest_units, n)
+            codes[n].check_products(left, right.largest_units, n)
         found = [side for side in layout.in_order(one, other, static=static) if side is not None]
         self._sides = [(side.quantizer, side.factor, side.largest) for side in found]
         narrow = max(code.left.largest, code.right.largest) < 2**31

@@ -8,8 +8,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Elements
-from fgl_secure.algebra.residues import Residues
+from fgl_secure.algebra.residues import Remainders, Residues
 from fgl_secure.runtime import Step
 
 Ids = NDArray[np.int64]
@@ -30,7 +29,7 @@ class Placed:
     Attributes:
         step: in which they are shared.
         there: bool [n], of which devices they are here.
-        values: by field, elements [*tapes, n, d]; none where they are expanded whenever they are multiplied.
+        values: by field, remainders [*tapes, n, d]; none where they are expanded whenever they are multiplied.
         at: int64 [n], where in the values each device's are; None where they are in the order of devices.
         whole: whether relays compare what they hold of them, and no more is taken.
     """
@@ -47,13 +46,13 @@ class Placed:
         return rows if self.at is None else self.at[rows]
 
     def of(self, rows: Ids) -> Residues:
-        """The shares of k >= 1 devices: by field, elements [*tapes, k, d]; not copied where they follow each other."""
+        """The shares of k >= 1 devices, remainders [*tapes, k, d] by field; not copied where they follow each other."""
         places = self.places(rows)
         if (places[1:] - places[:-1] == 1).all():
             return tuple(value[..., places[0] : places[0] + len(places), :] for value in self.values)
         return tuple(np.take(value, places, axis=-2) for value in self.values)
 
-    def put(self, rows: Ids, values: Sequence[Elements]) -> None:
+    def put(self, rows: Ids, values: Sequence[Remainders]) -> None:
         """Takes shares [*tapes, k, d] of devices, each named once; what is here already stays as it is."""
         new = np.flatnonzero(~self.there[rows])
         if not len(new):  # what is whole may be the senders' own arrays

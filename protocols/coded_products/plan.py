@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
-from fgl_secure.algebra.residues import Residues
+from fgl_secure.algebra.residues import BYTE, Residues
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.protocols.coded_products.code import Layout
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, Wire
@@ -32,6 +32,7 @@ class Plan:
 
     Attributes:
         fields: of shares.
+        static_fields: how many of them, the first, hold what is shared once, and what it is multiplied to.
         T: most relays that may pool their views.
         R: relays.
         k_min: least devices of a sum that is computed.
@@ -41,6 +42,7 @@ class Plan:
     """
 
     fields: tuple[PrimeField, ...]
+    static_fields: int
     T: int
     R: int
     k_min: int
@@ -77,27 +79,54 @@ class Plan:
         """Relays whose answers determine a sum."""
         return 2 * self.T + 1
 
+    @property
+    def held(self) -> list[tuple[int, int, bool]]:
+        """The number of each field, its prime, and whether it holds what is static."""
+        return [(place, each.modulus, place < self.static_fields) for place, each in enumerate(self.fields)]
+
     @staticmethod
     def put(name: str, shares: Residues) -> dict[str, Array]:
         """Shares [*tapes, m, d] as fields of messages, one for each prime."""
         return {f"{name} {place}": share for place, share in enumerate(shares)}
 
-    def read(self, wire: Wire, messages: Messages, name: str, width: int) -> Residues:
-        """The shares in the fields of messages: by prime, elements [*tapes, m, d].
+    def read(self, wire: Wire, messages: Messages, name: str, width: int, static: int) -> Residues:
+        """The shares in the fields of messages: by prime remainders [*tapes, m, width], or [*tapes, m, width - static].
+
+        Args:
+            wire: how messages look.
+            messages: with shares.
+            name: of the fields.
+            width: numbers of a message.
+            static: how many of them, the first, go in the first fields alone.
 
         Raises:
             MalformedMessageError: one is missing, holds something else, or is not as wide.
         """
-        found = tuple(
-            wire.elements(messages, f"{name} {place}", field.dtype, field.modulus)
-            for place, field in enumerate(self.fields)
-        )
-        if any(each.shape[-1] != width for each in found):
-            raise MalformedMessageError(
-                f"{messages.phase.label} must have {width:,} numbers in each field; found {found[0].shape[-1]:,}"
-            )
-        return found
+        out = []
+        for place, prime, whole in self.held:
+            found = _remainders(messages, f"{name} {place}", wire.axes + 2, prime)
+            due = width if whole else width - static
+            if found.shape[-1] != due:
+                raise MalformedMessageError(
+                    f"{messages.phase.label} must have {due:,} numbers in field {place}; found {found.shape[-1]:,}"
+                )
+            out.append(found)
+        return tuple(out)
 
-    def size(self, width: int) -> int:
-        """Bytes of a message with so many numbers."""
-        return width * sum(each.dtype.itemsize for each in self.fields) + AUTHENTICATION_BYTES
+    def size(self, width: int, static: int) -> int:
+        """Bytes of a message with so many numbers, of which the first go in the first fields alone."""
+        return sum(width if whole else width - static for _, _, whole in self.held) + AUTHENTICATION_BYTES
+
+
+def _remainders(messages: Messages, name: str, axes: int, modulus: int) -> Array:
+    """A field of messages with remainders of least magnitude."""
+    value = messages[name]
+    if value.dtype != BYTE or value.ndim != axes:
+        raise MalformedMessageError(
+            f"field {name} of {messages.phase.label} must hold rows of {BYTE}; found {value.dtype}"
+        )
+    if value.size and not -modulus < 2 * int(value.min()) <= 2 * int(value.max()) < modulus:
+        raise MalformedMessageError(
+            f"{messages.phase.label} must hold remainders of least magnitude; at least one is not"
+        )
+    return value

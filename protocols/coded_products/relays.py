@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Elements
-from fgl_secure.algebra.residues import Residues, Words, residues
+from fgl_secure.algebra import PrimeField
+from fgl_secure.algebra.residues import BYTE, Remainders, Residues, Words, residues
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.coded_products import plan as names
@@ -122,7 +122,8 @@ class Relays(BoundMachine):
                 if told.tolist() != [self._awaited(relay)]:
                     raise MalformedMessageError("shares must be as long as all devices' are; at least one is not")
             else:
-                self._plan.read(self._wire, part, SHARE, self._awaited(relay))
+                due = self._awaited(relay)
+                self._plan.read(self._wire, part, SHARE, due, due - self._plan.layout.fresh)
         for party, rows in by_value(messages.receivers):
             self._keep(relays[party], messages if rows is None else messages.rows(rows))
         self._used_up()
@@ -132,24 +133,25 @@ class Relays(BoundMachine):
         senders, first = np.unique(messages.senders, return_index=True)
         rows, static = np.searchsorted(self._plan.grouping.row_owner, senders), self._awaited(relay)
         static -= self._plan.layout.fresh
-        found: list[Elements] = []
+        found: list[Remainders] = []
         if not self._expands(relay):
             whole = [messages[f"{SHARE} {place}"] for place in range(len(self._plan.fields))]
             in_order = len(first) == len(messages) and bool((first[1:] > first[:-1]).all())
             found = whole if in_order else [np.take(each, first, axis=-2) for each in whole]
         if static:
-            relay.once = relay.once or self._nothing(relay, static, self._silo_by_silo)
-            relay.once.put(rows, [each[..., :static] for each in found])
+            once = relay.once = relay.once or self._nothing(relay, static, self._silo_by_silo, once=True)
+            once.put(rows, [each[..., :static] for each in found[: len(once.values)]])
+            found = [each[..., static:] if place < len(once.values) else each for place, each in enumerate(found)]
         elif relay.fresh is None and len(rows) == len(self._plan.grouping.row_owner):  # nothing else can come
             relay.fresh = Placed(self.now, np.ones(len(rows), dtype=np.bool_), tuple(found))
             return
         relay.fresh = relay.fresh or self._nothing(relay, self._plan.layout.fresh)
-        relay.fresh.put(rows, [each[..., static:] for each in found])
+        relay.fresh.put(rows, found)
 
-    def _nothing(self, relay: Standing, width: int, at: Ids | None = None) -> Placed:
+    def _nothing(self, relay: Standing, width: int, at: Ids | None = None, *, once: bool = False) -> Placed:
         """Room for so many numbers of each device; none where the relay expands them."""
-        n = len(self._plan.grouping.row_owner)
-        return Placed(self.now, np.zeros(n, dtype=np.bool_), () if self._expands(relay) else self._room(width), at)
+        room = () if self._expands(relay) else self._room(width, once=once)
+        return Placed(self.now, np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_), room, at)
 
     def _take_rosters(self, messages: Messages) -> None:
         self._check_step(messages)
@@ -221,18 +223,25 @@ class Relays(BoundMachine):
         """Expands shares of known devices, where they are not so many that it is done whenever they are multiplied."""
         placed.there &= known
         n, rows = len(known), np.flatnonzero(placed.there)
-        if n * width * len(self._plan.fields) > MOST_KEPT:
+        if n * width * len(self._fields(once=once)) > MOST_KEPT:
             return
         found = self._expanded(relay, placed.step, self._plan.grouping.row_owner[rows], width, once=once)
         placed.values = found
         if len(rows) < n or placed.at is not None:
-            placed.there, placed.values = np.zeros(n, dtype=np.bool_), self._room(width)
+            placed.there, placed.values = np.zeros(n, dtype=np.bool_), self._room(width, once=once)
             placed.put(rows, found)
 
-    def _room(self, width: int) -> Residues:
-        """Zeros by field: elements [*tapes, n, width]."""
+    def _fields(self, *, once: bool) -> tuple[PrimeField, ...]:
+        """Those of what is shared once, or of what is fresh."""
+        return self._plan.fields[: self._plan.static_fields] if once else self._plan.fields
+
+    def _room(self, width: int, *, once: bool) -> Residues:
+        """Zeros by field: remainders [*tapes, n, width], column by column where they stay, as products want them."""
         shape = (*self._draws.batch_shape, len(self._plan.grouping.row_owner), width)
-        return tuple(np.zeros(shape, dtype=field.dtype) for field in self._plan.fields)
+        if not once:
+            return tuple(np.zeros(shape, dtype=BYTE) for _ in self._fields(once=once))
+        turned = (*shape[:-2], shape[-1], shape[-2])
+        return tuple(np.zeros(turned, dtype=BYTE).swapaxes(-1, -2) for _ in self._fields(once=once))
 
     def _awaited(self, relay: Standing) -> int:
         """How many numbers of a device are due: those that are shared once come first, and never again."""
@@ -241,7 +250,7 @@ class Relays(BoundMachine):
 
     def _expanded(self, relay: Standing, step: Step, senders: Ids, width: int, *, once: bool) -> Residues:
         words = self._crypto.expand(step, senders, width, self._keys.of(relay.party), once=once)
-        return residues(self._plan.fields, words)
+        return residues(self._fields(once=once), words)
 
     def _held(self, relay: Standing) -> Flags:
         """Of which devices it holds everything that is to be multiplied: bool [n]."""
@@ -278,7 +287,12 @@ class Relays(BoundMachine):
         if len(answered):
             found = [self._product(relay, group, counted[group], digests[group]) for group in answered.tolist()]
             shares = tuple(np.stack(each, axis=-2) for each in zip(*found, strict=True))
-            size = plan.size(plan.layout.entries) + COUNT_BYTES - AUTHENTICATION_BYTES + 8 * DIGEST_WORDS
+            size = (
+                plan.size(plan.layout.entries, plan.layout.static_entries)
+                + COUNT_BYTES
+                - AUTHENTICATION_BYTES
+                + 8 * DIGEST_WORDS
+            )
             yield self._told(relay, answered, counts, digests, size, plan.put(SUM, shares))
         if len(refused):
             yield self._told(relay, refused, counts, digests, COUNT_BYTES + 8 * DIGEST_WORDS, {})
@@ -296,17 +310,16 @@ class Relays(BoundMachine):
         return np.frombuffer(told[: 8 * DIGEST_WORDS], dtype="<i8").astype(np.int64) & (2**63 - 1)
 
     def _product(self, relay: Standing, group: int, rows: Ids, digest: Ids) -> Residues:
-        """One relay's answer to a silo: by field, elements [*tapes, entries]."""
+        """One relay's answer to a silo: by field, remainders [*tapes, entries], or without static entries."""
         plan, layout = self._plan, self._plan.layout
         assert relay.fresh is not None, "something has arrived"
         found = []
         for part in self._parts(relay, rows):
             fresh = self._read(relay, relay.fresh, part, layout.fresh, once=False)
-            once = fresh  # without a static factor nothing of it is read
-            if relay.once is not None:
-                once = self._read(relay, relay.once, part, layout.static, once=True)
+            once = () if relay.once is None else self._read(relay, relay.once, part, layout.static, once=True)
             found.append(relay_products(layout, once, fresh))
-        whole = found[0] if len(found) == 1 else np.asarray(np.sum(found, axis=0, dtype=np.int64))
+        whole = [blocks[0] if len(blocks) == 1 else np.asarray(np.sum(blocks, axis=0, dtype=np.int64))
+                 for blocks in zip(*found, strict=True)]  # fmt: skip
         return with_zero(plan.fields, whole, self.zeros(relay, group, digest))
 
     def _parts(self, relay: Standing, rows: Ids) -> list[Ids]:

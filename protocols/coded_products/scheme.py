@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.exact_products import MOST_BITS
-from fgl_secure.algebra.residues import BELOW_2_7
+from fgl_secure.algebra.exact_products import MOST_BITS as MAGNITUDE_BITS
+from fgl_secure.algebra.residues import BELOW_2_8
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.claim import products_claim
 from fgl_secure.protocols.coded_products.code import LEAST_BITS, Layout, ProductCode, check_bounds, zero_sets
@@ -61,7 +61,7 @@ class CodedProducts(RelayCoded):
         right: of a right factor.
         product: of the product of two entries of one device, of a left factor and a right one; None where no more is
             known than the bounds of both.
-        primes: of the fields in which products are worked out, distinct, above R and below 2^7; the first are taken, as
+        primes: of the fields in which products are worked out, distinct, above R and below 2^8; the first are taken, as
             many as sums ask for.
         least_bits: behind the binary point of either factor.
         product_cryptography: what is cryptographic about products, real or ideal.
@@ -72,7 +72,7 @@ class CodedProducts(RelayCoded):
     left: float = LARGEST_LEFT
     right: float = LARGEST_RIGHT
     product: float | None = LARGEST_PRODUCT
-    primes: tuple[int, ...] = BELOW_2_7
+    primes: tuple[int, ...] = BELOW_2_8
     least_bits: int = LEAST_BITS
     product_cryptography: type[ProductCryptography] = attribute(default=RealProductCryptography, repr=False)
     product_roles: ProductRoles = attribute(default=HONEST, repr=False)
@@ -87,9 +87,9 @@ class CodedProducts(RelayCoded):
             raise InputError(f"R must be at least 2 T + 1 = {least}, or nobody can decode products; found {self.R}")
         check_bounds(self.left, self.right, self.product)
         distinct = set(self.primes)
-        if not 0 < len(distinct) == len(self.primes) <= len(BELOW_2_7) or max(distinct) >= 2**MOST_BITS:
+        if not 0 < len(distinct) == len(self.primes) <= len(BELOW_2_8) or max(distinct) >= 2 ** (MAGNITUDE_BITS + 1):
             raise InputError(
-                f"primes must be 1 to {len(BELOW_2_7)} distinct ones below 2^{MOST_BITS}; found {self.primes}"
+                f"primes must be 1 to {len(BELOW_2_8)} distinct ones below 2^{MAGNITUDE_BITS + 1}; found {self.primes}"
             )
         if min(distinct) <= self.R:
             raise InputError(
@@ -105,7 +105,7 @@ class CodedProducts(RelayCoded):
         """
         graph = ("profile", "max_degree", "small_groups", "tags")
         known = {each.name: getattr(scheme, each.name) for each in fields(RelayCoded) if each.name not in graph}
-        return cls(**{**known, "R": max(min(scheme.R, min(BELOW_2_7) - 1), cls.relays_for(scheme.T))})
+        return cls(**{**known, "R": max(min(scheme.R, min(BELOW_2_8) - 1), cls.relays_for(scheme.T))})
 
     @staticmethod
     def relays_for(T: int) -> int:
@@ -163,9 +163,10 @@ class CodedProducts(RelayCoded):
         if len(np.unique(g.source)) < len(g.source):
             raise InputError("devices must be in one sum each; at least one is in several")
         code = self.product_code(topology, layout)
-        plan = Plan(code.fields, self.T, self.R, self.k_min, layout, g, relays)
+        found, static = code.fields_for(layout)
+        plan = Plan(found, static, self.T, self.R, self.k_min, layout, g, relays)
         terms = SumTerms(repr((self, layout)), topology, session, draws.batch_shape)
-        crypto = self.product_cryptography(code.fields, self.T, None if hosted is None else session, self.keys)
+        crypto = self.product_cryptography(found, self.T, None if hosted is None else session, self.keys)
         roles = self.product_roles
         out: list[SumMachine] = []
         if len(devices := hosted_of(hosted, g.row_owner)):

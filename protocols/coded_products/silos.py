@@ -79,7 +79,8 @@ class Silos(BoundMachine):
         agreed = self._wire.read(messages, names.AGREED, "<i8", DIGEST_WORDS)
         shares: Residues | None = None
         if counts.any():
-            shares = self._plan.read(self._wire, messages, SUM, self._plan.layout.entries)
+            layout = self._plan.layout
+            shares = self._plan.read(self._wire, messages, SUM, layout.entries, layout.static_entries)
         relays = np.searchsorted(self._plan.relays, messages.senders)
         owners = self._plan.grouping.group_owner[self._groups]
         groups = np.searchsorted(owners, messages.receivers)

@@ -1,4 +1,4 @@
-"""Products over fields below 2^7 by bytes and by float32, against integers, at the edge of what is exact."""
+"""Products of remainders modulo primes below 2^8 by bytes and by float32, against integers, up to the largest."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from llvmlite import binding
 from fgl_secure.algebra import PrimeField
 from fgl_secure.algebra import exact_products as module
 from fgl_secure.algebra.exact_products import FLOAT_ROWS, ROWS, exact_product
-from fgl_secure.algebra.residues import BELOW_2_7
+from fgl_secure.algebra.residues import BELOW_2_8
 from fgl_secure.errors import FieldRangeError
 
-FIELDS = tuple(PrimeField(p) for p in (2, 3, 5, 101, *BELOW_2_7[:2]))
+PRIMES = (2, 3, 5, 101, *BELOW_2_8[:2])
 
 
 @pytest.fixture(params=["by bytes", "by floats"])
@@ -26,20 +26,20 @@ def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_is_added_up_fits() -> None:
     """Products of the largest elements over as many rows as are added up, in int32 and in float32."""
-    largest = (BELOW_2_7[0] - 1) ** 2
+    largest = (BELOW_2_8[0] // 2) ** 2
     assert ROWS * largest < 2**31
     assert FLOAT_ROWS * largest < 2**24
 
 
 @pytest.mark.usefixtures("_both_ways")
-@pytest.mark.parametrize("field", FIELDS, ids=str)
-def test_products_are_those_of_integers(field: PrimeField) -> None:
+@pytest.mark.parametrize("prime", PRIMES)
+def test_products_are_those_of_integers(prime: int) -> None:
     """Whatever the shapes, also of vectors and of nothing, and behind a batch axis."""
-    rng = np.random.default_rng(field.modulus)
+    rng, half = np.random.default_rng(prime), prime // 2
     shapes = [(1, 1, 1), (7, 1, 5), (7, 5, 1), (1, 4, 3), (0, 2, 3), (2, 2, 2), *rng.integers(1, 70, (20, 3)).tolist()]
     for rows, d, h in shapes:
         for batch in ((), (2,)):
-            left, right = (rng.integers(0, field.modulus, (*batch, rows, w)).astype(field.dtype) for w in (d, h))
+            left, right = (rng.integers(-half, half + 1, (*batch, rows, w)).astype(np.int8) for w in (d, h))
             found = exact_product(left, right)
             whole = np.matmul(np.swapaxes(left, -1, -2).astype(np.int64), right.astype(np.int64))
             assert found.dtype in (np.int32, np.int64)
@@ -55,12 +55,17 @@ def test_products_are_those_of_integers(field: PrimeField) -> None:
 @pytest.mark.usefixtures("_both_ways")
 @pytest.mark.parametrize("widths", [(2, 2), (1, 3), (3, 1), (65, 17)])
 @pytest.mark.parametrize("rows", [FLOAT_ROWS - 1, FLOAT_ROWS, FLOAT_ROWS + 1, ROWS, ROWS + 1, 2 * ROWS + 7])
-def test_the_largest_elements_over_many_rows_are_exact(rows: int, widths: tuple[int, int]) -> None:
+@pytest.mark.parametrize("signs", [(1, 1), (-1, -1), (1, -1)])
+def test_the_largest_elements_over_many_rows_are_exact(
+    rows: int, widths: tuple[int, int], signs: tuple[int, int]
+) -> None:
     """Where sums are largest: twice as many rows would not fit, and pieces are added up."""
-    field = PrimeField(BELOW_2_7[0])
-    left, right = (np.full((rows, width), field.modulus - 1, dtype=field.dtype) for width in widths)
+    half = BELOW_2_8[0] // 2
+    left, right = (
+        np.full((rows, width), sign * half, dtype=np.int8) for width, sign in zip(widths, signs, strict=True)
+    )
     found = exact_product(left, right)
-    assert np.unique(found).tolist() == [rows * (field.modulus - 1) ** 2]
+    assert np.unique(found).tolist() == [signs[0] * signs[1] * rows * half**2]
     assert np.array_equal(exact_product(left, right, np.empty(widths, dtype=np.int64)), found)
     if rows > ROWS:
         with pytest.raises(FieldRangeError, match=f"out must be a contiguous int64 .* over {rows:,} rows; found int32"):
@@ -81,17 +86,17 @@ def test_products_go_into_arrays_that_hold_them() -> None:
         assert not out.any()
 
 
-def test_fields_that_are_too_large_are_refused() -> None:
-    """Beyond 2^7 an element is no byte."""
-    with pytest.raises(FieldRangeError, match="must be int8, of a field below 2\\^7, for exact products; found int16"):
-        exact_product(*(np.zeros((1, 1), dtype=PrimeField(131).dtype) for _ in range(2)))
+def test_primes_that_are_too_large_are_refused() -> None:
+    """Beyond 2^8 a remainder is no byte."""
+    with pytest.raises(FieldRangeError, match="must be int8, of primes below 2\\^8, for exact products; found int16"):
+        exact_product(*(np.zeros((1, 1), dtype=PrimeField(257).dtype) for _ in range(2)))
 
 
 @pytest.mark.usefixtures("_both_ways")
 @pytest.mark.parametrize("width", [1, 2, 40])
 def test_matrices_may_lie_apart_and_be_read_only(width: int) -> None:
     """Columns of larger ones, which PyTorch does not take as they are."""
-    elements = np.random.default_rng(width).integers(0, 101, (2, 70, 90)).astype(np.int8)
+    elements = np.random.default_rng(width).integers(-125, 126, (2, 70, 90)).astype(np.int8)
     left, right = elements[..., 3 : 3 + width], elements[..., 1:50]
     elements.flags.writeable = False
     for one, other in ((left, right), (right, left), (left[0], right[1])):

@@ -35,11 +35,20 @@ def dense_of(entries: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
 
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(0, 60), st.booleans())
 def test_a_sum_of_tables_is_read_as_the_sum_of_the_matrices(seed: int, terms: int, count: int, split: bool) -> None:
-    """Whoever adds up tables of several matrices can read the sum of the matrices, whatever they share."""
-    sketch = LinearSketch.for_entries(SHAPE, 8 * terms * count, seed=seed, split=split)
-    parts = [sparse_entries(seed + k, count) for k in range(terms)]
-    total = np.sum([sketch.encode(*part) for part in parts], axis=0)
-    assert np.array_equal(read(sketch, total), np.sum([dense_of(part) for part in parts], axis=0))
+    """Whoever adds up tables of several matrices can read the sum of the matrices, whatever they share.
+
+    Two entries may have all three cells in common, some thousand times less often than not: tables are then drawn anew.
+    """
+    parts, found = [sparse_entries(seed + k, count) for k in range(terms)], None
+    for drawn in range(5):
+        sketch = LinearSketch.for_entries(SHAPE, 8 * terms * count, seed=seed + drawn * 10**7, split=split)
+        try:
+            found = read(sketch, np.sum([sketch.encode(*part) for part in parts], axis=0))
+            break
+        except SketchOverfullError:
+            continue
+    assert found is not None
+    assert np.array_equal(found, np.sum([dense_of(part) for part in parts], axis=0))
 
 
 @pytest.mark.parametrize("split", [False, True])

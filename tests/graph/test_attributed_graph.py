@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph
@@ -55,6 +57,15 @@ def test_sizes_dtypes_and_repr() -> None:
     assert graph.labels.dtype == np.int64
     assert graph.edges.dtype == np.int64
     assert repr(graph) == "Graph('g', nodes=4, edges=3, features=3, classes=3)"
+
+
+@given(st.integers(-2, 12), st.lists(st.integers(-40, 40), min_size=4, max_size=4), st.booleans())
+def test_bits_of_features_are_the_fewest(shift: int, units: list[int], large: bool) -> None:
+    """Behind the binary point, against fractions; None beyond 8, and where features are large."""
+    features = np.ldexp(np.array(units, dtype=float), -shift)[:, None] + large * 2.0**20
+    graph = Graph.from_arrays("g", features, LABELS, EDGES)
+    bits = max(Fraction(float(each)).denominator for each in graph.features.ravel()).bit_length() - 1
+    assert graph.feature_bits == (bits if bits <= 8 and not large else None)
 
 
 def test_arrays_are_read_only_copies() -> None:

@@ -48,6 +48,9 @@ def test_a_share_goes_through_a_file(tmp_path: Path) -> None:
     share.save(file)
     found = Silo.load(file)
     assert found.facts == share.facts == facts_of(GRAPH)
+    assert (found.facts.feature_bits, replace(share.facts, feature_bits=4).feature_bits) == (None, 4)
+    replace(share, facts=replace(share.facts, feature_bits=4)).save(file)
+    assert Silo.load(file).facts.feature_bits == 4
     assert all(
         np.array_equal(getattr(found, name), getattr(share, name))
         for name in ("nodes", "features", "labels", "train", "validation", "test", "edges", "foreign")

@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 import torch
 
-from fgl_secure.algebra import Elements
+from fgl_secure.algebra.residues import Remainders
 from fgl_secure.cli.bench.pieces import COPY, Part, Piece, copied
 from fgl_secure.cli.bench.secmp import CLEAR, DATASETS, ONCE, Round, plain_epoch, seconds_of
 from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
@@ -119,10 +119,11 @@ def _relay(prepared: Prepared, scheme: CodedProducts) -> Timing:
     """One relay's multiplications of the first layer in a round, for all silos."""
     features, hidden, *_ = prepared.preset.widths(prepared.graph.graph.num_features, prepared.graph.num_classes)
     sizes = np.bincount(prepared.graph.silo_of).tolist()
-    layout = Layout((Product(1, features, hidden, static=True),))
+    product = Product(1, features, hidden, static=True, left_bits=prepared.graph.graph.feature_bits)
+    layout = Layout((product,))
     code = ProductCode.for_sums(
         left=scheme.left, right=scheme.right, terms=max(sizes), product=scheme.product, primes=scheme.primes
-    )
+    ).of(product)
     silos = [[tuple(_shares(f.modulus, n, w) for f in code.fields) for w in (features, hidden)] for n in sizes]
 
     def work() -> None:
@@ -133,8 +134,9 @@ def _relay(prepared: Prepared, scheme: CodedProducts) -> Timing:
     return measure(work, name, multiply_adds=len(code.fields) * sum(sizes) * features * hidden)
 
 
-def _shares(modulus: int, rows: int, width: int) -> Elements:
-    return np.random.default_rng(rows).integers(0, modulus, (rows, width)).astype(np.int8)
+def _shares(modulus: int, rows: int, width: int) -> Remainders:
+    half = modulus // 2
+    return np.random.default_rng(rows).integers(-half, half, (rows, width), endpoint=True).astype(np.int8)
 
 
 PART = Part(_pieces)

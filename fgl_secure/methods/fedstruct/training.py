@@ -73,7 +73,7 @@ def shares_of(graph: FederatedGraph, task: FedStructTask) -> tuple[Silo, ...]:
 
     That is how the public code has them, and what no client could compute.
     """
-    shares = tuple(Silo.of(graph, silo) for silo in range(graph.num_silos))
+    shares = tuple(Silo.all_of(graph))
     if task.preset.name != "paper" or task.learns or isinstance(task.exchange, NoExchange):
         return shares
     table = structure_features(task.features, graph.graph, task.preset.structure_width, task.seed)
@@ -90,7 +90,7 @@ def client_features(graph: FederatedGraph, preset: FedStructPreset, name: str, s
     task = FedStructTask(preset, NoExchange(), name, seed)
     if preset.name == "paper":
         return structure_features(name, graph.graph, preset.structure_width, seed)
-    shares = [Silo.of(graph, silo) for silo in range(graph.num_silos)]
+    shares = Silo.all_of(graph)
     parts = [own_features(silo, task) for silo in shares]
     order = np.argsort(np.concatenate([silo.nodes for silo in shares]))
     return np.concatenate(parts)[order]

@@ -65,7 +65,7 @@ class HiFGL(Rounds):
         if preset.static_first_layer and not self._part(0).projects_sums:
             raise InputError(f"static_first_layer must be false for {backbone}, whose sums cannot be projected later")
         talk.watch(self.layers)
-        talk.unchanging(self._features)
+        talk.unchanging(self._features, silo.facts.feature_bits)
 
     def _placed(self, array: Array) -> torch.Tensor:
         return torch.tensor(array).to(self._device)

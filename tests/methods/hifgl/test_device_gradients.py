@@ -10,6 +10,7 @@ import torch
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.graph import Graph
 from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
@@ -156,6 +157,55 @@ def test_a_silos_process_has_the_bits_of_one_process() -> None:
             found = HostedMembers(scheme, sizes, silo).gradients(own)
             assert found is not None
             assert all(np.array_equal(mine, theirs[silo]) for mine, theirs in zip(found, whole, strict=True))
+
+
+def worded(bits: int | None, odd: float = 1.0) -> list[Factors]:
+    """Factors of a first layer whose rows are words, one of them odd, and of a second one."""
+    first, *rest = factors_of("gcn", QUICK).factors
+    left = tuple((part > 0).astype(np.float32) for part in first.left)
+    left[1][0, 2, 1] = odd
+    return [replace(first, left=left, left_bits=bits), *rest]
+
+
+def test_rows_of_few_bits_have_the_same_sums_and_smaller_messages() -> None:
+    """Words take no bits behind the point: the bits of every sum are those of rows of which nothing is known."""
+    found = {bits: summed(SCHEMES[1], Recording.everything()) for bits in (None, 0, 6)}
+    totals = {bits: [sums.sums(worded(bits), Step(r)) for r in range(2)] for bits, (sums, _) in found.items()}
+    sizes = {bits: sum(b.bytes for b in channel.transcript.messages) for bits, (_, channel) in found.items()}
+    for bits in (0, 6):
+        for ours, theirs in zip(totals[bits], totals[None], strict=True):
+            assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert sizes[0] < sizes[6] < sizes[None]
+    for silo, size in enumerate(np.bincount(GRAPH.silo_of)):
+        own = [DeviceFactors(f.layer, f.left[silo], f.right[silo], f.is_bias, f.static, f.left_bits) for f in worded(0)]
+        hosted = HostedMembers(SCHEMES[1], tuple(np.bincount(GRAPH.silo_of).tolist()), silo).gradients(own)
+        assert hosted is not None
+        assert len(own[0].left[0]) == size
+        assert all(np.array_equal(a, b[silo]) for a, b in zip(hosted, totals[0][0], strict=True))
+
+
+def test_rows_of_more_bits_than_all_are_told_are_refused() -> None:
+    """At a silo that hosts its devices as among them and relays; nothing is rounded in silence."""
+    refused = r"left factors of product 0 must be multiples of 2\^-0, as everybody is told; at least one is not"
+    for odd in (0.5, np.inf, np.nan):
+        sums, channel = summed(SCHEMES[1])
+        with pytest.raises(InputError, match="must be finite" if not np.isfinite(odd) else refused):
+            sums.sums(worded(0, odd), Step(0))
+        assert not channel.transcript.messages
+    own = [DeviceFactors(f.layer, f.left[1], f.right[1], f.is_bias, f.static, f.left_bits) for f in worded(0, 0.5)]
+    with pytest.raises(InputError, match=refused):
+        HostedMembers(SCHEMES[1], tuple(np.bincount(GRAPH.silo_of).tolist()), 1).gradients(own)
+
+
+@pytest.mark.parametrize(("scale", "bits"), [(1.0, 0), (0.25, 2), (2.0**-8, 8), (2.0**-9, None), (0.1, None)])
+def test_everybody_is_told_how_many_bits_features_have(scale: float, bits: int | None) -> None:
+    """It reaches the factors of the first layer; hidden rows have any."""
+    words = np.arange(GRAPH.graph.num_nodes)[:, None] % np.array([2, 3, 5]) * scale
+    graph = replace(GRAPH, graph=Graph.from_arrays("words", words, GRAPH.graph.labels, GRAPH.graph.edges))
+    channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
+    method = Caught(graph, {}, channel, lambda talk: HiFGL(talk, QUICK), width=max(QUICK.widths(3, 2)))
+    method.round(0)
+    assert [each.left_bits for each in method.factors] == [bits, 0, None, 0]
 
 
 def test_hosted_devices_are_refused_what_others_are() -> None:

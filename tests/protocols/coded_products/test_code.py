@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.algebra.exact_products import ROWS
-from fgl_secure.algebra.residues import BELOW_2_7, residues
+from fgl_secure.algebra.residues import BELOW_2_8, residues
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, TooManyErrors
 from fgl_secure.protocols.coded_products import Layout, Product, ProductCode
@@ -48,7 +49,7 @@ def rank(field: PrimeField, matrix: list[list[int]]) -> int:
 
 
 @pytest.mark.parametrize(("T", "R"), SHAPES)
-@pytest.mark.parametrize("p", [11, BELOW_2_7[0]])
+@pytest.mark.parametrize("p", [11, BELOW_2_8[0]])
 def test_shares_of_zero_are_uniform_to_any_T_relays(T: int, R: int, p: int) -> None:  # noqa: N802
     """They lie on polynomials of degree 2 T with 0 at 0, and T relays know nothing of them but their own shares.
 
@@ -83,14 +84,14 @@ def _value(field: PrimeField, coefficients: list[NDArray[np.int64]], at: int) ->
     return (total % field.modulus).astype(field.dtype)
 
 
-@given(st.sampled_from(SHAPES), st.integers(1, 8), st.integers(0, 2**32 - 1), st.data())
+@given(st.sampled_from(SHAPES), st.integers(1, 7), st.integers(0, 2**32 - 1), st.data())
 def test_wrong_answers_are_located_up_to_their_number(
     shape: tuple[int, int], primes: int, seed: int, data: st.DataObject
 ) -> None:
     """Of R answers (R - 2 T - 1) // 2 may be wrong, in any field and any entry; one more is noticed."""
     T, R = shape
-    fields, rng = [PrimeField(p) for p in BELOW_2_7[:primes]], np.random.default_rng(seed)
-    most = (math.prod(BELOW_2_7[:primes]) - 1) // 2
+    fields, rng = [PrimeField(p) for p in BELOW_2_8[:primes]], np.random.default_rng(seed)
+    most = (math.prod(BELOW_2_8[:primes]) - 1) // 2
     secret = rng.integers(-min(most, 2**60), min(most, 2**60), 6)
     polynomials = [[secret, *(rng.integers(0, f.modulus, 6) for _ in range(2 * T))] for f in fields]
     answers = [tuple(_value(f, each, j) for f, each in zip(fields, polynomials, strict=True)) for j in range(1, R + 1)]
@@ -138,16 +139,16 @@ def test_sums_within_the_bounds_are_exact(
 
 
 def test_as_many_primes_are_taken_as_sums_ask_for() -> None:
-    """Five for 8 rows, six for 810, seven for 78,648; none hold all: the message has the figures."""
+    """Sums of whatever size take as few as hold them; none hold all: the message has the figures."""
     made = partial(ProductCode.for_sums, left=LARGEST_LEFT, right=LARGEST_RIGHT)
     sizes = (8, 9, 810, 811, 78_648, 78_649)
     found = [made(product=LARGEST_PRODUCT, terms=terms) for terms in sizes]
-    assert [len(each.fields) for each in found] == [5, 6, 6, 7, 7, 8]
+    assert [len(each.fields) for each in found] == [5, 6, 6, 6, 6, 7]
     cora = made(product=LARGEST_PRODUCT, terms=600)
-    assert [field.modulus for field in cora.fields] == list(BELOW_2_7[:6])
+    assert [field.modulus for field in cora.fields] == list(BELOW_2_8[:6])
     assert (cora.left.fraction_bits, cora.right.fraction_bits) == (10, 10)
     found = [made(terms=terms) for terms in (4, 5, 405, 406, 39_324, 39_325)]
-    assert [len(each.fields) for each in found] == [5, 6, 6, 7, 7, 8]
+    assert [len(each.fields) for each in found] == [5, 6, 6, 6, 6, 7]
     with pytest.raises(FieldRangeError, match=r"terms times the largest .*; found 2 \* 1.\S* \* 1.\S* \* 2\^20"):
         ProductCode.for_sums(left=2.0**20, right=2.0**20, terms=2)
     with pytest.raises(FieldRangeError, match=r"found 2 \* 8.\S* \* 2\^20: take smaller bounds"):
@@ -169,10 +170,19 @@ def test_layouts_lay_static_numbers_first() -> None:
     assert whole[1].tolist() == [102, 103, 3, 4, 5, 15, 16, 17, 201, 205, 302, 303]
     assert np.array_equal(whole[:, 2:], again)
     held = [each[[0, 3]] for each in (whole[:, :2], again)]
-    for (one, other), left, right in zip(layout.factors(*held), lefts, rights, strict=True):
-        assert np.array_equal(one.T @ other, sum(a[[0, 3]].T @ b[[0, 3]] for a, b in zip(left, right, strict=True)))
+    cut = list(layout.factors(held[0].astype(np.int8), held[1].astype(np.int8)))
+    assert [place for place, _, _ in cut] == [slice(4, 7), slice(0, 4)]
+    bytes_of = [[each.astype(np.int8).astype(np.int64) for each in side] for side in (lefts, rights)]
+    for (_, one, other), left, right in zip(cut, *bytes_of, strict=True):
+        expected = sum(a[[0, 3]].T @ b[[0, 3]] for a, b in zip(left, right, strict=True))
+        assert np.array_equal(one.T.astype(np.int64) @ other, expected)
+    ((place, one, other),) = layout.factors(None, held[1].astype(np.int8))  # without what is static
+    assert place == slice(0, 3)
+    assert np.array_equal(one, cut[0][1])
+    assert np.array_equal(other, cut[0][2])
     first, second = layout.split(np.arange(14).reshape(2, 7))
-    assert (first.shape, second.shape) == ((2, 3, 1), (2, 2, 2))
+    assert first.tolist() == [[[4], [5], [6]], [[11], [12], [13]]]
+    assert second[0].tolist() == [[0, 1], [2, 3]]
 
 
 def test_shapes_that_are_none_are_refused() -> None:
@@ -181,22 +191,68 @@ def test_shapes_that_are_none_are_refused() -> None:
         Product(1, 0, 2)
     with pytest.raises(InputError, match="products must be one or more; found none"):
         Layout(())
+    for static, bits in ((False, 0), (True, -1), (True, 21)):
+        with pytest.raises(InputError, match=rf"left_bits must lie in 0\.\.20, of static left rows, .*; found {bits}"):
+            Product(1, 2, 2, static, bits)
+
+
+def test_rows_of_few_bits_take_fewer_primes_and_no_other_right_rows() -> None:
+    """Bags of words need no bits behind the point: sums are a thousandth, and stand for the same numbers."""
+    code = ProductCode.for_sums(left=LARGEST_LEFT, right=LARGEST_RIGHT, terms=600, product=LARGEST_PRODUCT)
+    rows, others = Product(1, 3, 2, static=True), Product(1, 2, 2)
+    words, pixels, fine = (replace(rows, left_bits=bits) for bits in (0, 4, 16))
+    assert [len(code.of(each).fields) for each in (rows, words, pixels, fine, others)] == [6, 4, 5, 6, 6]
+    assert [code.of(each).fraction_bits for each in (rows, words, pixels, fine)] == [20, 10, 14, 20]
+    assert code.of(words).right == code.right
+    assert 2**10 * code.of(words).largest == code.largest
+    fields, static = code.fields_for(Layout((others, words, pixels)))
+    assert (fields, static) == (code.fields, 5)
+    with pytest.raises(FieldRangeError, match=r"primes must hold sums of up to .*; found \(251, 241\)"):
+        _ = replace(code, primes=BELOW_2_8[:2]).fields
+    assert code.fields_for(Layout((words,))) == (code.of(words).fields, 4)
+    assert code.fields_for(Layout((others,))) == (code.fields, 0)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize("R", [3, 5])
+def test_static_entries_of_fewer_fields_are_decoded_beside_the_rest(batch: tuple[int, ...], R: int) -> None:
+    """From the first two of four fields, also where a liar is corrected in a field that has fresh entries alone."""
+    layout = Layout((Product(1, 2, 1), Product(1, 3, 2, static=True)))
+    fields, rng = [PrimeField(p) for p in BELOW_2_8[:4]], np.random.default_rng(0)
+    rows = [rng.integers(-9, 10, (*batch, 5, width)) for width in (layout.static, layout.fresh)]
+    static, fresh = (residues(fields[:count], each) for count, each in zip((2, 4), rows, strict=True))
+    sums = relay_products(layout, static, fresh)
+    assert [block.shape for block in sums] == [(2, *batch, 8), (2, *batch, 2)]
+    answers = []
+    for j in range(R):  # on one polynomial of degree 2 with the sums at 0
+        streams = [(np.full(4, (j + 1) ** power), np.arange(8) + np.zeros((*batch, 1), int)) for power in (1, 2)]
+        answers.append(with_zero(fields, sums, streams))
+    if R > 3:
+        answers[3][2][..., 0] ^= 1
+    found, wrong = silo_decode(fields, 1, range(1, R + 1), answers, SimulationCoins(0))
+    assert wrong == ((3,) if R > 3 else ())
+    left, right = rows[1][..., :2], rows[1][..., 2:3]
+    assert np.array_equal(layout.split(found)[0], np.swapaxes(left, -1, -2) @ right)
+    assert np.array_equal(layout.split(found)[1], np.swapaxes(rows[0], -1, -2) @ rows[1][..., 3:])
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS + 1, ROWS + 5000])
 def test_sums_of_more_rows_than_32_bits_hold_do_not_wrap(rows: int) -> None:
-    """All elements the largest, over as many rows as are multiplied at a time and over more; masks are added to all."""
-    field, layout = PrimeField(BELOW_2_7[0]), Layout((Product(1, 2, 2, static=True),))
-    largest = np.full((rows, 2), field.modulus - 1, dtype=np.int8)
-    found = relay_products(layout, (largest,), (largest,))
-    assert found.tolist() == [[rows * (field.modulus - 1) ** 2] * 4]
-    (masked,) = with_zero((field,), found, [(np.array([3]), np.arange(4))])
-    assert masked.tolist() == [(rows + 3 * i) % field.modulus for i in range(4)]
+    """All remainders the largest, over as many rows as are multiplied at a time and more; masks are added to all."""
+    field, layout = PrimeField(BELOW_2_8[0]), Layout((Product(1, 2, 2, static=True),))
+    half = field.modulus // 2
+    largest = np.full((rows, 2), half, dtype=np.int8)
+    (found,) = relay_products(layout, (largest,), (largest,))
+    assert found.tolist() == [[rows * half**2] * 4]
+    (masked,) = with_zero((field,), [found], [(np.array([3]), np.arange(4))])
+    assert (masked.astype(np.int64) % field.modulus).tolist() == [
+        (rows * half**2 + 3 * i) % field.modulus for i in range(4)
+    ]
 
 
 def test_liars_in_different_fields_are_too_many_together() -> None:
     """Each field by itself has one wrong answer of five, which could be corrected; they are of two relays."""
-    fields = [PrimeField(p) for p in BELOW_2_7[:2]]
+    fields = [PrimeField(p) for p in BELOW_2_8[:2]]
     answers = [tuple(np.full(3, j, dtype=np.int8) for _ in fields) for j in range(1, 6)]  # on x, with 0 at 0
     answers[0][0][1] += 1
     found, named = silo_decode(fields, 1, range(1, 6), answers, SimulationCoins(0))

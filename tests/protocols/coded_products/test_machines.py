@@ -35,7 +35,7 @@ from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Role, Secret, Step, encode, simulate
 from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
 from tests.protocols.coded_products.cases import LAYOUT, Members, factors
-from tests.protocols.coded_products.twins import Streams, lying, with_relays
+from tests.protocols.coded_products.twins import MasksKept, Streams, lying, under, with_relays
 from tests.protocols.relay_coded.test_machines import PutDown, nth
 
 Ids = NDArray[np.int64]
@@ -80,19 +80,22 @@ def test_sums_are_those_of_integers(scheme: CodedProducts, seed: int, data: st.D
                 assert np.array_equal(each[silo], expected if answered else np.zeros_like(each[silo]))
 
 
-def test_a_device_sends_both_rows_and_not_their_product() -> None:
+@pytest.mark.parametrize(("bits", "primes"), [(None, 5), (0, 3)])
+def test_a_device_sends_both_rows_and_not_their_product(bits: int | None, primes: int) -> None:
     """In the first step d + h numbers to each relay that cannot expand its share, then h; the silo gets d h."""
     case = Members.of(WHERE, 3)
     channel = case.channel()
-    sums = case.collective(CodedProducts(k_min=1), Layout((Product(1, 1433, 64, static=True),)), channel)
+    sums = case.collective(
+        CodedProducts(k_min=1), Layout((Product(1, 1433, 64, static=True, left_bits=bits),)), channel
+    )
     rng = np.random.default_rng(0)
-    left = rng.normal(size=(1, 8, 1433))
+    left = rng.normal(size=(1, 8, 1433)) if bits is None else rng.integers(0, 2, (1, 8, 1433)).astype(float)
     for number in range(2):
         sums.sum([left], [rng.normal(size=(1, 8, 64))], Step(number))
     sent = [b for b in channel.transcript.messages if b.phase is Phase.FACTOR_SHARES and b.item_bytes > 100]
-    assert [(b.step.round, (b.item_bytes - 16) / 5) for b in sent] == [(0, 1497), (0, 1497), (1, 64), (1, 64)]
+    assert [(b.step.round, (b.item_bytes - 16) / primes) for b in sent] == [(0, 1497), (0, 1497), (1, 64), (1, 64)]
     answers = [b for b in channel.transcript.messages if b.phase is Phase.PRODUCT_SHARES]
-    assert {(b.messages, b.item_bytes - 16) for b in answers} == {(2, 5 * 91_712 + 4 + 2 * 8)}
+    assert {(b.messages, b.item_bytes - 16) for b in answers} == {(2, primes * 91_712 + 4 + 2 * 8)}
 
 
 def test_devices_of_wide_rows_speak_some_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,6 +422,31 @@ def test_devices_that_are_too_few_get_their_silo_nothing() -> None:
     ]
 
 
+@pytest.mark.parametrize("bits", [None, 0])
+def test_no_answer_is_a_sum_of_products_alone(bits: int | None) -> None:
+    """Equal factors under equal masks have equal products: answers of two rounds differ by the shares of zero alone.
+
+    So they do in every field, also in those that hold no products of static rows.
+    """
+    first, *others = LAYOUT.products
+    layout = Layout((replace(first, left_bits=bits), *others))
+    lefts, rights = factors(0, len(WHERE))
+    given_now, case = ([np.rint(lefts[0]), *lefts[1:]], rights), Members.of(WHERE, 3)
+    channel = case.channel()
+    sums = case.collective(under(MasksKept)(CodedProducts(k_min=2)), layout, channel)
+    for number in range(2):
+        assert close(sums.sum(*given_now, Step(number)), case, given_now)
+    answers = [b for b in channel.transcript.messages if b.phase is Phase.PRODUCT_SHARES]
+    assert [b.step.round for b in answers] == [0] * 3 + [1] * 3
+    count, static = sums.code.fields_for(layout)
+    assert (len(count) > static) is (bits == 0)
+    for earlier, later in zip(answers[:3], answers[3:], strict=True):
+        for place in range(len(count)):
+            same = earlier[f"sum {place}"] == later[f"sum {place}"]
+            assert same.shape[1] == layout.entries - (layout.static_entries if place >= static else 0)
+            assert same.mean() < 0.3
+
+
 class Noted(Relays):
     """Relays whose shares of zero are noted, by step."""
 
@@ -515,11 +543,11 @@ def test_refusals_say_what_is_wrong() -> None:
     """Parameters, parties, factors and ranges that do not fit."""
     with pytest.raises(InputError, match=r"R must be at least 2 T \+ 1 = 5, or nobody can decode products; found 3"):
         CodedProducts(T=2)
-    with pytest.raises(InputError, match=r"R must be below 89 for coded gradients, the smallest of .*; found 89"):
-        CodedProducts(R=89)
-    assert CodedProducts.over(RelayCoded(R=100)).R == CodedProducts(R=88).R
-    for primes in ((), (127, 127), (8388593,), (128,), tuple(range(90, 100))):
-        with pytest.raises(InputError, match="primes must be 1 to 8 distinct ones below 2"):
+    with pytest.raises(InputError, match=r"R must be below 223 for coded gradients, the smallest of .*; found 223"):
+        CodedProducts(R=223)
+    assert CodedProducts.over(RelayCoded(R=256)).R == CodedProducts(R=222).R
+    for primes in ((), (127, 127), (8388593,), (256,), tuple(range(90, 100))):
+        with pytest.raises(InputError, match="primes must be 1 to 7 distinct ones below 2"):
             CodedProducts(primes=primes)
     case = Members.of(WHERE, 2)
     with pytest.raises(InputError, match="parties must include R=3 relays; found 2"):
@@ -672,7 +700,8 @@ def wrong(messages: Messages) -> Iterable[Messages]:
     yield replace(messages, phase=Phase.TAGS)
     if "share 0" in messages.fields:
         yield changed(messages, **{"share 0": messages["share 0"][:, 1:]})
-        yield changed(messages, **{"share 1": messages["share 1"] * 0 - 1})
+        yield changed(messages, **{"share 1": messages["share 1"] * 0 + 121})  # one more than half of 241
+        yield changed(messages, **{"share 1": messages["share 1"] * 0 - 121})
     if "width" in messages.fields:
         yield changed(messages, width=messages["width"] + np.uint32(1))
     if "held" in messages.fields:

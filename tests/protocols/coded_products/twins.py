@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fgl_secure.algebra.residues import Integers, Residues, Words
+from fgl_secure.algebra.residues import Integers, Residues, Words, residues
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.coded_products.code import zero_sets
 from fgl_secure.protocols.coded_products.cryptography import (
@@ -155,7 +155,7 @@ def lying(*places: int) -> type[Relays]:
             found = super()._product(relay, group, rows, digest)
             if relay.place in places:
                 for field, each in zip(self._plan.fields, found, strict=True):
-                    each[..., 0] = (each[..., 0].astype(np.int64) + 1 + relay.place) % field.modulus
+                    (each[..., 0],) = residues([field], each[..., 0].astype(np.int64) + 1 + relay.place)
             return found
 
     return Lying
