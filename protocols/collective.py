@@ -109,8 +109,9 @@ class Collective:
         way = self._ways[step.direction]
         if rows.ndim != 2 or len(rows) != len(way.row_owner):
             raise InputError(f"values must be [{len(way.row_owner)}, d]; found {list(rows.shape)}")
-        code = self._code if rows.dtype.kind == "f" else None
+        code, (wide, kind) = self._code if rows.dtype.kind == "f" else None, (rows.shape[1], rows.dtype)
         units = rows if code is None else code.encode(rows)
+        del rows  # what machines work with takes many times as much
         if code is not None and self.scheme.takes_reals:
             units, code = code.decode(units), None
         for machine, own, _ in self._hosts[step.direction]:
@@ -119,10 +120,14 @@ class Collective:
                 machine.veto(vetoes[own])
         name = SECRETS if self.topology.name in (NEIGHBOURS, MEMBERS) else VECTORS
         self._channel.note_inputs(name, step, way.row_owner, units)
+        width = units.shape[1]
+        del units
         simulate(self._machines, self._channel)
         if self.vetoed:
-            return np.zeros((len(way.group_owner), rows.shape[1]), dtype=rows.dtype)
-        sums = self._gathered(step.direction, units.shape[1])
+            return np.zeros((len(way.group_owner), wide), dtype=kind)
+        sums = self._gathered(step.direction, width)
+        for machine in self._machines:
+            machine.rest()
         sums = sums if code is None else code.decode(sums)
         if self.topology.is_one_sum:
             self._note_learnt(sums, step)

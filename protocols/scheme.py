@@ -106,6 +106,12 @@ class SumMachine(Machine):
         """Party identifiers of those whose rows are in the one sum; None where there are several sums, or none yet."""
         return None
 
+    def rest(self) -> None:
+        """Hears that the step at hand is over for everybody, and its sums read: forgets what only it needed.
+
+        Where one process hosts all parties, what they hold of a step is large, and others need the memory meanwhile.
+        """
+
 
 class Scheme(ABC):
     """A way to compute sums, and what it promises about them. A frozen dataclass of its parameters."""

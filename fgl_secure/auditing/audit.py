@@ -98,9 +98,10 @@ def examine(
     found: dict[str, list[Attempt]] = {}
     for subject in plan.subjects:
         result = _recorded_training(plan, subject, progress)
-        results[subject.name] = result
-        told = progress(f"attacking {subject.name}") if progress else None
-        found[subject.name] = list(attempts(chosen, subject, subject.attacked(result), plan.seed + 1, told))
+        results[subject.name] = replace(result, transcript=result.transcript.sizes())
+        told, runs = progress(f"attacking {subject.name}") if progress else None, subject.attacked(result)
+        del result  # what was said is gigabytes, which nobody needs once it has been attacked
+        found[subject.name] = list(attempts(chosen, subject, runs, plan.seed + 1, told))
     if progress:
         progress("attacking runs in the clear, and controls")
     clear = _in_the_clear(plan, chosen, found)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Any
 
 from fgl_secure.attacks.base import Attack, Measurement
 from fgl_secure.auditing.plan import Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.verdict import Verdict, judge
+from fgl_secure.memory import give_back
 from fgl_secure.statistics.intervals import Interval
 from fgl_secure.training.loop import Progress
 
@@ -60,7 +60,8 @@ def attempts(
 ) -> Iterator[Attempt]:
     """Every attack on every run that it is for, each beside an independent run of the same shape.
 
-    One that finds nothing to read gives an attempt without figures.
+    One that finds nothing to read gives an attempt without figures. Of a run and the independent one, what was said in
+    the first is forgotten before the second is there.
 
     Args:
         chosen: the attacks.
@@ -69,21 +70,34 @@ def attempts(
         seed: of the independent runs.
         told: called when an attack begins, with how many began and how many there are; some read no run of these.
     """
-    begun = set[str]()
-    others = subject.independent(seed).recorded(seed)
-    for run, other in zip_longest(runs, others):
-        if run is None or other is None or run.scenario != other.scenario:
-            raise AssertionError(f"independent of {subject.name} must give the same kinds of runs in the same order")
-        for each in chosen:
-            if not run.is_for(each):
-                continue
+    begun, others = set[str](), None
+    for run in runs:
+        reading = [each for each in chosen if run.is_for(each)]
+        found: list[tuple[Measurement, ...] | None] = []
+        for each in reading:
             begun.add(each.card.name)
             if told is not None:
                 told(len(begun), len(chosen))
             guess = run.guess(each)
-            found = () if guess is None else run.measure(each, guess)
-            nulls = {} if guess is None else _nulls(each, run, other)
-            yield Attempt(each, run.protocol, run.what, run.scenario, found, nulls)
+            found.append(None if guess is None else run.measure(each, guess))
+            del guess
+        run = run.unheard()  # noqa: PLW2901  # what was said in it takes gigabytes, and so does the other one
+        give_back()
+        others = subject.independent(seed).recorded(seed) if others is None else others
+        other = next(others, None)
+        if other is None or run.scenario != other.scenario:
+            raise _other_runs(subject)
+        for each, figures in zip(reading, found, strict=True):
+            nulls = {} if figures is None else _nulls(each, run, other)
+            yield Attempt(each, run.protocol, run.what, run.scenario, figures or (), nulls)
+        del run, other
+        give_back()
+    if others is not None and next(others, None) is not None:
+        raise _other_runs(subject)
+
+
+def _other_runs(subject: Subject) -> AssertionError:
+    return AssertionError(f"independent of {subject.name} must give the same kinds of runs in the same order")
 
 
 def _nulls(each: Attack[Any, Any], run: RecordedRun, other: RecordedRun) -> dict[str, Null]:
@@ -115,6 +129,9 @@ class InTheClear:
                 guess = run.guess(each) if run.is_for(each) else None
                 if guess is not None:
                     self.see(each, run, run.measure(each, guess))
+                del guess
+            del run  # before the next one is there
+            give_back()
 
     def of(self, attempt: Attempt, metric: str) -> Measurement | None:
         """The figure that goes with another one; None where nothing in the clear compares with what was read."""

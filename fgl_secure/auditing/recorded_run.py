@@ -63,6 +63,10 @@ class RecordedRun:
         """
         return _only("knowledge", self.knowledge, kind)
 
+    def unheard(self) -> RecordedRun:
+        """The same without what was said: for scores alone."""
+        return replace(self, transcript=Transcript(self.transcript.parties, self.transcript.batch_axes))
+
     def is_for(self, attack: Attack[Any, Any]) -> bool:
         """Whether an attack reads this kind of run, and whether there is something to score it against."""
         return attack.card.scenario == self.scenario and attack.card.truth in by_type("truths", self.truths)

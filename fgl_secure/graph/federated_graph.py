@@ -238,7 +238,7 @@ class FederatedGraph:
         devices, place = np.flatnonzero(kept), np.cumsum(kept) - 1
         graph = replace(
             self.graph,
-            features=read_only(self.features[devices]),
+            stored=read_only(self.graph.features_of(devices)),
             labels=read_only(self.labels[devices]),
             edges=read_only(place[self.edges[:, kept[source] & kept[target]]]),
         )
@@ -266,7 +266,7 @@ class FederatedGraph:
         edges = place[self.edges]
         graph = replace(
             self.graph,
-            features=read_only(self.features[swap]),
+            stored=self.graph.reordered(swap),
             labels=read_only(self.labels[swap]),
             edges=read_only(edges[:, np.lexsort((edges[0], edges[1]))]),
         )

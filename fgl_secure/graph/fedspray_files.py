@@ -65,7 +65,7 @@ def induced_subgraph(graph: Graph, nodes: NDArray[np.int64]) -> Graph:
     # Nodes keep their order, and so do edges: what was checked once holds, and is not copied a second time.
     return Graph(
         graph.name,
-        read_only(graph.features[nodes]),
+        read_only(graph.features_of(nodes)),
         read_only(graph.labels[nodes]),
         read_only(edges[:, (edges >= 0).all(axis=0)]),
         graph.image_shape,

@@ -62,8 +62,7 @@ def load_archive(archive: NpzArchive, data_root: Path | None, cache: Path) -> Gr
 
 def _parse(name: str, file_name: str, raw: Path) -> Graph:
     stored = plain_arrays(raw / file_name, [*(f"{m}_{part}" for m in ("adj", "attr") for part in _CSR), "labels"])
-    # Compared before it is made dense: Physics has 290 million features, which as float32 are 1.2 GB.
-    features = (_sparse(stored, "attr") > 0).toarray()
+    features = _sparse(stored, "attr") > 0
     source, target = _sparse(stored, "adj").nonzero()
     edges: NDArray[np.int64] = np.stack([np.append(source, target), np.append(target, source)]).astype(np.int64)
     return Graph.from_arrays(name, features, stored["labels"], edges)

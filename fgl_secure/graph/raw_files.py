@@ -25,6 +25,7 @@ import platformdirs
 
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph.attributed_graph import Graph
+from fgl_secure.graph.sparse_rows import SparseRows
 
 # What reading a damaged file raises: RuntimeError where a wrong bit says that the archive is encrypted, and ValueError
 # covers InputError, since an entry that isn't a valid graph is damaged too.
@@ -39,7 +40,7 @@ def read_graph(entry: Path, name: str) -> Graph | None:
         # Opened here, because np.load leaves the file open when it turns out not to be an archive.
         with entry.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             parts = (stored["values"], stored["columns"], stored["row_starts"])
-            features = csr_array(parts, shape=tuple(stored["shape"])).toarray()
+            features = csr_array(parts, shape=tuple(stored["shape"]))
             return Graph.from_arrays(name, features, stored["labels"], stored["edges"])
     except _DAMAGED:
         return None
@@ -52,7 +53,7 @@ def write_graph(entry: Path, graph: Graph) -> None:
     """
     from scipy.sparse import csr_array  # noqa: PLC0415 (not needed to import the package)
 
-    sparse = csr_array(graph.features)
+    sparse = graph.stored.matrix if isinstance(graph.stored, SparseRows) else csr_array(graph.stored)
     with contextlib.suppress(OSError):
         entry.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=entry.parent) as workspace:

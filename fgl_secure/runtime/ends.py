@@ -9,6 +9,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.runtime.narrow import Numbers, narrow
+
 Ids = NDArray[np.int64]
 
 SHORT = 1024
@@ -23,23 +25,24 @@ class Ends:
     """Senders and receivers of a batch of messages.
 
     Attributes:
-        senders: int64 [k], party identifiers.
-        receivers: int64 [k], party identifiers.
+        senders: [k], party identifiers: int64, or int32 where many are kept.
+        receivers: [k], party identifiers, as senders.
         times: int64 [k], messages from each of these senders to its receiver; None for one.
     """
 
-    senders: Ids
-    receivers: Ids
+    senders: Numbers
+    receivers: Numbers
     times: Ids | None = None
 
     def __len__(self) -> int:
         return len(self.senders) if self.times is None else int(self.times.sum())
 
     def laid_out(self) -> Ends:
-        """One entry a message."""
+        """One entry a message, int64."""
+        senders, receivers = (ends.astype(np.int64, copy=False) for ends in (self.senders, self.receivers))
         if self.times is None:
-            return self
-        return Ends(np.repeat(self.senders, self.times), np.repeat(self.receivers, self.times))
+            return self if senders is self.senders else Ends(senders, receivers)
+        return Ends(np.repeat(senders, self.times), np.repeat(receivers, self.times))
 
 
 class RepeatedEnds:
@@ -70,23 +73,31 @@ class RepeatedEnds:
             return Ends(senders, receivers)
         name = len(senders), *_hashed(senders, receivers, self._parties)
         if name not in self._known:
-            apart = _pairs(senders, receivers)
-            few = 2 * len(apart.senders) <= len(senders)
-            self._known[name] = apart if few else Ends(senders, receivers)
+            apart = _pairs(senders, receivers, len(senders) // 2)
+            self._known[name] = (
+                Ends(*(narrow(e, self._parties) for e in (senders, receivers))) if apart is None else apart
+            )
         return self._known[name]
 
 
-def _pairs(senders: Ids, receivers: Ids) -> Ends:
-    """The pairs of ends that occur, by receiver, then sender, and how often each does."""
+def _pairs(senders: Ids, receivers: Ids, most_pairs: int | None = None) -> Ends | None:
+    """The pairs of ends that occur, by receiver, then sender, and how often each does; None where they are more."""
     first, lowest = int(senders.min()), int(receivers.min())
     width = int(senders.max()) - first + 1
     pairs, most = (receivers - lowest) * width + (senders - first), (int(receivers.max()) - lowest + 1) * width
     if most <= len(pairs):  # as between silos and relays: counted in a twentieth of the time that sorting takes
         counts = np.bincount(pairs)
         different = np.flatnonzero(counts)
+        if most_pairs is not None and len(different) > most_pairs:
+            return None
         times = counts[different]
     else:
-        different, times = np.unique(pairs, return_counts=True)
+        pairs.sort()
+        new = np.append(True, pairs[1:] != pairs[:-1])
+        if most_pairs is not None and np.count_nonzero(new) > most_pairs:
+            return None
+        starts = np.flatnonzero(new)
+        different, times = pairs[starts], np.diff(starts, append=len(pairs))
     return Ends(different % width + first, different // width + lowest, times)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.runtime.ends import Ends
+from fgl_secure.runtime.ends import Ends, RepeatedEnds
 from fgl_secure.runtime.messages import PAYLOAD
 from fgl_secure.runtime.party import Directory, Party, Role
 from fgl_secure.runtime.phase import Phase, Step
@@ -195,6 +195,17 @@ class Transcript:
         messages = [batch for batch in self.messages if batch.step.round < rounds or batch.step.final]
         private = [batch for batch in self.private if batch.step.round < rounds or batch.step.final]
         return Transcript(self.parties, self.batch_axes, messages, private, list(self.incidents))
+
+    def sizes(self) -> Transcript:
+        """Who sent how much to whom, as a channel that records sizes alone keeps it."""
+        known = RepeatedEnds(len(self.parties))
+        messages = [
+            replace(batch, fields=None, ends=known.kept(batch.ends.senders, batch.ends.receivers))
+            if batch.fields is not None
+            else batch
+            for batch in self.messages
+        ]
+        return Transcript(self.parties, self.batch_axes, messages, [], list(self.incidents))
 
     def secrets(self) -> tuple[PrivateBatch, ...]:
         """What all parties put into the sums: the truth that attacks are scored against, never part of a view."""

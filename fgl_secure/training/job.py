@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.memory import give_back
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Channel, Recording
@@ -133,8 +133,8 @@ class Job:
                 self.shown(process.programs)
 
         result = run(process, self.task.rounds, channel.transcript, progress, start=start, shown=show)
-        if self.graph.features.nbytes >= LARGE:
+        if 4 * self.graph.num_devices * self.graph.graph.num_features >= LARGE:
             # its parts know each other, and would stay until Python next looks for such circles: gigabytes meanwhile
             del process
-            gc.collect()
+            give_back()
         return result

@@ -60,6 +60,7 @@ class Strand(Generic[Result]):
             Exception: whatever the work raises.
         """
         self._reply, self.call = reply, None
+        del reply
         self._go.release()
         self._came.acquire()
         if self._error is not None:
@@ -93,9 +94,10 @@ class Strand(Generic[Result]):
         self.call = call
         self._came.release()
         self._wait()
-        if isinstance(self._reply, BaseException):
-            raise self._reply
-        return self._reply
+        reply, self._reply = self._reply, None  # what the work is done with is not kept here
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
 
     def _wait(self) -> None:
         self._go.acquire()
@@ -121,12 +123,14 @@ def in_lockstep(works: Sequence[Work[Result]], answer: Answer) -> list[Result]:
     replies: Sequence[Any] = [None] * len(strands)
     try:
         while True:
-            for strand, reply in zip(strands, replies, strict=True):
-                strand.go_on(reply)
+            handed, replies = list(replies), ()
+            for strand in strands:
+                strand.go_on(handed.pop(0))
             calls = _alike([strand.call for strand in strands])
             if not calls:
                 return [strand.result for strand in strands]
             replies = _answered(calls, answer)
+            del calls  # what was called with may be large, and is done with
     finally:
         for strand in strands:
             strand.stop()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
 from fgl_secure.errors import ProtocolError, TooManyErrors
-from fgl_secure.protocols.relay_coded.code import target_decode
+from fgl_secure.protocols.relay_coded.code import AT_ONCE, target_decode
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.runtime import Draws, Step
 
@@ -124,16 +124,16 @@ class _Target:
         widths = [each.sums.shape[-1] for each in self._answers if each.sums is not None]
         wide = widths[0] if width is None and widths else width or 0
         shape = (*self._draws.batch_shape, len(self._owners), wide)
-        if got.all() and entitled.all():
-            out = self._decoded([np.asarray(each.sums) for each in self._answers], np.arange(len(got)))
-        else:
-            out = np.zeros(shape, dtype=self._scheme.field.dtype)
-            for pattern in _patterns(got[:, enough]):
-                here = enough & (got == pattern[:, None]).all(axis=0)
-                heard, places = np.flatnonzero(pattern), np.flatnonzero(here)
-                given = [np.asarray(self._answers[int(j)].sums) for j in heard]
-                stacked = [np.take(sums, places, axis=axis) for sums in given]
-                out[..., here, :] = self._decoded(stacked, heard)
+        out = np.zeros(shape, dtype=self._scheme.field.dtype)
+        for pattern in _patterns(got[:, enough]):
+            heard, places = np.flatnonzero(pattern), np.flatnonzero(enough & (got == pattern[:, None]).all(axis=0))
+            given = [np.asarray(self._answers[int(j)].sums) for j in heard]
+            # where no wrong sum could be named every sum is decoded by itself, and so some of them at a time
+            several = max(AT_ONCE * len(got.T) // max(out.size, 1), 1)
+            step = max(len(places), 1) if self._correctable(len(heard)) else several
+            for start in range(0, len(places), step):
+                some = places[start : start + step]
+                out[..., some, :] = self._decoded([np.take(sums, some, axis=axis) for sums in given], heard)
         self._note_missing(got, enough, expected)
         return out
 

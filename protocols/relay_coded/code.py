@@ -17,6 +17,7 @@ from fgl_secure.algebra.kernels import add_rows, masked_rows
 from fgl_secure.algebra.shares import Word
 from fgl_secure.algebra.sorting import order_of
 from fgl_secure.coins import Coins
+from fgl_secure.runtime.narrow import Numbers
 
 Ids = NDArray[np.int64]
 
@@ -27,7 +28,7 @@ AT_ONCE = 2**20
 
 
 def source_shares(
-    field: PrimeField, T: int, points: Sequence[int], q: Elements, row_of: Ids, masks: Sequence[Elements]
+    field: PrimeField, T: int, points: Sequence[int], q: Elements, row_of: Numbers, masks: Sequence[Elements]
 ) -> Elements:
     """A source's role, for many messages at once: the shares of those relays that cannot expand theirs.
 
@@ -36,7 +37,7 @@ def source_shares(
         T: masks of each message.
         points: s points of the relays, none of them in 0 .. T.
         q: elements [n, d], encoded rows.
-        row_of: int64 [m], the row of each message.
+        row_of: integers [m], the row of each message.
         masks: T arrays of elements [*batch, m, d]: uniform, secret and never used before.
 
     Returns:
@@ -45,7 +46,7 @@ def source_shares(
     weights = lagrange_matrix(field, tuple(range(T + 1)), tuple(points))
     weights = np.where(weights > field.modulus // 2, weights - field.modulus, weights)  # small ones need no reduction
     batch, shape = masks[0].shape[:-2], masks[0].shape[-2:]
-    flat = tuple(mask.reshape(-1, *shape) for mask in masks)
+    flat, row_of = tuple(mask.reshape(-1, *shape) for mask in masks), row_of.astype(np.int64, copy=False)
     out = np.empty((len(points), *flat[0].shape), dtype=field.dtype)
     for weight, share in zip(weights, out, strict=True):
         masked_rows(weight, q, row_of, flat, field.modulus, share)
@@ -58,21 +59,21 @@ def relay_sums(field: PrimeField, shares: Elements, by_tag: Segments, batch_axes
 
 
 def added_up(
-    field: PrimeField, shares: Callable[[slice], Elements], group_of: Ids, groups: int, width: int
+    field: PrimeField, shares: Callable[[slice], Elements], group_of: Numbers, groups: int, width: int
 ) -> Elements:
     """The same sums of shares that are not laid out together: elements [groups, width].
 
     Args:
         field: the field.
         shares: of some of the messages, in their order: elements [k, width].
-        group_of: int64 [m], the sum that each message goes into.
+        group_of: integers [m], the sum that each message goes into.
         groups: how many there are.
         width: coordinates of a share.
     """
     totals, several = np.zeros((groups, width), dtype=np.int64), max(AT_ONCE // width, 1)
     for start in range(0, len(group_of), several):
         some = slice(start, start + several)
-        add_rows(shares(some), group_of[some], field.modulus, totals)
+        add_rows(shares(some), group_of[some].astype(np.int64, copy=False), field.modulus, totals)
     np.remainder(totals, field.modulus, out=totals)
     return totals.astype(field.dtype, copy=False)
 
@@ -118,13 +119,13 @@ def grouped_by_tag(tags: Ids) -> tuple[Ids, Segments]:
         The distinct tags, int64 [t, 2] in ascending order, and the rows of each.
     """
     order = order_of(tags[:, 0])
-    first, second = tags[order, 0], tags[order, 1]
-    if (_changes(second) & ~_changes(first)).any():  # two tags share a word: by accident once in 2^63 pairs
+    changes, first = (_changes(tags[order, word]) for word in (1, 0))  # one word of all tags at a time
+    if (changes & ~first).any():  # two tags share a word: by accident once in 2^63 pairs
         order = np.lexsort((tags[:, 1], tags[:, 0]))
-        first, second = tags[order, 0], tags[order, 1]
-    new = np.flatnonzero(_changes(first) | _changes(second))
+        changes, first = (_changes(tags[order, word]) for word in (1, 0))
+    new = np.flatnonzero(changes | first)
     starts = np.append(new, len(order)).astype(np.int64)
-    return np.stack([first[new], second[new]], axis=1), Segments(order, starts)
+    return tags[order[new]], Segments(order, starts)
 
 
 def _changes(words: Ids) -> NDArray[np.bool_]:

@@ -25,6 +25,7 @@ from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.relay_coded.tags import Tags
 from fgl_secure.runtime import Direction, Draws, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
+from fgl_secure.runtime.narrow import Numbers
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -192,13 +193,13 @@ class Cryptography(ABC):
 
     @abstractmethod
     def masks(
-        self, step: Step, senders: Ids, width: int, drawn: Arrays, keys: Keys | None, places: Ids | None = None
+        self, step: Step, senders: Numbers, width: int, drawn: Arrays, keys: Keys | None, places: Ids | None = None
     ) -> list[Elements]:
         """T arrays of masks, elements [*batch, m, width], or [*batch, k, width] of some messages alone.
 
         Args:
             step: when they are used.
-            senders: int64 [m], ascending party identifiers, of all messages of each, by slot.
+            senders: integers [m], ascending party identifiers, of all messages of each, by slot.
             width: coordinates of each row.
             drawn: what was drawn for the step.
             keys: that the senders share with relays.
@@ -329,7 +330,7 @@ class RealCryptography(Cryptography):
         return {SEEDS: np.stack(seeds)}
 
     def masks(
-        self, step: Step, senders: Ids, width: int, drawn: Arrays, keys: Keys | None, places: Ids | None = None
+        self, step: Step, senders: Numbers, width: int, drawn: Arrays, keys: Keys | None, places: Ids | None = None
     ) -> list[Elements]:
         """Read from streams at the nonce of the step."""
         if self._anonymous:
@@ -371,7 +372,7 @@ class RealCryptography(Cryptography):
         field = self._field
         return streams.uniform(field.modulus, ends * width, self.nonce(step), field.dtype).reshape(-1, width)
 
-    def _from_keys(self, step: Step, known: Ids, secrets: Bytes, senders: Ids, slots: Ids, width: int) -> Elements:
+    def _from_keys(self, step: Step, known: Ids, secrets: Bytes, senders: Numbers, slots: Ids, width: int) -> Elements:
         """Masks of some messages of each sender: streams are read up to the last of them."""
         place = np.searchsorted(known, senders)
         first, stop = int(place.min(initial=len(known))), int(place.max(initial=-1)) + 1

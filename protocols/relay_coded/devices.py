@@ -34,6 +34,7 @@ from fgl_secure.runtime.messages import taken
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
+Slots = NDArray[np.integer[Any]]
 
 _DIRECTIONS = (Direction.FORWARD, Direction.BACKWARD)
 
@@ -85,7 +86,7 @@ class Devices(BoundMachine):
         self._labels: dict[Direction, Labels] = {}
         self._plans = self._planned()
         self._forwarding = forwarding
-        senders = np.unique(np.concatenate([plan.out.senders for plan in self._plans.values()]))
+        senders = np.unique(np.concatenate([plan.out.parties for plan in self._plans.values()]))
         expanding = self._relays[: cryptography.expanded]
         self._agreement = SendersKeys(senders, expanding, cryptography, self._wire, draws)
         self._due = _Due.NOTHING
@@ -142,8 +143,8 @@ class Devices(BoundMachine):
         self._labels_of(step.direction)
         if len(plan.rows) and (rows is None or rows.ndim != 2 or len(rows) != len(plan.rows)):
             raise InputError(f"rows must be [{len(plan.rows)}, d]; found {None if rows is None else list(rows.shape)}")
-        if int(plan.out.slots.max(initial=0)) >= self._scheme.most_slots:
-            most = int(plan.out.slots.max()) + 1
+        most = int(plan.out.counts.max(initial=0))
+        if most > self._scheme.most_slots:
             raise InputError(f"a sender must have at most {self._scheme.most_slots} messages in one step; found {most}")
         q = np.zeros((0, 1), dtype=field.dtype) if rows is None else field_rows(rows, field.modulus, field.dtype)
         self._clear()
@@ -160,6 +161,12 @@ class Devices(BoundMachine):
     def sums(self) -> Array | None:
         """See `SumMachine.sums`."""
         return self._sums
+
+    def rest(self) -> None:
+        """See `SumMachine.rest`."""
+        self._clear()
+        self._forwarding.clear()
+        self._step, self._due, self._q = None, _Due.NOTHING, self._q[:0, :0].copy()
 
     def turn(self) -> Iterable[Messages]:
         """See the module's description."""
@@ -202,7 +209,8 @@ class Devices(BoundMachine):
                 self.remark(self.now, sender, "it did not agree on keys with every relay: what it sends is left out")
         plan, step = self._plan, self.now
         if self._labels_of(step.direction) is not None:
-            self._openings = self._crypto.openings(self._draws, step, plan.out.senders[plan.own])
+            senders = plan.out.sender_of[plan.own].astype(np.int64)
+            self._openings = self._crypto.openings(self._draws, step, senders)
             self._order = np.argsort(self._crypto.numbers(self._draws, step, plan.owners))
             self._told, self._asked = np.ones(len(plan.out), dtype=np.bool_), self._names_asked()
             self._note_labels()
@@ -222,10 +230,10 @@ class Devices(BoundMachine):
         """Tags for those who are known, and for those behind somebody else, who hands them on."""
         handed, on = self._plan.handed, self._plan.handed_on
         if len(handed):
-            fields: dict[str, Array] = {wire.TAG: tags[handed.groups], wire.PLACE: handed.places.astype(np.uint32)}
+            fields: dict[str, Array] = {wire.TAG: tags[handed.groups], wire.PLACE: handed.places}
             yield self._wire.say(Phase.TAGS, self.now, (handed.owners, handed.senders), wire.TAG_BYTES, fields)
         if len(on):
-            yield self._on_a_way((on.owners, self._plan.next_to), tags[on.groups], on.places)
+            yield self._on_a_way((on.owners, self._plan.next_to), tags[on.groups], on.tickets)
 
     def _on_a_way(self, ends: tuple[Ids, Ids], tags: Ids, tickets: Ids) -> Messages:
         fields: dict[str, Array] = {wire.TAG: tags, wire.TICKET: tickets}
@@ -299,7 +307,7 @@ class Devices(BoundMachine):
     def _leave_out(self) -> None:
         """Messages of senders without keys, and those whose tags did not arrive: that is for the tags' owners."""
         out, keyless = self._plan.out, self._agreement.left_out
-        keyed = ~np.isin(out.senders, keyless) if len(keyless) else np.ones(len(out), dtype=np.bool_)
+        keyed = ~np.isin(out.sender_of, keyless) if len(keyless) else np.ones(len(out), dtype=np.bool_)
         untold = keyed & ~self._told
         self._told = self._told & keyed
         owners, counts = np.unique(self._plan.way.group_owner[out.groups[untold]], return_counts=True)
@@ -315,10 +323,10 @@ class Devices(BoundMachine):
             self._numbers = self._crypto.numbers(self._draws, self.now, plan.out.senders)
         yield from self._packets(range(len(self._relays)), self._bundles())
 
-    def _bundles(self) -> tuple[Ids, Ids]:
+    def _bundles(self) -> tuple[Ids, Slots]:
         """The messages that leave, and their slots."""
-        sent = np.flatnonzero(self._told)
-        return sent, self._plan.out.slots[sent].astype(np.int64)
+        sent, slots = np.flatnonzero(self._told), self._plan.out.slots
+        return sent, slots if len(sent) == len(slots) else slots[sent]
 
     def masks(self, places: Ids | None = None) -> list[Elements]:
         """The values of the messages' polynomials at 1 .. T: elements [*batch, m, d], by sender and slot.
@@ -326,7 +334,7 @@ class Devices(BoundMachine):
         Args:
             places: int64 [k], of which messages; of all unless given.
         """
-        senders, keys = self._plan.out.senders, self._agreement.keys
+        senders, keys = self._plan.out.sender_of, self._agreement.keys
         return self._crypto.masks(self.now, senders, self._q.shape[1], self._drawn, keys, places)
 
     def shares(self, masks: list[Elements], places: Ids | None = None) -> list[Elements]:
@@ -339,7 +347,7 @@ class Devices(BoundMachine):
         return list(source_shares(scheme.field, scheme.T, others, self._q, rows, masks))
 
     def _packets(
-        self, which: Iterable[int], bundles: tuple[Ids, Ids], only: Mapping[int, Ids] | None = None
+        self, which: Iterable[int], bundles: tuple[Ids, Slots], only: Mapping[int, Ids] | None = None
     ) -> Iterator[Messages]:
         """Headers and shares for some relays.
 
@@ -376,22 +384,23 @@ class Devices(BoundMachine):
         masks = self.masks(places)
         return masks[j] if j < len(masks) else self.shares(masks, places)[j - len(masks)]
 
-    def _remember(self, j: int, sent: Ids, slots: Ids, masks: Elements) -> None:
-        relay, names, keys = int(self._relays[j]), names_of(self._plan.out.senders[sent], slots), self._agreement.keys
+    def _remember(self, j: int, sent: Ids, slots: Slots, masks: Elements) -> None:
+        relay, keys = int(self._relays[j]), self._agreement.keys
         if keys is not None:
+            names = names_of(self._plan.out.sender_of[sent].astype(np.int64), slots)
             self._crypto.remember(self.now, relay, names, keys.secrets[j], masks)
 
-    def _packet(self, j: int, sent: Ids, slots: Ids, share: Elements | Later) -> Iterator[Messages]:
+    def _packet(self, j: int, sent: Ids, slots: Slots, share: Elements | Later) -> Iterator[Messages]:
         """What one relay is sent."""
         plan, step, scheme = self._plan, self.now, self._scheme
         which: Any = slice(None) if _all_of(sent, len(plan.out)) else sent  # all of them are not copied
+        senders = plan.out.sender_of[which].astype(np.int64)
         header: dict[str, Array] = {wire.TAG: self._called(j)[which], wire.ATTEMPT: np.zeros(len(sent), dtype=np.uint8)}
         body: dict[str, Any] = {wire.SHARE: share}
         if j < self._crypto.expanded:
             header |= {wire.WIDTH: np.broadcast_to(np.uint32(share.shape[-1]), (len(sent),))}
             body = {}
         if not scheme.anonymous:
-            senders = plan.out.senders[which]
             ends = senders, np.broadcast_to(self._relays[j], senders.shape)  # one number serves all messages
             slot = {wire.SLOT: slots.astype(np.uint16)}
             yield self._wire.say(Phase.SHARE_HEADERS, step, ends, wire.HEADER_BYTES, header | slot)
@@ -404,7 +413,7 @@ class Devices(BoundMachine):
         header |= {wire.RELAY: np.broadcast_to(np.uint32(self._relays[j]), (len(sent),))}
         size = self._wire.sealed_header_bytes + (wire.SEED_BYTES if wire.SEED in header else 0)
         size += share.shape[-1] * share.itemsize if body else 0
-        ends = plan.out.senders[which], plan.out.proxies[which]
+        ends = senders, plan.out.proxies[which]
         yield self._wire.say(Phase.SEALED, step, ends, size, header | body, sealed=True)
 
     def _fetches(self, *, proxied: bool) -> Iterator[Messages]:
@@ -457,10 +466,9 @@ class Devices(BoundMachine):
             return
         places = self._wire.read(messages, wire.PLACE, "<u4")
         plan = self._plan
-        which = plan.heard_at(messages.senders, messages.receivers, places.astype(np.int64))
-        if (which < 0).any():
+        at = plan.heard_at(messages.senders, messages.receivers, places)
+        if (at < 0).any():
             raise MalformedMessageError("tags must be for messages that their senders send; at least one is not")
-        at = plan.of_heard[which]
         self._tags[at], self._told[at] = tags, True
 
     def _take_on_a_way(self, messages: Messages, tags: Ids) -> None:
@@ -468,10 +476,9 @@ class Devices(BoundMachine):
         tickets, plan = self._wire.read(messages, wire.TICKET, "<i8"), self._plan
         onward = self._topology.circuits.onward(tickets, messages.senders, messages.receivers)
         here, on = np.flatnonzero(onward < 0), np.flatnonzero(onward >= 0)
-        which = plan.heard_of_at(messages.receivers[here], tickets[here])
-        if (which < 0).any() or (len(on) and self._due is not _Due.PASSING):
+        at = plan.heard_of_at(messages.receivers[here], tickets[here])
+        if (at < 0).any() or (len(on) and self._due is not _Due.PASSING):
             raise MalformedMessageError("tags must be for messages that their senders send; at least one is not")
-        at = plan.of_heard_of[which]
         self._tags[at], self._told[at] = tags[here], True
         if len(on):
             ends = messages.receivers[on], onward[on]
@@ -544,10 +551,10 @@ class Devices(BoundMachine):
             plan.wanted[self._order] >= self._scheme.k_min, plan.expected[self._order],
             len(self._q[0]) if len(self._q) else None,
         )  # fmt: skip
-        sums = np.zeros_like(found)
-        sums[..., self._order, :] = found
-        drawn = self._drawn
+        drawn, order = self._drawn, self._order
         self._clear()
+        sums = np.empty_like(found)
+        sums[..., order, :] = found
         self._drawn, self._sums = drawn, sums  # who holds shares that were not laid out may still ask for them
 
     def _arrays(self) -> dict[str, Array]:

@@ -146,6 +146,10 @@ class Arrivals:
         if self._headers and any((name in messages.fields) != (name in self._headers[0].fields) for name in _OPTIONAL):
             raise MalformedMessageError("headers of one step must all have numbers and seeds, or none; they do not")
 
+    def forget(self) -> None:
+        """Forgets all that arrived: what counts has been added up."""
+        self._headers, self._shares = [], []
+
     def take(self, messages: Messages) -> None:
         """Takes headers or shares that were checked."""
         (self._shares if messages.phase is Phase.SHARES else self._headers).append(messages)
@@ -167,8 +171,8 @@ class Arrivals:
         """
         listed = [self._header(messages) for messages in self._headers]
         held = _joined(listed) if listed else _nothing()
-        order, repeated = _in_order(held.names)
-        if len(repeated) or len(order) < len(held.names) or not _ascending(held.names):
+        if not _ascending(held.names):
+            order, repeated = _in_order(held.names)
             self._check_repeats(held, order, repeated, name_of, relay, remark)
             held = held.at(order)
         return held if self._expands else self._with_shares(held, name_of, relay, remark)

@@ -10,6 +10,7 @@ from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.relay_coded.cryptography import Array, Arrays, Bytes, Cryptography, Ids, Keys
 from fgl_secure.runtime import Draws, Step
+from fgl_secure.runtime.narrow import Numbers
 
 
 class IdealCryptography(Cryptography):
@@ -65,7 +66,7 @@ class IdealCryptography(Cryptography):
     def masks(
         self,
         step: Step,  # noqa: ARG002  # drawn for it
-        senders: Ids,  # noqa: ARG002
+        senders: Numbers,  # noqa: ARG002
         width: int,  # noqa: ARG002
         drawn: Arrays,
         keys: Keys | None,  # noqa: ARG002

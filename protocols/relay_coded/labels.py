@@ -42,8 +42,8 @@ class Labels:
     def __init__(self, plan: Plan, keys: LinkKeys, each: int) -> None:
         out, own = plan.out, plan.own
         owners = plan.way.group_owner[out.groups]
-        abroad = np.flatnonzero(owners != out.senders)
-        there = keys.find(out.senders[abroad], owners[abroad])
+        abroad = np.flatnonzero(owners != out.sender_of)
+        there = keys.find(out.sender_of[abroad].astype(np.int64), owners[abroad])
         self._words = np.zeros((len(out), 2), dtype=np.int64)
         self._words[abroad] = _towards(keys.words[there], ~keys.first[there])
         awaited = (plan.handed, plan.handed_on)

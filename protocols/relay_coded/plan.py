@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.relay_coded.wire import found_among, names_of, ranks
 from fgl_secure.protocols.topology import MEMBERS, Circuits, Grouping, PairIndex
+from fgl_secure.runtime.narrow import Numbers, kind_of, narrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +77,54 @@ COVER = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outgoing:
-    """The messages of hosted senders, sorted by sender and slot.
+    """The messages of hosted senders, sorted by sender and slot, in numbers as narrow as `kind_of` has them.
 
     Slots number a sender's messages in an order drawn once a session: one that followed the targets' numbers would
     tell relays which unnamed target has the lower number.
 
     Attributes:
-        rows: int64 [m], the row of each message; COVER for one that carries zero.
-        groups: int64 [m], the group of each.
-        senders: int64 [m], ascending party identifiers.
-        proxies: int64 [m], who administers each sender.
-        slots: uint32 [m], from 0 for each sender.
+        rows: [m], the row of each message; COVER for one that carries zero.
+        groups: [m], the group of each.
+        sender_of: [m], ascending party identifiers.
+        firsts: int64 [s], the first message of each sender.
+        custodians: int64 [s], who administers each sender.
     """
 
-    rows: Ids
-    groups: Ids
-    senders: Ids
-    proxies: Ids
-    slots: NDArray[np.uint32]
+    rows: Numbers
+    groups: Numbers
+    sender_of: Numbers
+    firsts: Ids
+    custodians: Ids
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def in_order(self, order: Ids) -> Outgoing:
-        """The messages in another order, by sender; slots count on for each."""
-        senders = self.senders[order]
-        slots = np.arange(len(order)) - np.searchsorted(senders, senders)
-        ends = senders, self.proxies[order]
-        return Outgoing(self.rows[order], self.groups[order], *ends, slots.astype(np.uint32))
+    @property
+    def parties(self) -> Ids:
+        """int64 [s], the senders, ascending."""
+        return self.sender_of[self.firsts].astype(np.int64)
+
+    @property
+    def senders(self) -> Ids:
+        """int64 [m], ascending party identifiers; laid out anew."""
+        return self.sender_of.astype(np.int64)
+
+    @property
+    def proxies(self) -> Ids:
+        """int64 [m], who administers each sender; laid out anew."""
+        return np.repeat(self.custodians, self.counts)
+
+    @property
+    def counts(self) -> Ids:
+        """int64 [s], messages of each sender."""
+        return np.diff(self.firsts, append=len(self))
+
+    @property
+    def slots(self) -> NDArray[np.uint32]:
+        """uint32 [m], from 0 for each sender; laid out anew."""
+        found = np.arange(len(self), dtype=np.uint32)
+        found -= np.repeat(self.firsts.astype(np.uint32), self.counts)
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,26 +132,39 @@ class Tagging:
     """The messages whose tags pass between the owners of sums and those who send for them, in the grouping's order.
 
     Attributes:
-        owners: int64 [t], the owners of the sums, who tell the tags.
-        senders: int64 [t], who are told.
-        groups: int64 [t], of each message.
-        places: int64 [t], the number of each among those of the same two parties; where the two don't know each
-            other, that of the way between them.
+        way: the grouping.
+        which: [t], places of the messages in it, narrow; None for all.
+        places: uint32 [t], the number of each among those of the same two parties; int64, where the two don't know
+            each other, that of the way between them.
     """
 
-    owners: Ids
-    senders: Ids
-    groups: Ids
-    places: Ids
+    way: Grouping
+    which: Numbers | None
+    places: NDArray[np.integer[Any]]
 
     def __len__(self) -> int:
-        return len(self.owners)
+        return len(self.places)
 
-    def some(self, which: Flags) -> Tagging:
-        """Some of them, in their order."""
-        if which.all():  # as where nobody sends to itself and everybody is hosted here
-            return self
-        return Tagging(self.owners[which], self.senders[which], self.groups[which], self.places[which])
+    @property
+    def tickets(self) -> Ids:
+        """int64 [t], the places of those that don't know each other."""
+        return self.places.astype(np.int64, copy=False)
+
+    @property
+    def owners(self) -> Ids:
+        """int64 [t], the owners of the sums, who tell the tags; laid out anew."""
+        return self.way.group_owner[self.groups]
+
+    @property
+    def senders(self) -> Ids:
+        """int64 [t], who are told; laid out anew."""
+        source = self.way.source
+        return self.way.row_owner[source if self.which is None else source[self.which]]
+
+    @property
+    def groups(self) -> Ids:
+        """int64 [t], of each message."""
+        return self.way.target if self.which is None else self.way.target[self.which]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,11 +178,11 @@ class Plan:
         out: what hosted senders send.
         handed: tags that hosted owners of sums hand out to those they know.
         heard: tags that hosted senders wait for, of those they know.
-        of_heard: int64, the place in `out` of the message of each.
+        of_heard: the place in `out` of the message of each, narrow.
         handed_on: tags that hosted owners of sums hand out by way of others.
         next_to: int64, who is first on the way of each of those.
         heard_of: tags that come to hosted senders by way of others.
-        of_heard_of: int64, the place in `out` of the message of each.
+        of_heard_of: the place in `out` of the message of each, narrow.
         own: int64 [o], the places in `out` of messages that go into sums of their own senders.
         wanted: int64 [h], messages in the sum of each hosted group; groups below k_min are refused.
         expected: int64 [h], messages under its tag, with those that carry zero.
@@ -159,18 +194,18 @@ class Plan:
     out: Outgoing
     handed: Tagging
     heard: Tagging
-    of_heard: Ids
+    of_heard: Numbers
     handed_on: Tagging
     next_to: Ids
     heard_of: Tagging
-    of_heard_of: Ids
+    of_heard_of: Numbers
     own: Ids
     wanted: Ids
     expected: Ids
     _heard_of: PairIndex = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_heard_of", PairIndex(self.heard_of.senders, self.heard_of.places))
+        object.__setattr__(self, "_heard_of", PairIndex(self.heard_of.senders, self.heard_of.tickets))
 
     @property
     def owners(self) -> Ids:
@@ -182,20 +217,22 @@ class Plan:
         """int64 [h], who administer those."""
         return self.way.group_custodian[self.groups]
 
-    def heard_at(self, senders: Ids, receivers: Ids, places: Ids) -> Ids:
-        """int64 [k]: the position in `heard` of tags that arrived, -1 for those that nobody waits for."""
+    def heard_at(self, senders: Ids, receivers: Ids, places: Ids) -> Numbers:
+        """[k]: the place in `out` of the message of each tag that arrived, -1 for those that nobody waits for."""
         heard = self.heard
-        if senders is self.handed.owners and len(self.handed) == len(heard):
-            return np.arange(len(heard))
+        ends = ((senders, heard.owners), (receivers, heard.senders), (places, heard.places))
+        if all(np.array_equal(told, known) for told, known in ends):
+            return self.of_heard
         scale = int(max(heard.places.max(initial=0), places.max(initial=0))) + 1
-        known = names_of(heard.owners, heard.senders) * scale + heard.places
+        known = names_of(heard.owners, heard.senders) * scale + heard.places.astype(np.int64)
         order = np.argsort(known)
         place = found_among(names_of(senders, receivers) * scale + places, known[order])
-        return np.where(place < 0, -1, order[place])
+        return np.where(place < 0, -1, self.of_heard[order[place]])
 
     def heard_of_at(self, receivers: Ids, tickets: Ids) -> Ids:
-        """int64 [k]: the position in `heard_of` of tags that came by way of others, -1 for those nobody waits for."""
-        return self._heard_of.find(receivers, tickets)
+        """[k]: the place in `out` of the message of each tag that came by way of others, -1 for nobody's."""
+        place = self._heard_of.find(receivers, tickets)
+        return np.where(place < 0, -1, self.of_heard_of[place]) if len(self.of_heard_of) else place
 
     @classmethod
     def of(
@@ -224,60 +261,101 @@ class Plan:
         sent = answered if padding is None else way
         groups = np.flatnonzero(np.isin(way.group_owner, parties))
         rows = np.flatnonzero(np.isin(way.row_owner, parties))
-        unordered, origin = _outgoing(sent, answered, parties, padding)
-        by = shuffle(len(unordered))
-        order = np.lexsort((unordered.groups if by is None else by, unordered.senders))
-        out, origin = unordered.in_order(order), origin[order]
+        out, origin = _outgoing(sent, answered, parties, padding, shuffle)
         tags = _taggings(sent, parties, origin, circuits)
         covers = np.bincount(out.groups[origin < 0], minlength=len(way.group_owner))
         wanted = np.bincount(answered.target, minlength=len(way.group_owner))
         expected = np.bincount(sent.target, minlength=len(way.group_owner)) + covers
-        own = np.flatnonzero(way.group_owner[out.groups] == out.senders)
+        own = np.flatnonzero(narrow(way.group_owner)[out.groups] == out.sender_of)
         return cls(sent, groups, rows, out, *tags, own, wanted[groups], expected[groups])
 
 
-def _outgoing(sent: Grouping, answered: Grouping, parties: Ids, padding: int | None) -> tuple[Outgoing, Ids]:
-    """What hosted senders send, in the grouping's order, and for each its number there, -1 for covers."""
-    hosted = np.flatnonzero(np.isin(sent.row_owner, parties)[sent.source])
-    rows, groups = np.where(_within(sent, answered), sent.source, COVER)[hosted], sent.target[hosted]
-    senders, proxies = sent.row_owner[sent.source[hosted]], sent.row_custodian[sent.source[hosted]]
-    origin = hosted
+def _outgoing(
+    sent: Grouping, answered: Grouping, parties: Ids, padding: int | None, shuffle: Callable[[int], Ids | None]
+) -> tuple[Outgoing, Numbers]:
+    """What hosted senders send, and for each message its place in the grouping, -1 for covers; narrow."""
+    kind, everything = kind_of(len(sent.source)), len(sent.row_owner) + len(sent.group_owner)
+    hosted = np.isin(sent.row_owner, parties)
+    origin = np.flatnonzero(hosted[sent.source]).astype(kind)
+    source = narrow(sent.source, everything)[origin]
+    rows = np.where(_within(sent, answered)[origin], source, source.dtype.type(COVER))
+    groups = narrow(sent.target, everything)[origin]
+    senders = narrow(sent.row_owner)[source]
+    del source
     if padding is not None:
         covering = _cover(sent, parties, padding)
         nothing = np.full(len(covering), COVER)
-        rows, groups, origin = (
-            np.concatenate(each) for each in ((rows, nothing), (groups, covering), (origin, nothing))
-        )
+        rows, origin = (np.concatenate([each, nothing.astype(each.dtype)]) for each in (rows, origin))
+        groups = np.concatenate([groups, covering.astype(groups.dtype)])
         senders = np.concatenate([senders, sent.group_owner[covering]])
-        proxies = np.concatenate([proxies, sent.group_custodian[covering]])
-    return Outgoing(rows, groups, senders, proxies, np.zeros(len(rows), dtype=np.uint32)), origin
+        senders = narrow(senders)
+    by = shuffle(len(rows))
+    order = np.lexsort((groups if by is None else by, senders))
+    origin, senders = origin[order], senders[order]
+    firsts = np.flatnonzero(np.append(True, senders[1:] != senders[:-1])[: len(senders)])
+    at = origin[firsts]
+    custodians = np.empty(len(firsts), dtype=np.int64)
+    custodians[at >= 0] = sent.row_custodian[sent.source[at[at >= 0]]]
+    custodians[at < 0] = sent.group_custodian[groups[order[firsts[at < 0]]]]
+    return Outgoing(rows[order], groups[order], senders, firsts, custodians), origin
 
 
 def _taggings(
-    sent: Grouping, parties: Ids, origin: Ids, circuits: Circuits
-) -> tuple[Tagging, Tagging, Ids, Tagging, Ids, Tagging, Ids]:
+    sent: Grouping, parties: Ids, origin: Numbers, circuits: Circuits
+) -> tuple[Tagging, Tagging, Numbers, Tagging, Ids, Tagging, Numbers]:
     """Tags that pass, see `Plan`: to and from those that are known first, then by way of others."""
-    owners, senders = sent.group_owner[sent.target], sent.row_owner[sent.source]
-    devices, others, tickets, following = circuits.ends
-    known = names_of(devices, others)
-    order = np.argsort(known)
-    of_owner, of_sender = (
-        found_among(names_of(*ends), known[order]) for ends in ((owners, senders), (senders, owners))
-    )
-    far = np.maximum(of_owner, of_sender) >= 0
-    places = ranks(names_of(owners, senders))
-    places[far] = tickets[order[np.maximum(of_owner, of_sender)[far]]]
+    owners, senders = narrow(sent.group_owner)[sent.target], narrow(sent.row_owner)[sent.source]
     abroad = owners != senders
-    handed, heard = abroad & np.isin(owners, parties), abroad & np.isin(senders, parties)
-    at = np.full(len(owners), -1, dtype=np.int64)
-    real = np.flatnonzero(origin >= 0)
-    at[origin[real]] = real
-    all_of_them, near = Tagging(owners, senders, sent.target, places), ~far
-    there = all_of_them.some(handed & near)
-    here = there if np.array_equal(handed, heard) else all_of_them.some(heard & near)
-    first = following[order[of_owner[handed & far]]]
-    beyond = all_of_them.some(handed & far), first, all_of_them.some(heard & far), at[heard & far]
+    handed = abroad & np.isin(sent.group_owner, parties)[sent.target]
+    heard = abroad & np.isin(sent.row_owner, parties)[sent.source]
+    del abroad
+    far, places, first = np.zeros(len(owners), dtype=np.bool_), _numbered(owners, senders), _NOBODY
+    if len(circuits.table):
+        devices, others, tickets, following = circuits.ends
+        known = names_of(devices, others)
+        order = np.argsort(known)
+        ways = ((owners, senders), (senders, owners))
+        of_owner, of_sender = (
+            found_among(names_of(*(each.astype(np.int64) for each in ends)), known[order]) for ends in ways
+        )
+        far = np.maximum(of_owner, of_sender) >= 0
+        places = places.astype(np.int64)
+        places[far] = tickets[order[np.maximum(of_owner, of_sender)[far]]]
+        first = following[order[of_owner[handed & far]]]
+    del owners, senders
+    at = np.full(len(far), -1, dtype=kind_of(len(origin)))
+    if (origin >= 0).all():
+        at[origin] = np.arange(len(origin), dtype=at.dtype)
+    else:
+        real = np.flatnonzero(origin >= 0)
+        at[origin[real]] = real
+    near = ~far
+    there = _some_tags(sent, places, handed & near, numbered=True)
+    here = there if np.array_equal(handed, heard) else _some_tags(sent, places, heard & near, numbered=True)
+    beyond = _some_tags(sent, places, handed & far), first, _some_tags(sent, places, heard & far), at[heard & far]
     return there, here, at[heard & near], *beyond
+
+
+_NOBODY: Ids = np.empty(0, dtype=np.int64)
+
+
+def _some_tags(way: Grouping, places: NDArray[np.integer[Any]], which: Flags, *, numbered: bool = False) -> Tagging:
+    """Tags of some messages of a grouping: under numbers, or else by way of others."""
+    kind = np.uint32 if numbered else np.int64
+    if which.all():  # as where nobody sends to itself and everybody is hosted here
+        return Tagging(way, None, places.astype(kind, copy=False))
+    some = np.flatnonzero(which)
+    return Tagging(way, narrow(some, len(which)), places[some].astype(kind, copy=False))
+
+
+def _numbered(owners: Numbers, senders: Numbers) -> NDArray[np.uint32]:
+    """uint32 [m], the number of each message among those between the same two parties; one zero serves for all."""
+    names = names_of(owners.astype(np.int64), senders)
+    in_order = np.sort(names)
+    if (in_order[1:] != in_order[:-1]).all():
+        return np.broadcast_to(np.uint32(0), names.shape)
+    del in_order
+    return ranks(names).astype(np.uint32)
 
 
 def _within(way: Grouping, answered: Grouping) -> Flags:

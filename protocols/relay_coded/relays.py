@@ -21,6 +21,7 @@ from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
 from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
 from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
+from fgl_secure.runtime.narrow import Numbers, kind_of
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -76,6 +77,11 @@ class Relays(BoundMachine):
         if rows is not None:
             raise InputError("rows must be those of hosted devices, of which there are none; found some")
         self._step = step
+        self._clear()
+
+    def rest(self) -> None:
+        """See `SumMachine.rest`."""
+        self._step = None
         self._clear()
 
     @property
@@ -177,9 +183,16 @@ class Relays(BoundMachine):
     def _gathered(self, relay: Standing) -> Held:
         """What a relay holds whole, without messages of senders that share no key with it, if it needs one."""
         held = relay.arrivals.held(self._draws.name_of, relay.party, self._remark)
+        for other in self._relays:  # they hold the same, which is in memory once
+            if other.held is not None and np.array_equal(other.held.names, held.names):
+                held = replace(held, names=other.held.names)
+                break
         if not self._crypto.keyed or relay.party not in self._everybody[: self._crypto.expanded]:
             return held
-        return held.some(np.flatnonzero(found_among(held.names >> 32, self._keys.known(relay.party)) >= 0))
+        senders = held.names >> 32
+        firsts = np.flatnonzero(np.append(True, senders[1:] != senders[:-1])[: len(senders)])
+        known = found_among(senders[firsts], self._keys.known(relay.party)) >= 0
+        return held if known.all() else held.some(np.flatnonzero(np.repeat(known, np.diff(firsts, append=len(held)))))
 
     def _remark(self, party: int, what: str) -> None:
         self.remark(self.now, party, what)
@@ -393,12 +406,14 @@ class Relays(BoundMachine):
             if held.shares is None and not len(held):
                 relay.sums = np.zeros((*self._draws.batch_shape, 0, max(held.width, 1)), dtype=field.dtype)
             elif self._is_read_later(held):
-                groups = np.empty(len(held), dtype=np.int64)
-                groups[by_tag.order] = np.repeat(np.arange(len(by_tag)), by_tag.sizes)
+                kind = kind_of(len(by_tag))
+                groups = np.empty(len(held), dtype=kind)
+                groups[by_tag.order] = np.repeat(np.arange(len(by_tag), dtype=kind), by_tag.sizes)
                 relay.sums = self._added_up(relay, held, groups, len(by_tag))
             else:
                 shares = self._expanded(relay, held) if held.shares is None else np.asarray(held.shares)
                 relay.sums = relay_sums(field, shares, by_tag, self._wire.axes)
+            relay.arrivals.forget()
         return relay.sums
 
     def _is_read_later(self, held: Held) -> bool:
@@ -407,7 +422,7 @@ class Relays(BoundMachine):
             return not is_laid_out((len(held), held.width), self._draws.batch_shape)
         return isinstance(held.shares, Later)
 
-    def _added_up(self, relay: Standing, held: Held, groups: Ids, count: int, rows: Ids | None = None) -> Elements:
+    def _added_up(self, relay: Standing, held: Held, groups: Numbers, count: int, rows: Ids | None = None) -> Elements:
         """Sums of the shares of all messages, or of some, by group."""
 
         def shares(some: slice) -> Elements:

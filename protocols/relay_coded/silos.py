@@ -158,6 +158,11 @@ class Silos(BoundMachine):
         self._step = step
         self._forwarding.clear()
 
+    def rest(self) -> None:
+        """See `SumMachine.rest`."""
+        self._step = None
+        self._forwarding.clear()
+
     @property
     def sums(self) -> Array | None:
         """None."""

@@ -285,7 +285,7 @@ def test_drawn_devices_keep_all_whom_they_hear_from(example: tuple[Graph, int], 
     """All edges between who stays are kept; rows, labels, masks and silos are theirs, and no silo is empty."""
     numbered, silos = example
     n = numbered.num_nodes
-    graph = replace(numbered, features=np.arange(n, dtype=np.float32)[:, None])
+    graph = replace(numbered, stored=np.arange(n, dtype=np.float32)[:, None])
     train, validation, test = np.arange(n) % 3 == np.arange(3)[:, None]
     whole = FederatedGraph(graph, random_partition(graph, silos, 0), train, validation, test, "random")
     some = whole.some_neighbourhoods(most, seed)

@@ -156,7 +156,7 @@ def test_finished_runs_are_not_run_again(path: Path, found: Comparison, monkeypa
     held = DATA.federated(0)
     features = held.graph.features.copy()
     features[0, 0] += 1
-    other = replace(held, graph=replace(held.graph, features=features))
+    other = replace(held, graph=replace(held.graph, stored=features))
     for data, methods in ((other, QUICK), (DATA, (FedSpray(epochs=2),)), (replace(DATA, silos=4), QUICK)):
         with pytest.raises(pytest.fail.Exception, match="it ran again"):
             compare(data, MASKED, methods, ATTACKS, ledger=Ledger(path))

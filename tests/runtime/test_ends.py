@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.runtime import Channel, Directory, Phase, Role, Step
+from fgl_secure.runtime import Channel, Directory, Phase, Recording, Role, Step
 from fgl_secure.runtime.ends import SHORT, Ends, RepeatedEnds, _pairs
 
 PARTIES = Directory({Role.DEVICE: 40, Role.SILO: 3})
@@ -60,6 +60,7 @@ def test_pairs_are_counted_in_order_however_many_there_could_be(
     senders, receivers = first + rng.integers(0, some, 2 * SHORT), lowest + rng.integers(0, others, 2 * SHORT)
     found = _pairs(senders, receivers)
     expected, times = np.unique(np.stack([receivers, senders]), axis=1, return_counts=True)
+    assert found is not None
     assert np.array_equal(np.stack([found.receivers, found.senders]), expected)
     assert found.times is not None
     assert np.array_equal(found.times, times)
@@ -89,3 +90,17 @@ def test_views_share_columns_that_nobody_can_write_to() -> None:
     for column in (rows.observers, rows.senders, rows.receivers):
         with pytest.raises(ValueError, match="read-only"):
             column[0] = 1
+
+
+def test_sizes_of_a_recording_are_those_of_the_recording() -> None:
+    """Payloads and private values are gone, counts and what roles send each other are the same."""
+    channel = Channel(PARTIES, SimulationCoins(0), Recording.everything())
+    senders, receivers = np.tile(DEVICES, 90), np.repeat(SILOS, 1200)
+    channel.send(Phase.SHARES, Step(0), senders, receivers, np.zeros((3600, 2)))
+    channel.send_sizes(Phase.MODEL, Step(0), SILOS, DEVICES[:3], 8, repeats=2)
+    channel.draw("coins", DEVICES, 5, ())
+    whole, sizes = channel.transcript, channel.transcript.sizes()
+    assert (sizes.message_count, sizes.byte_count) == (whole.message_count, whole.byte_count)
+    assert sizes.traffic() == whole.traffic()
+    assert all(batch.fields is None for batch in sizes.messages)
+    assert (len(whole.private), len(sizes.private)) == (1, 0)

@@ -42,6 +42,7 @@ SMALL_FIELD = 31
 NARROW = 16
 """Columns of the narrow feature exchange, the fewest for which brute force is said to be exact."""
 
+_FLOAT_BYTES = 4
 _CAST_AT_ONCE = 2**28
 """Bytes of features that are cast to float64 together."""
 
@@ -187,11 +188,12 @@ def special_runs(
     )
     for scenario, make in makers:
         whose = static if static is not None and scenario is STATIC_ROWS else graph
-        run = make(scheme, whose, seed) if scenario in read else None
-        if run is None:
-            continue
+        made = [make(scheme, whose, seed)] if scenario in read else []
         some = f", of {whose.num_devices:,} devices drawn with neighbours" if whose is not graph else ""
-        yield replace(run, what=run.what + some)
+        found = [replace(run, what=run.what + some) for run in made if run is not None]
+        del made  # nothing is kept here of a run that is handed on: the next one may be gigabytes as well
+        if found:
+            yield found.pop()
 
 
 def as_words(graph: FederatedGraph) -> NDArray[np.float64]:
@@ -201,7 +203,7 @@ def as_words(graph: FederatedGraph) -> NDArray[np.float64]:
 
 def released(graph: FederatedGraph, seed: int) -> FederatedGraph:
     """Who takes part where static rows are released: all devices, or some of a graph whose messages fill the memory."""
-    width = graph.features.shape[1]
+    width = graph.graph.num_features
     if graph.edges.shape[1] * width <= MOST_RELEASED:
         return graph
     return graph.some_neighbourhoods(SAMPLED // width, seed)
@@ -304,9 +306,10 @@ def in_small_field(scheme: Scheme) -> bool:
 
 
 def _projected(graph: FederatedGraph, rng: np.random.Generator) -> NDArray[np.float64]:
-    projection, found = rng.normal(size=(graph.features.shape[1], PROJECTED)), []
-    for part in np.array_split(graph.features, max(graph.features.nbytes // _CAST_AT_ONCE, 1)):
-        rows = part.astype(np.float64)
+    nodes, width = graph.num_devices, graph.graph.num_features
+    projection, found = rng.normal(size=(width, PROJECTED)), []
+    for part in np.array_split(np.arange(nodes), max(nodes * width * _FLOAT_BYTES // _CAST_AT_ONCE, 1)):
+        rows = graph.graph.features_of(part).astype(np.float64)
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
         found.append(np.clip(rows @ projection / 8, -1, 1))
     return np.concatenate(found)

@@ -112,10 +112,14 @@ class HiFGLSubject(Subject):
         """The first round of training, special runs, and an exchange under each variant."""
         heard, seed = self.prepared.heard, self.prepared.seed
         what = f"first round of training, {self.prepared.method.backbone}"
-        yield replace(training_run(self.scheme, heard, result.transcript, what), protocol=self.name)
-        for special in special_runs(self.scheme, heard, seed, self.read, self._static):
-            yield replace(special, protocol=self.name)
+        first = [self._called(training_run(self.scheme, heard, result.transcript, what))]
+        del result  # nothing is kept here of a run that is handed on: the next one may be gigabytes as well
+        yield first.pop()
+        yield from map(self._called, special_runs(self.scheme, heard, seed, self.read, self._static))
         yield from variant_runs(self.scheme, heard, seed, self.read)
+
+    def _called(self, run: RecordedRun) -> RecordedRun:
+        return replace(run, protocol=self.name)
 
     @property
     def _static(self) -> FederatedGraph:

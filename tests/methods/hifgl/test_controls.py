@@ -107,7 +107,7 @@ def test_variants_exchange_binary_rows_of_the_stated_widths() -> None:
     digits = load("digits")
     graph = federated(digits.edges, np.arange(digits.num_nodes) % 3)
     wide = np.tile(np.linspace(0, 1, graph.num_devices, dtype=np.float32)[:, None], 80)
-    graph = replace(graph, graph=replace(graph.graph, features=wide))
+    graph = replace(graph, graph=replace(graph.graph, stored=wide))
     whole, narrow, other = variant_runs(SecretMessagePassing(), graph, 0)
     assert [run.truth(MessageTruth).embeddings[FIRST].shape[1] for run in (whole, narrow, other)] == [
         80,

@@ -44,7 +44,7 @@ FIRST = Step(0, 0)
 def sparse_graph() -> FederatedGraph:
     """24 devices in three silos with 0/1 features."""
     graph = random_graph(3, directed=False)
-    return replace(graph, graph=replace(graph.graph, features=words(24, 30).astype(np.float32)))
+    return replace(graph, graph=replace(graph.graph, stored=words(24, 30).astype(np.float32)))
 
 
 def test_static_rows_are_words_over_the_root_of_the_degree() -> None:
@@ -89,7 +89,7 @@ def test_features_that_are_words_stay_as_they_are() -> None:
     """0/1 features are their own words, and others are cut at their mean."""
     graph = sparse_graph()
     assert np.array_equal(as_words(graph), graph.features)
-    shifted = replace(graph, graph=replace(graph.graph, features=graph.features * 3 + 1))
+    shifted = replace(graph, graph=replace(graph.graph, stored=graph.features * 3 + 1))
     assert np.array_equal(as_words(shifted), graph.features)
 
 

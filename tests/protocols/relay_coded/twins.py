@@ -115,7 +115,7 @@ class LowerDegree(Devices):
 class ExtraShare(Devices):
     """The first relay gets the last relay's shares as well, as an answer that it ignores."""
 
-    def _packet(self, j: int, sent: Ids, slots: Ids, share: Any) -> Iterator[Messages]:
+    def _packet(self, j: int, sent: Ids, slots: Any, share: Any) -> Iterator[Messages]:
         yield from super()._packet(j, sent, slots, share)
         if j == len(self._relays) - 1:
             ends = self._plan.out.senders[sent], np.full(len(sent), self._relays[0])
