@@ -16,7 +16,6 @@ from fgl_secure.cli.config import commanded, file_of, read, with_options
 from fgl_secure.cli.output import BAD_INPUT, CONTRADICTED, FAULT, INTERRUPTED, OK, complain, flush, say
 from fgl_secure.cli.usage import METHOD, parser_for
 from fgl_secure.errors import FglSecureError
-from fgl_secure.graph.raw_files import cache_folder
 
 __all__ = ["BAD_INPUT", "CONTRADICTED", "FAULT", "INTERRUPTED", "OK", "main", "with_method"]
 
@@ -71,6 +70,8 @@ def _run(words: list[str]) -> int:
         flush()  # help and the version, which argparse prints
     chosen.parser = one
     if said[:2] in AHEAD:
+        from fgl_secure.graph.raw_files import cache_folder  # noqa: PLC0415  # --version and help do without numpy
+
         ahead.start(cache_folder())
     return int(chosen.run(chosen, words))
 
