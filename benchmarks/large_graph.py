@@ -1,7 +1,7 @@
 """How far one process gets: training rounds of HiFGL on a drawn graph of as many devices and messages as asked.
 
 Neighbours are drawn uniformly, and hear each other. Everything is executed; the first round,
-which also compiles and shares what stays the same, is shown apart. Example, of a quarter of an hour and 19 GB:
+which also compiles and shares what stays the same, is shown apart. Example, of ten minutes and 10 GB:
 `python benchmarks/large_graph.py --devices 1000000 --messages 20000000 --scheme 'relay-coded[graph-shown,x25519]'`.
 The default scheme, which hides the graph, needs more.
 """
