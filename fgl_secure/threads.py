@@ -106,9 +106,9 @@ def most() -> int:
     return allowed if torch is None else min(allowed, torch.get_num_threads())
 
 
-def threads_for(size: int, most: int) -> int:
-    """How many threads a loop over so many numbers takes, of `most` that it may take."""
-    return 1 if size <= SERIAL_UP_TO else most
+def threads_for(size: int, allowed: int) -> int:
+    """How many threads a loop over so many numbers takes, of those that it may take."""
+    return 1 if size <= SERIAL_UP_TO else allowed
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

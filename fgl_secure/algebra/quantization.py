@@ -91,19 +91,14 @@ def largest_magnitude(values: NDArray[Any]) -> float:
     return float(max(-float(values.min()), float(values.max())))  # a NaN is both
 
 
-def has_no_more_bits(values: NDArray[np.floating[Any]], bits: int) -> bool:
-    """Whether all values are multiples of 2^-bits; NaN and infinity are none."""
-    shifted = np.ldexp(values, bits)
-    return bool((np.rint(shifted) == shifted).all() and np.isfinite(shifted).all())
-
-
 def check_bits(values: NDArray[np.floating[Any]], bits: int, what: str) -> None:
     """Refuses numbers that have more bits behind the binary point than everybody is told.
 
     Raises:
         InputError: one is no multiple of 2^-bits; says what they are.
     """
-    if not has_no_more_bits(values, bits):
+    shifted = values * 2.0**bits
+    if not (np.rint(shifted) == shifted).all() or not np.isfinite(shifted).all():
         raise InputError(f"{what} must be multiples of 2^-{bits}, as everybody is told; at least one is not")
 
 

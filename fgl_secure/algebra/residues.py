@@ -91,12 +91,6 @@ def masked(
     return tuple(each.reshape(values.shape[1:]) for each in out)
 
 
-def from_residues(fields: Sequence[PrimeField], values: Sequence[Elements]) -> Integers:
-    """The integers of least magnitude that have these remainders, of least magnitude or not: int64 of their shape."""
-    stacked = np.array([np.asarray(value).reshape(-1) for value in values])
-    return from_combined(fields, np.ones((len(fields), 1), dtype=np.int64), stacked[:, None]).reshape(values[0].shape)
-
-
 def from_combined(fields: Sequence[PrimeField], weights: Integers, values: Elements) -> Integers:
     """Integers of least magnitude from their remainders, each of which is a combination of some elements.
 

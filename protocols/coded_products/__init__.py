@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from fgl_secure.protocols.coded_products.code import Layout, Product, ProductCode
 from fgl_secure.protocols.coded_products.collective import ProductCollective
+from fgl_secure.protocols.coded_products.encoding import ProductCode
 from fgl_secure.protocols.coded_products.factors import Parts
+from fgl_secure.protocols.coded_products.layout import Layout, Product
 from fgl_secure.protocols.coded_products.scheme import CodedProducts, ProductRoles
 
 __all__ = ["CodedProducts", "Layout", "Parts", "Product", "ProductCode", "ProductCollective", "ProductRoles"]

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.coded_products.code import Integers, Layout, ProductCode
+from fgl_secure.protocols.coded_products.code import Integers
 from fgl_secure.protocols.coded_products.devices import Devices
+from fgl_secure.protocols.coded_products.encoding import ProductCode
 from fgl_secure.protocols.coded_products.factors import Encoded, Parts
+from fgl_secure.protocols.coded_products.layout import Layout
 from fgl_secure.protocols.coded_products.scheme import CodedProducts
 from fgl_secure.protocols.coded_products.silos import Silos
 from fgl_secure.protocols.topology import Topology

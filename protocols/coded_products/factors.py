@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra.quantization import Quantizer, check_bits
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.coded_products.code import Layout, ProductCode
+from fgl_secure.protocols.coded_products.encoding import ProductCode
+from fgl_secure.protocols.coded_products.layout import Layout
 
 Floats = NDArray[np.floating[Any]]
 Ids = NDArray[np.int64]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import PrimeField
 from fgl_secure.algebra.residues import BYTE, Residues
 from fgl_secure.errors import MalformedMessageError
-from fgl_secure.protocols.coded_products.code import Layout
+from fgl_secure.protocols.coded_products.layout import Layout
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, Wire
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Messages
@@ -80,7 +80,7 @@ class Plan:
         return 2 * self.T + 1
 
     @property
-    def held(self) -> list[tuple[int, int, bool]]:
+    def _held(self) -> list[tuple[int, int, bool]]:
         """The number of each field, its prime, and whether it holds what is static."""
         return [(place, each.modulus, place < self.static_fields) for place, each in enumerate(self.fields)]
 
@@ -103,7 +103,7 @@ class Plan:
             MalformedMessageError: one is missing, holds something else, or is not as wide.
         """
         out = []
-        for place, prime, whole in self.held:
+        for place, prime, whole in self._held:
             found = _remainders(messages, f"{name} {place}", wire.axes + 2, prime)
             due = width if whole else width - static
             if found.shape[-1] != due:
@@ -115,7 +115,7 @@ class Plan:
 
     def size(self, width: int, static: int) -> int:
         """Bytes of a message with so many numbers, of which the first go in the first fields alone."""
-        return sum(width if whole else width - static for _, _, whole in self.held) + AUTHENTICATION_BYTES
+        return sum(width if whole else width - static for _, _, whole in self._held) + AUTHENTICATION_BYTES
 
 
 def _remainders(messages: Messages, name: str, axes: int, modulus: int) -> Array:

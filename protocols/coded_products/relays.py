@@ -14,13 +14,7 @@ from fgl_secure.algebra.residues import BYTE, Remainders, Residues, Words, resid
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.coded_products import plan as names
-from fgl_secure.protocols.coded_products.code import (
-    Integers,
-    relay_products,
-    with_zero,
-    zero_sets,
-    zero_weights,
-)
+from fgl_secure.protocols.coded_products.code import Integers, relay_products, with_zero, zero_sets, zero_weights
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
 from fgl_secure.protocols.coded_products.holdings import At, Placed, Standing
 from fgl_secure.protocols.coded_products.plan import COUNT_BYTES, DIGEST_WORDS, LARGEST_BATCH, Plan

@@ -17,9 +17,11 @@ from fgl_secure.algebra.exact_products import MOST_BITS as MAGNITUDE_BITS
 from fgl_secure.algebra.residues import BELOW_2_8
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.claim import products_claim
-from fgl_secure.protocols.coded_products.code import LEAST_BITS, Layout, ProductCode, check_bounds, zero_sets
+from fgl_secure.protocols.coded_products.code import zero_sets
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography, RealProductCryptography
 from fgl_secure.protocols.coded_products.devices import Devices
+from fgl_secure.protocols.coded_products.encoding import LEAST_BITS, ProductCode, check_bounds
+from fgl_secure.protocols.coded_products.layout import Layout
 from fgl_secure.protocols.coded_products.plan import Plan
 from fgl_secure.protocols.coded_products.relays import Relays
 from fgl_secure.protocols.coded_products.silos import Silos

@@ -223,11 +223,12 @@ class Plan:
         ends = ((senders, heard.owners), (receivers, heard.senders), (places, heard.places))
         if all(np.array_equal(told, known) for told, known in ends):
             return self.of_heard
-        scale = int(max(heard.places.max(initial=0), places.max(initial=0))) + 1
+        scale = int(heard.places.max(initial=0)) + 1
         known = names_of(heard.owners, heard.senders) * scale + heard.places.astype(np.int64)
         order = np.argsort(known)
-        place = found_among(names_of(senders, receivers) * scale + places, known[order])
-        return np.where(place < 0, -1, self.of_heard[order[place]])
+        place = found_among(names_of(senders, receivers) * scale + places.astype(np.int64), known[order])
+        place[places >= scale] = -1  # it would make another one's name
+        return np.where(place < 0, -1, self.of_heard[order[place]]) if len(order) else place
 
     def heard_of_at(self, receivers: Ids, tickets: Ids) -> Ids:
         """[k]: the place in `out` of the message of each tag that came by way of others, -1 for nobody's."""

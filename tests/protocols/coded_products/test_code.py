@@ -19,14 +19,8 @@ from fgl_secure.algebra.residues import BELOW_2_8, residues
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, TooManyErrors
 from fgl_secure.protocols.coded_products import Layout, Product, ProductCode
-from fgl_secure.protocols.coded_products.code import (
-    EXACT,
-    relay_products,
-    silo_decode,
-    with_zero,
-    zero_sets,
-    zero_weights,
-)
+from fgl_secure.protocols.coded_products.code import relay_products, silo_decode, with_zero, zero_sets, zero_weights
+from fgl_secure.protocols.coded_products.encoding import EXACT
 from fgl_secure.protocols.coded_products.scheme import LARGEST_LEFT, LARGEST_PRODUCT, LARGEST_RIGHT
 
 SHAPES = [(1, 3), (1, 4), (1, 5), (2, 5), (2, 6), (3, 7)]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.residues import from_residues
+from fgl_secure.algebra.residues import from_combined
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.coded_products import (
@@ -532,8 +532,10 @@ def test_masks_are_fresh_for_every_number_device_and_round() -> None:
         sums.sum(*factors(number, len(WHERE)), Step(number))
     sent = [b for b in channel.transcript.messages if b.phase is Phase.FACTOR_SHARES and "share 0" in (b.fields or {})]
     to_second = [b for b in sent if (b.receivers == case.directory.ids(Role.RELAY)[1]).all()]
-    places = range(len(sums.code.fields))
-    found = [from_residues(sums.code.fields, [b[f"share {n}"].ravel() for n in places]) for b in to_second]
+    fields, one = sums.code.fields, np.ones((len(sums.code.fields), 1), dtype=np.int64)
+    found = [
+        from_combined(fields, one, np.array([[b[f"share {n}"].ravel()] for n in range(len(fields))])) for b in to_second
+    ]
     numbers = np.concatenate(found)
     assert len(np.unique(numbers)) == len(numbers) > 200
     assert all(len(np.unique(numbers % field.modulus)) > field.modulus // 2 for field in sums.code.fields)
