@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
-from fgl_secure.runtime import Channel, Direction, Step, simulate
-from fgl_secure.runtime.messages import SESSION_BYTES
+from fgl_secure.runtime import Channel, Direction, Later, Step, simulate
+from fgl_secure.runtime.messages import SESSION_BYTES, taken
 from fgl_secure.runtime.transcript import SECRETS
 
 Array = NDArray[Any]
@@ -88,12 +88,13 @@ class Collective:
             for direction, way in self._ways.items()
         }
 
-    def sum(self, rows: Array, step: Step, vetoes: Flags | None = None) -> Array:
+    def sum(self, rows: Array | Later, step: Step, vetoes: Flags | None = None) -> Array:
         """Computes the sums of one step.
 
         Args:
             rows: [n, d]; reals where there is a code or the scheme sums reals, integers up to the topology's bound
-                else. In a backward step the rows are the groups of the forward pass.
+                else. In a backward step the rows are the groups of the forward pass. Integers may be `Later`, made when
+                they are handed in; they are laid out where they are recorded, or the scheme can't read them so.
             step: when; no two sums of a collective may have the same.
             vetoes: bool [n], which owners of rows veto the sum, where they may; see `vetoed`.
 
@@ -109,8 +110,10 @@ class Collective:
         way = self._ways[step.direction]
         if rows.ndim != 2 or len(rows) != len(way.row_owner):
             raise InputError(f"values must be [{len(way.row_owner)}, d]; found {list(rows.shape)}")
+        if isinstance(rows, Later) and not (self.scheme.reads_one_by_one and not self._channel.recording.keeps(step)):
+            rows = np.asarray(rows)
         code, (wide, kind) = self._code if rows.dtype.kind == "f" else None, (rows.shape[1], rows.dtype)
-        units = rows if code is None else code.encode(rows)
+        units: Any = rows if code is None else code.encode(np.asarray(rows))
         del rows  # what machines work with takes many times as much
         if code is not None and self.scheme.takes_reals:
             units, code = code.decode(units), None
@@ -119,7 +122,8 @@ class Collective:
             if vetoes is not None and len(own):
                 machine.veto(vetoes[own])
         name = SECRETS if self.topology.name in (NEIGHBOURS, MEMBERS) else VECTORS
-        self._channel.note_inputs(name, step, way.row_owner, units)
+        if not isinstance(units, Later):
+            self._channel.note_inputs(name, step, way.row_owner, units)
         width = units.shape[1]
         del units
         simulate(self._machines, self._channel)
@@ -202,8 +206,9 @@ def _flags(parties: NDArray[np.int64], count: int) -> Flags:
     return found
 
 
-def _some(rows: Array, which: NDArray[np.int64]) -> Array:
-    return rows if len(which) == len(rows) else rows[which]
+def _some(rows: Array | Later, which: NDArray[np.int64]) -> Any:
+    """Some rows; those that are not laid out are for machines that read them one by one."""
+    return rows if len(which) == len(rows) else taken(rows, which)
 
 
 def _helpers(channel: Channel, scheme: Scheme) -> NDArray[np.int64]:

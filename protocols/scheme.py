@@ -124,6 +124,8 @@ class Scheme(ABC):
     """Fields that a caller may set in brackets behind the label: numbers, primes, or words of an enumeration."""
     takes_reals: ClassVar[bool] = False
     """Whether rows of one sum of all clients may be reals, which are summed as they are."""
+    reads_one_by_one: ClassVar[bool] = False
+    """Whether rows of one sum of all clients may be `Later`: each is read once, when its client hands it in."""
     wide: ClassVar[str] = "its sums have no ring that could be smaller"
     """Why numbers can't be written at fewer bits, in words that follow "because"."""
     keyed: ClassVar[bool] = True

@@ -10,6 +10,7 @@ from typing import Any
 from fgl_secure.aggregation.arguments import bytes_of, integer_of, list_of, number_of
 from fgl_secure.aggregation.client_round import ClientRound, Place
 from fgl_secure.aggregation.encoding import IntegerRule
+from fgl_secure.aggregation.held import Held, Maker
 from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.privacy import DistributedNoise
@@ -198,7 +199,7 @@ class SecureAggregator:
 
     def mean(
         self,
-        mappings: Sequence[Tree | None],
+        mappings: Sequence[Tree | Maker | None],
         weights: Sequence[float] | None = None,
         dropped: Collection[int] = frozenset(),
     ) -> Any:
@@ -206,7 +207,8 @@ class SecureAggregator:
 
         Args:
             mappings: one for each client: torch tensors or numpy arrays by name, such as state dicts, or in lists or
-                tuples, nested or not; None for a client that never came.
+                tuples, nested or not; None for a client that never came. A function of no arguments makes the mapping
+                when it is read, a few times a round and equal each time: so there are never all clients' in memory.
             weights: one for each client, not negative; None counts all alike.
             dropped: clients that vanish after they shared their keys; the mean is over the others.
 
@@ -225,11 +227,10 @@ class SecureAggregator:
         """
         present, gone = _present(mappings, self._rules.clients), _indices(dropped, self._rules.clients)
         counted = _weights(weights, self._rules.clients)
-        layout = Layout.of(next(iter(present.values())))
-        arrays = {index: layout.arrays(mapping, f"client {index}") for index, mapping in present.items()}
-        known, number = self._begun(layout)
+        held = Held(present)
+        known, number = self._begun(held.layout)
         kept = {index: self._kept_by(index) for index in present} if self._rules.feeds_back else {}
-        brought = Brought(self._rules, layout, arrays, counted, gone, self._coins, kept)
+        brought = Brought(self._rules, held, counted, gone, self._coins, kept)
         mean, self._last, self._bounds = simulated(brought, number, known)
         return mean
 
@@ -376,7 +377,7 @@ def _round(number: int) -> int:
     return found
 
 
-def _present(mappings: Sequence[Tree | None], clients: int) -> dict[int, Tree]:
+def _present(mappings: Sequence[Tree | Maker | None], clients: int) -> dict[int, Tree | Maker]:
     found = list_of(mappings, "mappings") if not isinstance(mappings, Mapping) else []
     if len(found) != clients:
         raise InputError(f"mappings must be one for each of {clients} clients, or None; found {len(found)}")

@@ -20,10 +20,14 @@ KEPT_BYTES = 2**28
 """Messages' contents are kept where the clients' vectors together have at most so many bytes; else sizes alone."""
 
 
+def is_kept(rules: Rules, layout: Layout) -> bool:
+    """Whether contents of a round's messages are kept."""
+    return 8 * rules.clients * (layout.size + 1) <= KEPT_BYTES
+
+
 def recording_for(rules: Rules, layout: Layout) -> Recording:
     """What is kept of a round."""
-    size = 8 * rules.clients * (layout.size + 1)
-    return Recording.everything() if size <= KEPT_BYTES else Recording()
+    return Recording.everything() if is_kept(rules, layout) else Recording()
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,11 @@ class Rules:
         return self.bound is None and self.privacy is None and bool(layout.floats)
 
     @property
+    def is_random(self) -> bool:
+        """Whether a client's vector differs each time it is made: noise is added, or numbers are rounded at random."""
+        return self.privacy is not None or self.scheme.precision is not None
+
+    @property
     def feeds_back(self) -> bool:
         """Whether clients keep the errors that their numbers are rounded by."""
         return self.scheme.rounding is Rounding.ERROR_FEEDBACK

@@ -6,15 +6,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.aggregation.held import Held
 from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.precision import warn_of_lost_precision
 from fgl_secure.aggregation.purposes import Found, Purpose
-from fgl_secure.aggregation.record import RoundRecord, recording_for
+from fgl_secure.aggregation.record import RoundRecord, is_kept, recording_for
 from fgl_secure.aggregation.rounded import KeptErrors
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import Outcome
@@ -22,7 +24,7 @@ from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.runtime import Channel, Phase, Role, Step
+from fgl_secure.runtime import Channel, Later, Phase, Role, Step
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -37,7 +39,6 @@ class Brought:
 
     Attributes:
         rules: of the round.
-        layout: of the mappings.
         mappings: what they hold, by number; a client that is not there never came.
         weights: one for each client, come or not.
         dropped: clients that say nothing from their vector on.
@@ -46,41 +47,65 @@ class Brought:
     """
 
     rules: Rules
-    layout: Layout
-    mappings: Mapping[int, Tree]
+    mappings: Held
     weights: Sequence[float]
     dropped: Set[int]
     coins: Coins
     kept: Mapping[int, KeptErrors] = field(default_factory=dict)
 
     @property
+    def layout(self) -> Layout:
+        """Of the mappings."""
+        return self.mappings.layout
+
+    @property
     def loses(self) -> bool:
         """Whether any message is lost."""
         return bool(self.dropped) or len(self.mappings) < self.rules.clients
 
-    def vectors(self, purpose: Purpose, found: Found) -> tuple[Integers, Flags]:
+    def vectors(self, purpose: Purpose, found: Found) -> tuple[Integers | Later, Flags]:
         """The vector of every client, int64 [n, length], and whether it vetoes the sum, bool [n].
 
-        Vectors are of zeros for those whose vector goes nowhere.
+        Vectors are of zeros for those whose vector goes nowhere. Where they are many, and nothing about them is random,
+        each is made twice: now, so that what does not fit is refused before anything is sent, and when it is handed in.
 
         Raises:
             InputError: a client refuses its mapping or weight; names the client.
         """
         width = self.rules.topology(purpose, self.layout, found.bounds).width
-        rows, vetoes = np.empty((self.rules.clients, width), dtype=np.int64), np.zeros(self.rules.clients, dtype=bool)
-        there = self.mappings.keys() - self.dropped
-        rows[[index not in there for index in range(self.rules.clients)]] = 0
-        for index in there:
-            held, kept = self.mappings[index], self.kept.get(index)
+        shape, vetoes = (self.rules.clients, width), np.zeros(self.rules.clients, dtype=bool)
+        later = not (purpose is Purpose.RANGES or self.rules.is_random or is_kept(self.rules, self.layout))
+        rows = None if later else np.zeros(shape, dtype=np.int64)
+        for index in self._there:
             with _named(index):
+                held = self.mappings[index]
                 vetoes[index] = self.rules.outgrown(purpose, self.layout, found, held)
-                rows[index] = (
-                    0
-                    if vetoes[index]
-                    else self.rules.vector(purpose, self.layout, found, held, self.weights[index], self.coins, kept)
-                )
+                vector = None if vetoes[index] else self._vector(index, held, purpose, found)
+            if rows is not None and vector is not None:
+                rows[index] = vector
+        if rows is None:
+            made = partial(self._rows, width=width, purpose=purpose, found=found, vetoes=vetoes)
+            return Later(made, shape, np.dtype(np.int64)), vetoes
         rows.flags.writeable = False  # recordings need no copy
         return rows, vetoes
+
+    @property
+    def _there(self) -> Set[int]:
+        """Clients whose vectors go somewhere."""
+        return self.mappings.keys() - self.dropped
+
+    def _vector(self, index: int, held: Tree, purpose: Purpose, found: Found) -> Integers:
+        kept = self.kept.get(index)
+        return self.rules.vector(purpose, self.layout, found, held, self.weights[index], self.coins, kept)
+
+    def _rows(self, places: Ids, width: int, purpose: Purpose, found: Found, vetoes: Flags) -> Integers:
+        """The vectors of some clients: int64 [k, width]."""
+        rows = np.zeros((len(places), width), dtype=np.int64)
+        for row, index in zip(rows, places.tolist(), strict=True):
+            if index in self._there and not vetoes[index]:
+                with _named(index):
+                    row[:] = self._vector(index, self.mappings[index], purpose, found)
+        return rows
 
     def arrives(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> Flags:  # noqa: ARG002  # a `Loss`
         """Which messages arrive: none from or for clients that never came, and only the first from those that left."""
@@ -123,8 +148,7 @@ def simulated(
             found = rules.found(purpose, layout, found, summed[0])
         purpose = rules.after(purpose, layout)
     if rules.warns(layout):
-        there = {client: held for client, held in brought.mappings.items() if client not in brought.dropped}
-        warn_of_lost_precision(rules.code(layout, found.bounds), there)
+        warn_of_lost_precision(rules.code(layout, found.bounds), brought.mappings, brought.dropped)
     outcome = Outcome(rules, layout, found, total, included)
     for client in included:
         if client in brought.kept:

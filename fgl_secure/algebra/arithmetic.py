@@ -87,8 +87,12 @@ class Arithmetic(ABC):
         """Sums of the rows of each segment: values [b, m, w] to [b, s, w]."""
 
     @abstractmethod
-    def encode_fixed(self, values: Any, scale: float, modulus: int) -> Any:
-        """round(values * scale), halves away from zero; values are finite and |values * scale| stays below 2^62."""
+    def encode_fixed(self, values: Any, scale: float, most: float, modulus: int) -> Any:
+        """round(values * scale), halves away from zero; `most` is below 2^62.
+
+        Returns:
+            None where a value is no number, or |value * scale| is beyond `most`.
+        """
 
     @abstractmethod
     def decode_fixed(self, elements: Any, scale: float, modulus: int) -> Any:

@@ -180,16 +180,24 @@ def rounded_outer_sums(left: Array, right: Array, scale: float, out: Array, thre
 
 
 @compiled
-def encode_fixed(values: Array, scale: float, modulus: int, out: Array, thread: Thread) -> None:
-    """out[i] = round(values[i] * scale) modulo the modulus, halves away from zero, negatives from above."""
+def encode_fixed(values: Array, scale: float, most: float, modulus: int, out: Array, thread: Thread) -> int:
+    """out[i] = round(values[i] * scale) modulo the modulus, halves away from zero, negatives from above.
+
+    Returns:
+        How many of values * scale are beyond `most`, or no numbers: what stands for them in `out` means nothing.
+    """
     own = slice_of(values.size, thread)
-    values, out = values[own], out[own]
+    values, out, outside = values[own], out[own], 0
     for i in range(values.size):
         scaled = np.float64(values[i]) * scale
         size = abs(scaled)
+        if not size <= most:
+            outside += 1
+            size = np.float64(0)
         whole = np.floor(size)  # adding a half first would round twice: just below it, and beyond 2^52
         element = canonical(np.int64(whole) + np.int64(size - whole >= 0.5), modulus)
         out[i] = modulus - element if scaled < 0 and element > 0 else element
+    return outside
 
 
 @compiled

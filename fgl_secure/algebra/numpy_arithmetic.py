@@ -94,10 +94,10 @@ class _NumpyArithmetic(Arithmetic):
         kernels.segment_sums(read_only(np.ascontiguousarray(values)), segments.order, segments.starts, modulus, out)
         return out
 
-    def encode_fixed(self, values: Any, scale: float, modulus: int) -> Array:
+    def encode_fixed(self, values: Any, scale: float, most: float, modulus: int) -> Array | None:
         out = np.empty(values.shape, dtype=element_dtype(modulus))
-        kernels.encode_fixed(np.ascontiguousarray(values).reshape(-1), scale, modulus, out.reshape(-1))
-        return out
+        flat = np.ascontiguousarray(values).reshape(-1)
+        return None if kernels.encode_fixed(flat, scale, most, modulus, out.reshape(-1)) else out
 
     def decode_fixed(self, elements: Any, scale: float, modulus: int) -> NDArray[np.float64]:
         out = np.empty(elements.shape, dtype=np.float64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 import numba
 import numpy as np
@@ -328,18 +328,22 @@ class FixedPoint:
             FieldRangeError: a value exceeds the bound (unless wrapping was asked for), or 2^62 after scaling.
         """
         arithmetic, _ = arithmetic_of(values)
-        magnitude, scale = arithmetic.largest_magnitude(values), 2.0**self.fraction_bits
+        scale = 2.0**self.fraction_bits
+        most = self.bound * scale if self.overflow is Overflow.REFUSE else math.nextafter(LARGEST_ENCODED, 0)
+        encoded = arithmetic.encode_fixed(values, scale, most, self.field.modulus)
+        if encoded is None:
+            self._refuse(arithmetic.largest_magnitude(values))
+        return encoded
+
+    def _refuse(self, magnitude: float) -> NoReturn:
+        """Says what is wrong with values of which the largest has a magnitude that can't be encoded."""
         if not math.isfinite(magnitude):
             raise InputError("values must be finite; found NaN or infinity")
-        if self.overflow is Overflow.REFUSE and magnitude > self.bound:
+        if self.overflow is Overflow.REFUSE:
             raise FieldRangeError(
                 f"values must not exceed the bound {self.bound:g}; at least one does: {self._remedy(magnitude)}"
             )
-        if magnitude * scale >= LARGEST_ENCODED:
-            raise FieldRangeError(
-                "values * 2^fraction_bits must stay below 2^62; at least one does not: scale the values"
-            )
-        return arithmetic.encode_fixed(values, scale, self.field.modulus)
+        raise FieldRangeError("values * 2^fraction_bits must stay below 2^62; at least one does not: scale the values")
 
     @overload
     def decode(self, elements: torch.Tensor) -> torch.Tensor: ...

@@ -115,9 +115,11 @@ class _TorchArithmetic(Arithmetic):
         low, high = out.index_add(1, index, wide & MERSENNE_31), out.index_add(1, index, wide >> 31)
         return self.narrowed(_joined(high, low), modulus)
 
-    def encode_fixed(self, values: torch.Tensor, scale: float, modulus: int) -> torch.Tensor:
+    def encode_fixed(self, values: torch.Tensor, scale: float, most: float, modulus: int) -> torch.Tensor | None:
         scaled = values.double() * scale
         size = scaled.abs()
+        if not bool((size <= most).all()):
+            return None
         whole = size.floor()
         element = whole.long() + (size - whole >= 0.5).long()
         return self.reduce(torch.where(scaled < 0, -element, element), modulus)

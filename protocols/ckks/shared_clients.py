@@ -35,7 +35,7 @@ from fgl_secure.protocols.ckks.wire import (
     secret_keys,
 )
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients
+from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, Vector
 from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.terms import USUAL, Stage
 from fgl_secure.runtime import Draws, Messages, Phase, Step
@@ -195,12 +195,13 @@ class SharedKeyClients(OneSumClients):
         rows = self._rows
         assert rows is not None, "see turn"
         self._used_up()
-        todo = [(at, rows[self._row_of[at]], self._keys[at].public) for at in which.tolist()]
+        todo = [(at, self._vector(rows, at), self._keys[at].public) for at in which.tolist()]
         self._forget(which)
         return self._sent(todo, self.step)
 
-    def _sent(self, todo: list[tuple[int, Integers, PublicKey]], step: Step) -> Iterator[Messages]:
-        for at, row, key in todo:
+    def _sent(self, todo: list[tuple[int, Vector, PublicKey]], step: Step) -> Iterator[Messages]:
+        for at, vector_of, key in todo:
+            row = vector_of()
             fields = ciphertext_fields([self._encrypted(key, row)], 1, self._plan.count, self._plan.parameters)
             tags = RING.written(self._tags(at, [int(self.parties[at])], row, step)[None])
             yield self._to_server(Phase.CIPHERTEXTS, np.array([at]), {**fields, TAG: tags}, None, step)

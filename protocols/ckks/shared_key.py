@@ -42,6 +42,7 @@ class SharedKeyCkks(OneSumScheme):
     summary: ClassVar[str] = "clients share a CKKS key, the server adds ciphertexts that it cannot read"
     wide: ClassVar[str] = "a number takes a slot of a ciphertext, which is as large whatever is in it"
     parameters: ClassVar[tuple[str, ...]] = ("threshold",)
+    reads_one_by_one: ClassVar[bool] = True
 
     threshold: int | None = None
     clients: type[SharedKeyClients] = field(default=SharedKeyClients, repr=False)

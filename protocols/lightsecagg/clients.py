@@ -19,7 +19,7 @@ from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.lightsecagg.plan import Flags, LightSecAggPlan, check_roster
-from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, VectorFrom
+from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, Vector, VectorFrom
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.pairs import Pairs
 from fgl_secure.protocols.one_sum.terms import USUAL, Stage, as_elements
@@ -213,7 +213,7 @@ class Clients(OneSumClients):
         context, rows = self._plan.context(self.step), self._rows
         assert rows is not None, "see turn"
         self._used_up()
-        todo = [(self._vector_from(at), rows[self._row_of[at]], self._masks(at, context)) for at in which.tolist()]
+        todo = [(self._vector_from(at), self._vector(rows, at), self._masks(at, context)) for at in which.tolist()]
         self._forget(which)
         self._receiver[which] = 0
         return self._masked(todo, self.step)
@@ -223,8 +223,9 @@ class Clients(OneSumClients):
         masks: list[Mask] = [self._mask_key(at, self._secrets[at, MASK].tobytes(), context)]
         return [*masks, self._receiver[at].tobytes()] if self.terms.split else masks
 
-    def _masked(self, todo: list[tuple[VectorFrom, Array, list[Mask]]], step: Step) -> Iterator[Messages]:
-        for (at, fields), row, masks in todo:
+    def _masked(self, todo: list[tuple[VectorFrom, Vector, list[Mask]]], step: Step) -> Iterator[Messages]:
+        for (at, fields), vector_of, masks in todo:
+            row = vector_of()
             total = self._crypto.add_masks(as_elements(row, self._plan.field.modulus), masks, [1] * len(masks))
             vector = np.broadcast_to(total, (*self._tapes, len(row)))[..., None, :]
             yield self._to_server(Phase.MASKED_VECTORS, np.array([at]), fields, {"vector": vector}, step)

@@ -65,6 +65,7 @@ class LightSecAgg(OneSumScheme):
     label: ClassVar[str] = "lightsecagg"
     summary: ClassVar[str] = "one sum over clients under coded masks, opened in one go (So et al., MLSys 2022)"
     parameters: ClassVar[tuple[str, ...]] = ("threshold", "colluding", "modulus", "keys", "precision", "rounding")
+    reads_one_by_one: ClassVar[bool] = True
 
     threshold: int | None = None
     colluding: int | None = None

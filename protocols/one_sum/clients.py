@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, flags_of, la
 from fgl_secure.protocols.one_sum.machine import OneSumMachine
 from fgl_secure.protocols.one_sum.pairs import check_usable
 from fgl_secure.protocols.one_sum.terms import OneSum, Stage
-from fgl_secure.runtime import Draws, Messages, Phase, Step
+from fgl_secure.runtime import Draws, Later, Messages, Phase, Step
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -28,6 +29,8 @@ Hear = Callable[[int, int], None]
 """Hears a message at a place of a batch, for the client at a place among those hosted, or raises."""
 Answer = Callable[[Ids], Iterable[Messages]]
 """What clients at some places among those hosted say."""
+Vector = Callable[[], Array]
+"""Reads what a client adds, int64 [length]; raises where it was not laid out before, and is beyond the bound."""
 VectorFrom = tuple[int, dict[str, Array]]
 """The place of a client among those hosted, and what goes with its vector."""
 
@@ -72,7 +75,7 @@ class OneSumClients(OneSumMachine):
         super().__init__(parties, terms, owner, len(draws.batch_shape))
         self._crypto, self._names, self._tapes = cryptography, names, draws.batch_shape
         self._places = np.array([terms.place_of(party) for party in parties.tolist()], dtype=np.int64)
-        self._rows: Array | None = None
+        self._rows: Array | Later | None = None
         self._row_of = np.argsort(np.argsort(self._places))  # rows come in the order of the topology
         self._clear_common()
         self._clear()
@@ -103,17 +106,19 @@ class OneSumClients(OneSumMachine):
     def _statement(self, place: int, public: bytes) -> bytes:
         """What a party's identity signs: that this is its key in the sum at hand."""
 
-    def _check(self, rows: Array) -> None:
+    def _check(self, rows: Array | Later) -> None:
         """Raises unless rows are what hosted clients may add."""
         self.terms.check_rows(rows, len(self.parties), self._crypto.modulus)
 
-    def begin(self, step: Step, rows: Array | None = None) -> None:
+    def begin(self, step: Step, rows: Array | Later | None = None) -> None:
         """See `SumMachine.begin`.
 
         Args:
             step: of the sum.
             rows: int64 [h, length], which must stay as they are until the sum is done; they may also be given later,
-                by `provide`, before the vectors are asked for.
+                by `provide`, before the vectors are asked for. Of rows that are not laid out each is read once, when
+                its client hands it in, so that no more than one is in memory; one that is beyond the bound is refused
+                then.
         """
         if rows is not None:
             self._check(rows)
@@ -247,6 +252,17 @@ class OneSumClients(OneSumMachine):
         wrapped = c.wrapped(secret, context, Purpose.RECEIVER_MASK, me, to)
         return shared[self.terms.receiver], wrapped[self.terms.receiver]
 
+    def _vector(self, rows: Array | Later, at: int) -> Vector:
+        """How a client's vector is read when it is handed in; the rows must be those of the sum at hand."""
+        return partial(self._row, rows, int(self._row_of[at]))
+
+    def _row(self, rows: Array | Later, place: int) -> Array:
+        if not isinstance(rows, Later):
+            return np.asarray(rows[place])
+        made = rows.rows(np.array([place]))
+        self.terms.check_rows(made, 1, self._crypto.modulus)
+        return np.asarray(made[0])
+
     def _vector_from(self, at: int) -> VectorFrom:
         """A client's place, and what goes with its vector."""
         wrapped = self.terms.split and self._crypto.wrapped_bytes
@@ -285,7 +301,7 @@ class OneSumClients(OneSumMachine):
         self._for_receiver = np.zeros((h, self._crypto.wrapped_bytes if self.terms.split else 0), dtype=np.uint8)
 
     def _arrays(self) -> dict[str, Array]:
-        rows = np.zeros((0, self.terms.length), dtype=np.int64) if self._rows is None else self._rows
+        rows = np.zeros((0, self.terms.length), dtype=np.int64) if self._rows is None else np.asarray(self._rows)
         return {
             "due": self._due,
             "pending": self._pending,

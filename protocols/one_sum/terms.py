@@ -17,7 +17,7 @@ from fgl_secure.crypto.cryptography import Context
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Step
+from fgl_secure.runtime import Later, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
 
 Ids = NDArray[np.int64]
@@ -147,14 +147,18 @@ class OneSum:
                 f"bound must satisfy clients * bound <= {limit:,} under {name}; found {self.n:,} * {self.bound:,}"
             )
 
-    def check_rows(self, rows: NDArray[Any], count: int, modulus: int | None) -> None:
+    def check_rows(self, rows: NDArray[Any] | Later, count: int, modulus: int | None) -> None:
         """Raises unless rows are vectors of so many clients; says nothing of their values.
+
+        The entries of rows that are not laid out are not looked at: whoever reads one of them checks it.
 
         Raises:
             InputError: another shape or type, or an entry beyond the bound.
         """
         if rows.dtype != np.int64 or rows.shape != (count, self.length):
             raise InputError(f"rows must be int64 [{count}, {self.length}]; found {rows.dtype} {list(rows.shape)}")
+        if isinstance(rows, Later):
+            return
         least, most = (0, (modulus or 1) - 1) if self.bound is None else (-self.bound, self.bound)
         if rows.size and (int(rows.min()) < least or int(rows.max()) > most):
             what = f"elements, 0..{most}" if self.bound is None else f"of magnitude up to bound = {most:,}"

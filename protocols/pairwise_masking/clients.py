@@ -26,7 +26,7 @@ from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, VectorFrom
+from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, Vector, VectorFrom
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.pairs import Pairs, Publics, check_usable
 from fgl_secure.protocols.one_sum.terms import Stage, as_elements
@@ -51,7 +51,7 @@ PHASES: Mapping[Phase, Stage] = {
     Phase.UNMASKING: Stage.OPENING,
 }
 """What the server's messages ask for, by what they carry."""
-Todo = tuple[VectorFrom, Array, list[Mask], list[int]]
+Todo = tuple[VectorFrom, Vector, list[Mask], list[int]]
 """Whose vector it is, the vector, its masks and their signs."""
 
 
@@ -373,7 +373,7 @@ class Clients(DrawingClients):
         context, rows = self._context, self._rows
         assert rows is not None
         self._used_up()
-        todo = [(self._vector_from(at), rows[self._row_of[at]], *self._masks(at, context)) for at in which.tolist()]
+        todo = [(self._vector_from(at), self._vector(rows, at), *self._masks(at, context)) for at in which.tolist()]
         self._forget(which)
         self._vetoes.forget(which)
         self._mask[which], self._receiver[which] = 0, 0
@@ -396,7 +396,8 @@ class Clients(DrawingClients):
 
     def _masked(self, todo: list[Todo], step: Step) -> Iterator[Messages]:
         modulus = self._crypto.ring.modulus
-        for (at, fields), row, masks, signs in todo:
+        for (at, fields), vector_of, masks, signs in todo:
+            row = vector_of()
             total = self._crypto.add_masks(as_elements(row, modulus), masks, signs)
             total.flags.writeable = False  # it has left, and recordings need no copy
             vector = np.broadcast_to(total, (*self._tapes, len(row)))[..., None, :]

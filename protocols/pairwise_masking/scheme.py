@@ -74,6 +74,7 @@ class PairwiseMasking(OneSumScheme):
     parameters: ClassVar[tuple[str, ...]] = (
         "threshold", "degree", "modulus", "keys", "dropout", "collusion", "precision", "rounding",
     )  # fmt: skip
+    reads_one_by_one: ClassVar[bool] = True
 
     threshold: int | None = None
     modulus: int = MERSENNE_61

@@ -32,3 +32,11 @@ def test_many_numbers_are_ordered_and_left_alone(most: int) -> None:
     before = numbers.copy()
     assert np.array_equal(sorting.order_of(numbers[::2]), np.argsort(numbers[::2], kind="stable"))
     assert np.array_equal(numbers, before)
+
+
+@pytest.mark.parametrize("apart", [2**25, 1])
+def test_numbers_that_few_digits_tell_apart_are_ordered(apart: int) -> None:
+    """Beside a large number all others have the same first digits: in whichever order the rest is, it is counted."""
+    falling = np.arange(5000)[::-1] * apart
+    numbers = np.concatenate([[2**62], falling, falling, [-1]])
+    assert np.array_equal(sorting.order_of(numbers), np.argsort(numbers, kind="stable"))

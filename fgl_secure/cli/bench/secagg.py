@@ -240,9 +240,8 @@ def _many_figures(found: Pieces) -> Iterator[Figure]:
     name = f"seconds of processor time of the server's among {_many_name(*first)}"
     yield Figure(name, whole.server, Side.AT_MOST, SERVER_SECONDS, "keys and boxes are passed on, and shares opened")
     name = f"GiB of memory for all parties of {_many_name(*last)}"
-    inputs = f"clients' vectors are {8 * last[1] * last[2] / 2**30:.2f} of it"
-    held = "what clients and server hold between stages"
-    yield Figure(name, most.peak / 2**30, Side.AT_MOST, MANY_GIB, held, basis=inputs)
+    held = "what clients and server hold between stages; of clients' vectors one at a time"
+    yield Figure(name, most.peak / 2**30, Side.AT_MOST, MANY_GIB, held)
 
 
 def _limit(clients: int, secured: Round, masks: Timing, copy: Timing) -> str:

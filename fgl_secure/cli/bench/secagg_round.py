@@ -5,11 +5,12 @@ from __future__ import annotations
 import resource
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SystemCoins
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Directory, Messages, OwnDraws, Phase, Role, Step
+from fgl_secure.runtime import Directory, Later, Messages, OwnDraws, Phase, Role, Step
 from fgl_secure.runtime.simulate import SILENT_TURNS
 from fgl_secure.schemes import server_scheme
 
@@ -44,9 +45,8 @@ class Round:
         up: bytes that a client sends, mean of those that stayed to the end.
         down: bytes that it gets.
         server: seconds of all these that the server takes.
-        wall: seconds by the clock.
-        peak: bytes of memory that the process held at most, clients' vectors among them; 0 where other work was done
-            in it.
+        wall: seconds by the clock, in which clients' vectors are made as well.
+        peak: bytes of memory that the process held at most; 0 where other work was done in it.
     """
 
     agreement: float
@@ -99,36 +99,62 @@ def timed_round(scheme: Scheme, clients: int, length: int, bound: int, gone: int
     silos, topology = parties.ids(Role.SILO), Topology.to_server(parties, length, bound)
     many = clients * gone // TENTHS
     silent = silos[[place * clients // many for place in range(many)]]
-    groups = [(hosted, _inputs(hosted, length, bound)) for hosted in (np.setdiff1d(silos, silent), silent)]
+    groups = [(hosted, _Inputs(hosted, length, bound)) for hosted in (np.setdiff1d(silos, silent), silent)]
     began, clock = time.process_time(), time.perf_counter()
     draws = OwnDraws(SystemCoins())
     (leader,) = scheme.machines(topology, SESSION, draws, parties.ids(Role.SERVER))
     leader.begin(STEP)
     members: list[SumMachine] = []
-    for hosted, rows in groups:
+    inputs = groups[0][1]
+    for hosted, made in groups:
         if len(hosted):
             members += scheme.machines(topology, SESSION, draws, hosted)
-            members[-1].begin(STEP, rows)
-    meter = _Meter(time.process_time() - began)
+            members[-1].begin(STEP, made.later if scheme.reads_one_by_one else np.asarray(made.later))
+    spent = sum(made.seconds for _, made in groups)
+    meter = _Meter(time.process_time() - began - spent, made=lambda: inputs.seconds)
     quiet = 0
     while quiet < SILENT_TURNS:  # as drivers do
         said = [meter.up(members, leader), meter.down(leader, members)]
         quiet = 0 if any(said) else quiet + 1
     wall = time.perf_counter() - clock
     total, stayed = leader.sums, leader.included
-    ours, rows = groups[0]
+    ours = groups[0][0]
     assert total is not None, "a round that is timed comes to its end"
     assert stayed is not None, "and says whose vectors are in it"
     assert np.array_equal(stayed, ours), "those of all who did not fall silent"
-    assert (total[0] == rows.sum(axis=0)).all(), "a round that is timed is exact"
+    assert (total[0] == inputs.total).all(), "a round that is timed is exact"
     up, down = (sum(moved[u] for u in stayed.tolist()) / len(stayed) for moved in (meter.sent, meter.got))
     return Round(meter.seconds[True], meter.agreed, meter.seconds[False], up, down, meter.server, wall)
 
 
-def _inputs(clients: Ids, length: int, bound: int) -> NDArray[np.int64]:
-    """A uniform vector of each client: int64 [clients, length], laid out, as each would hold its own."""
-    drawn = np.random.default_rng(len(clients))
-    return drawn.integers(-bound, bound, (len(clients), length), dtype=np.int64, endpoint=True)
+class _Inputs:
+    """A uniform vector of each client, made when it is read, as each would hold its own.
+
+    Args:
+        clients: int64 [k].
+        length: of a vector.
+        bound: of its entries.
+
+    Attributes:
+        later: int64 [k, length].
+        total: int64 [length], the sum of those that were read, each of them once.
+        seconds: of processor time that making them took.
+    """
+
+    def __init__(self, clients: Ids, length: int, bound: int) -> None:
+        self._clients, self._bound = clients, bound
+        self.total, self.seconds = np.zeros(length, dtype=np.int64), 0.0
+        self.later: Any = Later(self._rows, (len(clients), length), self.total.dtype)
+
+    def _rows(self, places: Ids) -> NDArray[np.int64]:
+        began, shape = time.process_time(), (len(places), len(self.total))
+        rows = np.empty(shape, dtype=np.int64)
+        for row, client in zip(rows, self._clients[places].tolist(), strict=True):
+            drawn = np.random.default_rng(client)
+            row[:] = drawn.integers(-self._bound, self._bound, shape[1], dtype=np.int64, endpoint=True)
+            self.total += row
+        self.seconds += time.process_time() - began
+        return rows
 
 
 def round_alone(name: str, clients: int, length: int, bound: int) -> Round:
@@ -163,6 +189,7 @@ class _Meter:
 
     Attributes:
         began: seconds that were spent before.
+        made: seconds that clients' vectors have taken to make so far, which are none of the round's.
         seconds: of processor time, before vectors are asked for (True) and from then on.
         agreed: bytes that pass until then, all together.
         server: seconds of the server's.
@@ -171,6 +198,7 @@ class _Meter:
     """
 
     began: float
+    made: Callable[[], float]
     seconds: dict[bool, float] = field(default_factory=dict)
     agreed: int = 0
     server: float = 0.0
@@ -187,7 +215,7 @@ class _Meter:
         for place, member in enumerate(members):
             if place and not self._early:
                 break
-            start = time.process_time()
+            start, made = time.process_time(), self.made()
             for messages in member.turn():
                 self._early = self._early and messages.phase in EARLY
                 said = True
@@ -195,7 +223,7 @@ class _Meter:
                 heard = time.process_time()
                 leader.take(messages)
                 self.server += time.process_time() - heard
-            self._lap(start)
+            self._lap(start + self.made() - made)
         return said
 
     def down(self, leader: SumMachine, members: Sequence[SumMachine]) -> bool:

@@ -18,7 +18,7 @@ from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
-from fgl_secure.runtime import Channel, Messages, OwnDraws, Recording, Role, Step, Strength
+from fgl_secure.runtime import Channel, Later, Messages, OwnDraws, Recording, Role, Step, Strength
 from fgl_secure.runtime.channel import Loss
 from tests.protocols.one_sum.rounds import NOW, SESSION, Ints, Sum, directory_of, messages_in, topology_of, vectors_of
 
@@ -116,6 +116,28 @@ class SumsConformance(ABC):
             topology = topology_of(3, split=split, bound=limit // 3)
             rows = np.full((3, 2), sign * (limit // 3), dtype=np.int64)
             assert Collective(scheme, topology, channel_of(3)).sum(rows, NOW).tolist() == [[3 * rows[0, 0]] * 2]
+
+    def test_vectors_may_be_made_when_they_are_handed_in(self) -> None:
+        """The sum is the same; where the scheme can read them so each is made once, alone, and checked then."""
+        scheme, topology = type(self).make(None), topology_of(4, bound=4, split=self.splits[0])
+        rows, read = np.arange(-4, 4).reshape(4, 2), list[int]()
+
+        def make(places: Ints) -> Ints:
+            read.extend(places.tolist())
+            assert len(places) == 1 or not scheme.reads_one_by_one
+            return rows[places]
+
+        def total() -> list[list[int]]:
+            channel = Channel(directory_of(4), SimulationCoins(0), Recording())
+            collective = Collective(scheme, topology, channel)
+            found: list[list[int]] = collective.sum(Later(make, (4, 2), rows.dtype), NOW).tolist()
+            return found
+
+        assert total() == [rows.sum(axis=0).tolist()]
+        assert sorted(read) == [0, 1, 2, 3]
+        rows[2, 1] = 5
+        with pytest.raises(InputError, match="beyond"):
+            total()
 
     @given(st.data())
     @settings(max_examples=8)
