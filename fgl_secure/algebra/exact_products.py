@@ -27,6 +27,9 @@ ROWS = 2 ** (31 - 2 * MOST_BITS)
 FLOAT_ROWS = 2 ** (24 - 2 * MOST_BITS)
 """Rows whose products float32 adds up exactly."""
 
+SMALL = 2**8
+"""Products of two numbers in a product of matrices, up to which many at once, as all coin tapes have, take one call."""
+
 Products = NDArray[Any]
 
 
@@ -56,6 +59,9 @@ def exact_product(left: Remainders, right: Remainders, out: Products | None = No
     if not batch and rows <= ROWS:
         return _product(left, right, out)
     out = np.empty((*batch, width, right.shape[-1]), dtype=np.int64) if out is None else out
+    if rows * width * right.shape[-1] <= SMALL:
+        np.matmul(left.astype(np.int64).swapaxes(-1, -2), right.astype(np.int64), out=out, casting="same_kind")
+        return out
     out[...] = 0
     for place in np.ndindex(*batch):
         for start in range(0, rows, ROWS):

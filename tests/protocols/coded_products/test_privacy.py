@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -67,9 +68,17 @@ def relays(*which: int) -> tuple[Party, ...]:
 
 def distance(protocol: Protocol, a: Ints, b: Ints, coalition: tuple[Party, ...]) -> Fraction:
     """Exact total variation of a coalition's joint views, over all coin tapes."""
-    arms = [Arm(protocol, values, coalition).on_all_tapes() for values in (a, b)]
-    views = aligned(arms[0], arms[1], protocol.parties)
-    return compare_exactly(views.a, views.b).total_variation
+    return next(distances(protocol, (a, b), coalition))[2]
+
+
+def distances(
+    protocol: Protocol, some: Sequence[Ints], coalition: tuple[Party, ...]
+) -> Iterator[tuple[Ints, Ints, Fraction]]:
+    """That of any two of some inputs, each of which is played on all tapes once."""
+    arms = [Arm(protocol, values, coalition).on_all_tapes() for values in some]
+    for (one, a), (other, b) in itertools.combinations(zip(some, arms, strict=True), 2):
+        views = aligned(a, b, protocol.parties)
+        yield one, other, compare_exactly(views.a, views.b).total_variation
 
 
 SOME = (inputs((0, 0)), inputs((1, 0)), inputs((0, -1)), inputs((1, 1)), inputs((-1, 1)), inputs((-1, -1)))
@@ -78,29 +87,28 @@ SOME = (inputs((0, 0)), inputs((1, 0)), inputs((0, -1)), inputs((1, 1)), inputs(
 @pytest.mark.parametrize("relay", range(3))
 def test_a_relay_learns_nothing_of_factors(relay: int) -> None:
     """Any relay with the server and another silo sees the same counts, whatever both numbers are."""
-    protocol = enumerable(small())
-    for other in SOME[1:]:
-        assert distance(protocol, SOME[0], other, (*relays(relay), *OTHERS)) == 0
+    for _, _, found in distances(enumerable(small()), SOME, (*relays(relay), *OTHERS)):
+        assert found == 0
 
 
 @pytest.mark.parametrize("p", [5, 7])
 @pytest.mark.parametrize("relay", range(3))
 def test_a_silo_with_a_relay_learns_the_product_and_no_more(p: int, relay: int) -> None:
     """Equal products of different numbers look the same to the silo with any relay; unequal ones never do."""
-    protocol = enumerable(small(p))
-    together = (*SILO, *relays(relay), *OTHERS)
-    for one, other in itertools.combinations(SOME, 2):
+    for one, other, found in distances(enumerable(small(p)), SOME, (*SILO, *relays(relay), *OTHERS)):
         same = (one.prod(axis=-1) == other.prod(axis=-1)).all()
-        assert distance(protocol, one, other, together) == (0 if same else 1)
+        assert found == (0 if same else 1)
 
 
 @pytest.mark.parametrize("relay", range(3))
 def test_a_silo_with_a_relay_learns_the_sum_over_its_devices(relay: int) -> None:
     """Two devices: whatever their numbers, equal sums of products look the same; unequal ones never do."""
-    protocol, together = enumerable(small(), devices=2), (*SILO, *relays(relay))
-    assert distance(protocol, inputs((1, 1), (1, -1)), inputs((0, 1), (0, 0)), together) == 0
-    assert distance(protocol, inputs((1, 1), (0, 1)), inputs((-1, 0), (-1, -1)), together) == 0
-    assert distance(protocol, inputs((1, 1), (0, 1)), inputs((1, 0), (1, 0)), together) == 1
+    nothing, one = (
+        (inputs((1, 1), (1, -1)), inputs((0, 1), (0, 0))),
+        (inputs((1, 1), (0, 1)), inputs((-1, 0), (-1, -1))),
+    )
+    for a, b, found in distances(enumerable(small(), devices=2), (*nothing, *one), (*SILO, *relays(relay))):
+        assert found == (0 if a.prod(axis=-1).sum() == b.prod(axis=-1).sum() else 1)
 
 
 def test_two_relays_learn_everything() -> None:
