@@ -20,7 +20,7 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Roles, Tagging
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import TOPOLOGIES
-from fgl_secure.runtime import Channel, Messages, OwnDraws, Phase, Recording, Role, Step, Transcript
+from fgl_secure.runtime import Channel, Later, Messages, OwnDraws, Phase, Recording, Role, Step, Transcript
 from fgl_secure.runtime.transcript import Private
 from fgl_secure.schemes import server_scheme
 from tests.protocols.hostile import WIDTH, small
@@ -115,7 +115,7 @@ def drawn_by_clients(scheme: Scheme) -> list[bytes]:
 class Forgetting(Clients):
     """Clients whose own masks are made from nothing."""
 
-    def begin(self, step: Step, rows: NDArray[Any] | None = None) -> None:
+    def begin(self, step: Step, rows: NDArray[Any] | Later | None = None) -> None:
         super().begin(step, rows)
         self._secrets[:, 2] = 0
 
