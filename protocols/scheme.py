@@ -62,7 +62,7 @@ class SumMachine(Machine):
         Args:
             step: round, layer and direction; a backward step runs along the reversed messages.
             rows: [n, d], what the hosted owners of rows add, in the order of the topology's rows; None where no owner
-                is hosted.
+                is hosted. They may be `Later` where the scheme reads them one by one.
 
         Raises:
             InputError: rows have another shape or type, or an entry is beyond the bound (not shown).

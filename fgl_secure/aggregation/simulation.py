@@ -74,9 +74,8 @@ class Brought:
         """
         width = self.rules.topology(purpose, self.layout, found.bounds).width
         shape, vetoes = (self.rules.clients, width), np.zeros(self.rules.clients, dtype=bool)
-        later = not (purpose is Purpose.RANGES or self.rules.is_random or is_kept(self.rules, self.layout))
-        rows = None if later else np.zeros(shape, dtype=np.int64)
-        for index in self._there:
+        rows = None if self._reads_later(purpose) else np.zeros(shape, dtype=np.int64)
+        for index in filter(self._is_there, self.mappings):
             with _named(index):
                 held = self.mappings[index]
                 vetoes[index] = self.rules.outgrown(purpose, self.layout, found, held)
@@ -89,10 +88,15 @@ class Brought:
         rows.flags.writeable = False  # recordings need no copy
         return rows, vetoes
 
-    @property
-    def _there(self) -> Set[int]:
-        """Clients whose vectors go somewhere."""
-        return self.mappings.keys() - self.dropped
+    def _reads_later(self, purpose: Purpose) -> bool:
+        """Whether a client's vector is made again when it is handed in, in place of being kept until then."""
+        if purpose is Purpose.RANGES or self.rules.is_random:
+            return False
+        return self.rules.scheme.reads_one_by_one and not is_kept(self.rules, self.layout)
+
+    def _is_there(self, index: int) -> bool:
+        """Whether a client's vector goes somewhere."""
+        return index in self.mappings and index not in self.dropped
 
     def _vector(self, index: int, held: Tree, purpose: Purpose, found: Found) -> Integers:
         kept = self.kept.get(index)
@@ -102,7 +106,7 @@ class Brought:
         """The vectors of some clients: int64 [k, width]."""
         rows = np.zeros((len(places), width), dtype=np.int64)
         for row, index in zip(rows, places.tolist(), strict=True):
-            if index in self._there and not vetoes[index]:
+            if self._is_there(index) and not vetoes[index]:
                 with _named(index):
                     row[:] = self._vector(index, self.mappings[index], purpose, found)
         return rows

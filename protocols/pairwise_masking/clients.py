@@ -52,7 +52,7 @@ PHASES: Mapping[Phase, Stage] = {
 }
 """What the server's messages ask for, by what they carry."""
 Todo = tuple[VectorFrom, Vector, list[Mask], list[int]]
-"""Whose vector it is, the vector, its masks and their signs."""
+"""Whose vector it is, what reads it, its masks and their signs."""
 
 
 class Clients(DrawingClients):

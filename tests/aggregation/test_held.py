@@ -15,6 +15,7 @@ from fgl_secure import SecureAggregator
 from fgl_secure.aggregation import record
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.runtime import simulate
 from fgl_secure.schemes import names
 
 CLIENTS = 6
@@ -78,12 +79,17 @@ def test_kinds_may_stand_beside_each_other() -> None:
         assert all((found[name] == value).all() for name, value in wanted.items())
 
 
-@pytest.mark.parametrize("scheme", ["pairwise-masking", "lightsecagg", "ckks-shared-key"])
-def test_one_vector_at_a_time_is_in_memory(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the arrays that makers give out no two clients' are there at once, while vectors are handed in."""
-    sizes_alone(monkeypatch)
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("scheme", sorted(names("server")))
+def test_one_vector_at_a_time_is_in_memory(scheme: str, monkeypatch: pytest.MonkeyPatch, *, large: bool) -> None:
+    """In large rounds each vector is made once more when it is handed in, and no two mappings are there at once.
+
+    In small ones, and where a scheme can't read them so, no mapping is made after the first message.
+    """
+    if large:
+        sizes_alone(monkeypatch)
     alive: weakref.WeakValueDictionary[int, np.ndarray[Any, Any]] = weakref.WeakValueDictionary()
-    most, calls = 0, 0
+    most, calls, sending = 0, 0, list[int]()
 
     def make(client: int) -> dict[str, Any]:
         nonlocal most, calls
@@ -94,8 +100,14 @@ def test_one_vector_at_a_time_is_in_memory(scheme: str, monkeypatch: pytest.Monk
         most = max(most, len(alive))
         return made
 
-    aggregator_of(scheme).mean([partial(make, client) for client in range(CLIENTS)])
-    assert calls > CLIENTS
+    def simulated(*ends: Any) -> None:
+        before = calls
+        simulate(*ends)
+        sending.append(calls - before)
+
+    monkeypatch.setattr("fgl_secure.protocols.collective.simulate", simulated)
+    aggregator_of(scheme, bound=16.0).mean([partial(make, client) for client in range(CLIENTS)])
+    assert sending == [CLIENTS if large and scheme != "plaintext" else 0]
     assert most <= 2  # the one that is made and, at most, the one before it
 
 
@@ -142,7 +154,7 @@ def test_a_mapping_that_changes_is_refused_when_it_is_handed_in(monkeypatch: pyt
         aggregator_of("pairwise-masking", bound=16.0).mean([makers[0], make, *makers[2:]])
 
 
-def test_a_refusal_of_all_is_as_before() -> None:
+def test_what_is_no_mapping_and_makes_none_is_refused() -> None:
     """None for all is refused, and so is what is neither a mapping nor makes one."""
     with pytest.raises(InputError, match="None for all"):
         aggregator_of("plaintext").mean([None] * CLIENTS)

@@ -42,7 +42,7 @@ ORDER = ("Self-training", "FedAvg", "FedProx", "FedBN", "Ditto", "FedRep", "FedA
 
 _RUNS = {method.name: GraphRun(method) for method in (*METHODS, GCFL)}
 DECOUPLED = f"{FEDVN.name}, lambda_1 = 10"
-"""With the largest lambda_1 of the paper's grid, which the printed figure on Motif (basis) needs."""
+"""With the largest lambda_1 of the paper's grid: the printed figure on Motif (basis) lies between it and the code's."""
 _DECOUPLED = GraphRun(FEDVN, decoupling=10.0)
 PULLED = f"{DITTO.name}, lambda = 1"
 """With ten times the preset's lambda."""
@@ -67,7 +67,8 @@ _DRAWN = (
 _BY_NAME = "CMNIST wants the extra `superpixels` and runs by name, `--datasets CMNIST`"
 _GRIDS = (
     "M = 20, lambda_1 = .1 and lambda_2 = 1 are the public code's; the paper searches grids and names no choice. On "
-    "Motif (basis) its figure takes lambda_1 = 10 of its grid, which is a line of its own here (docs/fedvn.md)"
+    "Motif (basis) its figure lies between what .1 and 10 give, the largest lambda_1 of its grid, which has a line of "
+    "its own here (docs/fedvn.md)"
 )
 
 _NOTES = (

@@ -119,7 +119,7 @@ class SumsConformance(ABC):
 
     def test_vectors_may_be_made_when_they_are_handed_in(self) -> None:
         """The sum is the same; where the scheme can read them so each is made once, alone, and checked then."""
-        scheme, topology = type(self).make(None), topology_of(4, bound=4, split=self.splits[0])
+        scheme = type(self).make(None)
         rows, read = np.arange(-4, 4).reshape(4, 2), list[int]()
 
         def make(places: Ints) -> Ints:
@@ -127,17 +127,19 @@ class SumsConformance(ABC):
             assert len(places) == 1 or not scheme.reads_one_by_one
             return rows[places]
 
-        def total() -> list[list[int]]:
+        def total(split: bool) -> list[list[int]]:
             channel = Channel(directory_of(4), SimulationCoins(0), Recording())
-            collective = Collective(scheme, topology, channel)
+            collective = Collective(scheme, topology_of(4, bound=4, split=split), channel)
             found: list[list[int]] = collective.sum(Later(make, (4, 2), rows.dtype), NOW).tolist()
             return found
 
-        assert total() == [rows.sum(axis=0).tolist()]
-        assert sorted(read) == [0, 1, 2, 3]
-        rows[2, 1] = 5
-        with pytest.raises(InputError, match="beyond"):
-            total()
+        for split in self.splits:
+            rows[2, 1], read[:] = 1, []
+            assert total(split) == [rows.sum(axis=0).tolist()]
+            assert sorted(read) == [0, 1, 2, 3]
+            rows[2, 1] = 5
+            with pytest.raises(InputError, match="beyond"):
+                total(split)
 
     @given(st.data())
     @settings(max_examples=8)
