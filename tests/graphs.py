@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.graph.digits import load_digits_graph
+from fgl_secure.graph.digits import NEIGHBOURS, load_digits_graph
 
 
 def two_communities(devices: int = 40, silos: int = 2, seed: int = 0) -> FederatedGraph:
@@ -51,3 +51,15 @@ def first_digits(count: int) -> Graph:
     whole = load_digits_graph()
     edges = whole.edges[:, (whole.edges < count).all(axis=0)]
     return Graph.from_arrays("digits", whole.features[:count], whole.labels[:count], edges, image_shape=(8, 8))
+
+
+def joined_digits(count: int) -> Graph:
+    """The embedded digits that come first, each joined to its nearest among them, as all are in the whole."""
+    whole = load_digits_graph()
+    features, labels = whole.features[:count], whole.labels[:count]
+    apart = (features**2).sum(axis=1) - 2 * features @ features.T  # and a part that is the same in a row
+    np.fill_diagonal(apart, np.inf)
+    source = np.argsort(apart, axis=1, kind="stable")[:, :NEIGHBOURS].ravel()
+    target = np.repeat(np.arange(count), NEIGHBOURS)
+    both_ways = np.hstack([[source, target], [target, source]])
+    return Graph.from_arrays("digits", features, labels, both_ways, image_shape=(8, 8))
