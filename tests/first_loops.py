@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from numba.core import event, types
@@ -22,7 +22,16 @@ from fgl_secure.cli.main import main
 EPOCH = ("train", "hifgl", "--epochs", "1", "--quiet")
 """The command whose first epoch it is."""
 
-_TAKES_TORCH = "import sys, importlib; importlib.import_module(sys.argv[1]); print('torch' in sys.modules)"
+_TAKING_TORCH = """
+import importlib, sys
+sys.modules["torch"] = None
+for module in sys.argv[1:]:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        assert error.name == "torch"
+        print(module)
+"""
 
 
 class Timed(event.Listener):  # type: ignore[misc]  # numba ships no types
@@ -70,10 +79,10 @@ def called() -> set[tuple[str, str, str]]:
     }
 
 
-def takes_torch(module: str) -> bool:
-    """Whether loading it loads PyTorch."""
-    run = subprocess.run([sys.executable, "-c", _TAKES_TORCH, module], capture_output=True, check=True)
-    return run.stdout.split() == [b"True"]
+def taking_torch(modules: Iterable[str]) -> set[str]:
+    """Those that cannot be loaded without PyTorch."""
+    command = [sys.executable, "-c", _TAKING_TORCH, *sorted(modules)]
+    return set(subprocess.run(command, capture_output=True, check=True, text=True).stdout.split())
 
 
 def found() -> list[ahead.Listed]:
@@ -87,7 +96,8 @@ def found() -> list[ahead.Listed]:
         for (kernel, arguments), seconds in timed.seconds.items()
         if kernel in names
     ]
-    without = {module for module in {each.module for each in listed} if not takes_torch(module)}
+    taking = taking_torch({each.module for each in listed})
+    without = {each.module for each in listed} - taking
     modules = list(dict.fromkeys(each.module for each in listed if each.module in without))
     return sorted((each for each in listed if each.module in without), key=lambda each: modules.index(each.module))
 

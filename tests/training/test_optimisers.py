@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,10 +42,14 @@ def test_steps_are_pytorch_s_to_the_bit(
 def test_training_loads_no_compiler() -> None:
     """A process that trains has no TorchDynamo, which takes longer to load than the first epoch."""
     code = (
-        "import sys; from fgl_secure.cli.main import main\n"
+        "import sys; from fgl_secure.cli.main import main; from fgl_secure.graph import datasets\n"
+        "from tests.graphs import first_digits\n"
+        "datasets.load_digits_graph = lambda: first_digits(300)\n"
         "for method in ('hifgl', 'fedgcn', 'fedstruct', 'fedspray'):\n"
         "    assert main(['train', method, '--epochs', '1', '-q']) == 0\n"
         "assert 'torch._dynamo' not in sys.modules\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
