@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import os
 import tempfile
 from pathlib import Path
 
+import torch
 from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
@@ -45,12 +48,22 @@ def save_shares(job: Job, folder: Path) -> None:
         job.share(silo).save(folder / f"silo{silo}")
 
 
-def run_in_simulation(job: Job, timeout: float | None = None) -> Reports:
+def gpu_share(parties: int) -> float:
+    """How much of a GPU a party's process takes, so that as many run at a time as the cores and the parties allow.
+
+    Ray hides every GPU from processes that take none of any, and counts in units of a ten thousandth.
+    """
+    at_a_time = max(1, min(parties, os.cpu_count() or 1))
+    return min(1.0, math.floor(1e4 * torch.cuda.device_count() / at_a_time) / 1e4)
+
+
+def run_in_simulation(job: Job, timeout: float | None = None, *, gpu: bool = False) -> Reports:
     """Runs all turns in Flower's simulation engine.
 
     Args:
-        job: what is run, and who holds what; its models are computed on the CPU, since silos' processes have no GPU.
+        job: what is run, and who holds what.
         timeout: seconds that a turn may take; None waits for ever.
+        gpu: whether the job's models are computed on a GPU, of which every process takes a share then.
 
     Raises:
         InputError: it cannot be run with a process for each silo.
@@ -77,7 +90,7 @@ def run_in_simulation(job: Job, timeout: float | None = None) -> Reports:
             app_of(run, Path(folder)),
             run.parties,
             backend_config={
-                "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+                "client_resources": {"num_cpus": 1, "num_gpus": gpu_share(run.parties) if gpu else 0.0},
                 "init_args": {"include_dashboard": False, "log_to_driver": False},
             },
         )

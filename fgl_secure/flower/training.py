@@ -13,7 +13,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.flower.programs import run_in_simulation
 from fgl_secure.runtime import Transcript
 from fgl_secure.schemes import Assignment
-from fgl_secure.training.loop import Accuracy, TrainingResult
+from fgl_secure.training.loop import Accuracy, TrainingResult, compute_device
 from fgl_secure.training.parties import hierarchy_of
 
 
@@ -35,21 +35,22 @@ def train_on_flower(
         data: as in `fgl_secure.audit`.
         scheme: as in `fgl_secure.train`.
         seed: of partition, split and initial weights.
-        device: where model compute runs: "cpu", which "auto" is here whatever the machine has.
+        device: where model compute runs: "auto" (CUDA where there is one), "cpu" or "cuda".
         timeout: seconds that a turn may take; None waits for ever.
 
     Raises:
         FglSecureError: a choice breaks a rule, or a party failed.
     """
     check_method(method)
-    plan = method.plan(data, (method.trained if scheme is None else scheme,), seed=seed, device=_device(device))
+    gpu = compute_device(device).type == "cuda"
+    plan = method.plan(data, (method.trained if scheme is None else scheme,), seed=seed, device=device)
     (subject,) = plan.subjects
     job = subject.job
     if job is None:
         raise InputError(f"method must be a program of one silo for the engine flower; found {method.name}")
     logging.getLogger("flwr").setLevel(logging.ERROR)
     start = time.perf_counter()
-    report = run_in_simulation(job, timeout)[0]
+    report = run_in_simulation(job, timeout, gpu=gpu)[0]
     seconds, rounds = time.perf_counter() - start, len(report["losses"])
     test, validation = (None if np.isnan(report[name]) else float(report[name]) for name in ("test", "validation"))
     result = TrainingResult(
@@ -64,14 +65,3 @@ def train_on_flower(
         report,
     )
     return Trained(plan, subject.name, result, subject.privacy_cost(result, silent))
-
-
-def _device(name: str) -> str:
-    """Where silos compute: on the CPU, since Ray hides every GPU from processes that have no share of one.
-
-    Raises:
-        InputError: CUDA was asked for.
-    """
-    if name == "cuda":
-        raise InputError("device must be cpu or auto for the engine flower, whose processes have no GPU; found 'cuda'")
-    return "cpu" if name == "auto" else name

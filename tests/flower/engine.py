@@ -1,8 +1,10 @@
-"""Two runs in Flower's simulation engine: FedGCN with silos and relays, then secure aggregation; prints JSON."""
+"""Runs in Flower's simulation engine: FedGCN with silos and relays, then secure aggregation; prints JSON."""
 
 from __future__ import annotations
 
 import json
+
+import torch
 
 import fgl_secure
 from fgl_secure.flower.training import train_on_flower
@@ -18,6 +20,8 @@ def figures(result: TrainingResult) -> list[object]:
 
 if __name__ == "__main__":
     method, graph = FedGCN(epochs=1), two_communities(devices=36, silos=4)
-    found = figures(train_on_flower(method, graph, timeout=300.0).result)
-    print(json.dumps({"found": found, "expected": figures(fgl_secure.train(method, graph).result)}), flush=True)
+    for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+        found = figures(train_on_flower(method, graph, device=device, timeout=300.0).result)
+        expected = figures(fgl_secure.train(method, graph, device=device).result)
+        print(json.dumps({device: {"found": found, "expected": expected}}), flush=True)
     simulated.run()

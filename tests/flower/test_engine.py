@@ -7,13 +7,16 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from tests.flower.processes import ROOT, run
+
+CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"))
 
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What two runs in Flower's simulation engine print, one after the other in one process."""
+    """What runs in Flower's simulation engine print, one after the other in one process."""
     pytest.importorskip("ray", reason="ray is not installed: it comes with fgl-secure[flower]")
     home = tmp_path_factory.mktemp("flower")
     return run([sys.executable, "-W", "ignore", "-m", "tests.flower.engine"], ROOT, home).stdout
@@ -33,7 +36,9 @@ def test_simulation_engine_gives_the_weighted_mean(simulated: str) -> None:
     np.testing.assert_allclose(np.array(found["model"], dtype=float), [2.0, 2.0, 2.0], atol=1e-6)
 
 
-def test_the_simulation_engine_trains_what_one_process_trains(simulated: str) -> None:
+@pytest.mark.parametrize("device", ["cpu", CUDA])
+def test_the_simulation_engine_trains_what_one_process_trains(simulated: str, device: str) -> None:
     """With sums under masks, and relays as SuperNodes: losses, round and accuracies are those of one process."""
-    found = figures(simulated, "found")
+    found = figures(simulated, device)[device]
+    assert isinstance(found, dict)
     assert found["found"] == found["expected"]

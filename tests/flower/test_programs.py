@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ import torch
 import fgl_secure
 from fgl_secure.auditing.method import Asked, Method, Source
 from fgl_secure.auditing.plan import Plan
-from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.flower.programs import save_shares
+from fgl_secure.errors import DeviceUnavailableError, InputError, ProtocolError, UnknownNameError
+from fgl_secure.flower.programs import gpu_share, save_shares
 from fgl_secure.flower.training import train_on_flower
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.graph_sets.catalogue import GraphSets
@@ -134,29 +135,45 @@ def test_what_cannot_run_apart_is_refused_before_anything_starts() -> None:
         train_on_flower(HiFGL(), two_communities(silos=2), "plaintext")
 
 
-class Devices(FedAvg):
-    """A method that is asked where models are computed, and then does nothing."""
+@pytest.mark.parametrize(
+    ("device", "there", "expected"),
+    [("auto", True, 0.25), ("auto", False, 0.0), ("cpu", True, 0.0), ("cuda", True, 0.25)],
+)
+def test_processes_take_shares_of_a_gpu_where_one_is_computed_on(
+    device: str, there: bool, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One GPU between four parties, on a machine of many cores; none where models are computed on the CPU."""
+    asked: list[dict[str, dict[str, float]]] = []
+    monkeypatch.setattr("fgl_secure.methods.fedavg.subjects.compute_device", lambda _name: torch.device("cpu"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr("flwr.simulation.run_simulation", lambda *_, backend_config: asked.append(backend_config))
+    with pytest.raises(ProtocolError, match="the run must leave a report"):
+        train_on_flower(FedAvg(), FOUR, device=device)
+    assert [each["client_resources"] for each in asked] == [{"num_cpus": 1, "num_gpus": expected}]
 
-    def plan(self, *_: object, device: str = "auto", **__: object) -> NoReturn:
-        raise LookupError(device)
+
+@pytest.mark.parametrize(
+    ("parties", "cores", "gpus", "expected"),
+    [(4, 16, 1, 0.25), (40, 16, 1, 0.0625), (3, 16, 1, 0.3333), (8, 4, 2, 0.5), (3, 16, 8, 1.0), (5, None, 1, 1.0)],
+)
+def test_as_many_processes_share_gpus_as_run_at_a_time(
+    parties: int, cores: int | None, gpus: int, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never more than a whole one each, in ten thousandths, and rounded down so that all of them fit."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert gpu_share(parties) == expected
 
 
-@pytest.mark.parametrize("device", ["auto", "cpu"])
-def test_models_are_computed_on_the_cpu_where_there_is_a_gpu(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Engines give silos' processes no GPU, so "auto" is "cpu" there, whatever this process could use."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    with pytest.raises(LookupError, match=r"^cpu$"):
-        train_on_flower(Devices(), GRAPH, device=device)
-
-
-def test_a_gpu_is_refused_and_so_are_devices_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a sentence, whether this process could use one or not, and before anything is loaded."""
-    for there in (True, False):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
-        with pytest.raises(InputError, match="device must be cpu or auto for the engine flower"):
-            train_on_flower(FedAvg(), GRAPH, device="cuda")
-        with pytest.raises(UnknownNameError, match="tpu"):
-            train_on_flower(FedAvg(), GRAPH, device="tpu")
+def test_devices_that_are_not_there_are_refused_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a sentence."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(DeviceUnavailableError, match="device 'cuda' needs a CUDA device"):
+        train_on_flower(FedAvg(), "no such data", device="cuda")
+    with pytest.raises(UnknownNameError, match="tpu"):
+        train_on_flower(FedAvg(), "no such data", device="tpu")
 
 
 class Alone(FedAvgSubject):
