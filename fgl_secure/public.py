@@ -15,7 +15,7 @@ from typing import Any
 from fgl_secure import methods
 from fgl_secure.auditing import audit as auditing
 from fgl_secure.auditing import train as training
-from fgl_secure.auditing.method import Method, Source
+from fgl_secure.auditing.method import Method, Source, check_method
 from fgl_secure.auditing.report import Report
 from fgl_secure.auditing.train import Trained
 from fgl_secure.coins import Coins
@@ -117,21 +117,24 @@ def _chosen(of: Any, data: Any, method: Method | str | None, silos: Any, seed: i
     if isinstance(of, Method):
         if method is not None:
             raise InputError(f"method must be given once; found {of.name} and {method!r}")
-        return of, _source(data, silos, seed)
+        return of, _source(of, data, silos, seed)
     if data is not None:
         raise InputError(
             f"of must be a method such as fgl_secure.methods.HiFGL() where data come second; found {type(of).__name__}"
         )
-    made = methods.method(method)() if isinstance(method, str) else method
-    return (methods.method(METHOD)() if made is None else made), _source(of, silos, seed)
+    made = methods.method(METHOD if method is None else method)() if isinstance(method, str | None) else method
+    check_method(made)
+    return made, _source(made, of, silos, seed)
 
 
-def _source(data: Any, silos: Any, seed: int) -> Source | None:
+def _source(method: Method, data: Any, silos: Any, seed: int) -> Source | None:
     """Data of any kind as those that methods take."""
+    if silos is not None and method.data is not Data:
+        raise InputError(f"silos must not be given for {method.name}, whose data say who has what; found {silos!r}")
     if data is not None and all(hasattr(data, key) for key in ("x", "y", "edge_index")):
         return FederatedGraph.from_pyg(data, SILOS if silos is None else silos, seed=seed)
     if silos is None:
-        return Data(data) if isinstance(data, str) else data
+        return data  # a name is read by the method, which knows what kind of data it stands for
     if not isinstance(data, str | None) or not isinstance(silos, str | int):
         raise InputError(
             "silos must go with a graph of PyTorch Geometric, or, as a number or PARTITION:K, with the name of a data "

@@ -13,7 +13,7 @@ import torch
 import fgl_secure
 from fgl_secure import Data, FederatedGraph, audit, train
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods import FedAvg, HiFGL
+from fgl_secure.methods import FedAvg, FedVN, HiFGL
 
 FAST: dict[str, Any] = {"attacks": "visible-devices", "device": "cpu"}
 METHOD = HiFGL(epochs=1)
@@ -59,6 +59,13 @@ def test_equal_calls_give_equal_findings() -> None:
     assert again.records == first.records
 
 
+def test_a_name_stands_for_the_kind_of_data_that_a_method_takes() -> None:
+    """Clients of FedVN have many graphs each, whichever comes first."""
+    from_method = train(FedVN(epochs=1), "Motif-mini", "plaintext", device="cpu")
+    from_data = train("Motif-mini", method=FedVN(epochs=1), scheme="plaintext", device="cpu")
+    assert from_method.result.losses == from_data.result.losses
+
+
 def test_training_takes_the_same() -> None:
     """A name of data, a name of a method, a number of silos."""
     done = train("digits", method=FedAvg(epochs=1), silos=3, device="cpu")
@@ -76,6 +83,8 @@ def test_training_takes_the_same() -> None:
         (lambda: audit(METHOD, silos="louvain"), "silos must be a number, or PARTITION:K such as louvain:5"),
         (lambda: audit(METHOD, Data(), silos=3), "silos must go with .* found int with Data"),
         (lambda: audit("digits", silos=[0, 1]), "silos must go with .* found list with str"),
+        (lambda: train("Motif-mini", method="fedvn", silos=3), "silos must not be given for fedvn, whose data say who"),
+        (lambda: train("digits", method="fedvn"), "graph set must be one of Motif-mini, .* found 'digits'"),
         (lambda: audit(ring(), silos="louvain"), "silos must be a number, one silo a node, or PARTITION:K"),
         (lambda: audit(ring(), silos="metis:5"), "partition must be one of"),
         (lambda: from_pyg(61), "silos must be in 1..60"),
