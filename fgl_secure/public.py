@@ -113,7 +113,9 @@ def train(
     return training.train(chosen, source, scheme, seed=seed, device=device, coins=coins, progress=progress)
 
 
-def _chosen(of: Any, data: Any, method: Method | str | None, silos: Any, seed: int) -> tuple[Method, Source | None]:
+def _chosen(
+    of: Any, data: Any, method: Method | str | None, silos: Any, seed: int
+) -> tuple[Method, Source | str | None]:
     if isinstance(of, Method):
         if method is not None:
             raise InputError(f"method must be given once; found {of.name} and {method!r}")
@@ -127,14 +129,15 @@ def _chosen(of: Any, data: Any, method: Method | str | None, silos: Any, seed: i
     return made, _source(made, of, silos, seed)
 
 
-def _source(method: Method, data: Any, silos: Any, seed: int) -> Source | None:
+def _source(method: Method, data: Any, silos: Any, seed: int) -> Source | str | None:
     """Data of any kind as those that methods take."""
     if silos is not None and method.data is not Data:
         raise InputError(f"silos must not be given for {method.name}, whose data say who has what; found {silos!r}")
     if data is not None and all(hasattr(data, key) for key in ("x", "y", "edge_index")):
         return FederatedGraph.from_pyg(data, SILOS if silos is None else silos, seed=seed)
     if silos is None:
-        return data  # a name is read by the method, which knows what kind of data it stands for
+        given: Source | str | None = data  # a name is read by the method, which knows what kind of data it stands for
+        return given
     if not isinstance(data, str | None) or not isinstance(silos, str | int):
         raise InputError(
             "silos must go with a graph of PyTorch Geometric, or, as a number or PARTITION:K, with the name of a data "
@@ -152,7 +155,7 @@ def _one_of(name: str, first: Schemes, second: Schemes) -> Schemes:
     return second or first
 
 
-def _call(name: str, method: Method, data: Source | None, schemes: Schemes, seed: int) -> str:
+def _call(name: str, method: Method, data: Source | str | None, schemes: Schemes, seed: int) -> str:
     """The call, for the report; a graph of one's own is named by what it is."""
     source = [] if data is None else [repr(data)]
     named = [f"schemes={schemes!r}"] if schemes else []
