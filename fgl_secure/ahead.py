@@ -121,7 +121,7 @@ def stop() -> None:
 def compile_listed(path: str, modules: Sequence[str]) -> None:
     """Compiles the loops of some modules onto the disk, and prints the name of each that is done.
 
-    A module whose `available` says no has loops that this processor lacks instructions for.
+    Those of modules whose loops are not called here are left out.
     """
     gc.disable()  # for seconds, in a process that then ends
     ours = [each for each in listed(Path(path)) if each.module in modules]
@@ -134,11 +134,16 @@ def compile_listed(path: str, modules: Sequence[str]) -> None:
 
 
 def _compile(loop: Listed) -> None:
-    module = import_module(loop.module)
-    available = getattr(module, "available", None)
-    if available is None or available():
+    if is_called(loop.module):
         kinds, _ = import_module("numba.core.sigutils").normalize_signature(f"({loop.types},)")
-        getattr(module, loop.loop).kernel.compile(kinds)  # on disk under types: one compiled for text is not found
+        kernel = getattr(import_module(loop.module), loop.loop).kernel
+        kernel.compile(kinds)  # on disk under types: one compiled for text is not found
+
+
+def is_called(module: str) -> bool:
+    """Whether a module's loops are called on this processor: where it has an `available`, that says so."""
+    available = getattr(import_module(module), "available", None)
+    return available is None or bool(available())
 
 
 def _cores() -> int:

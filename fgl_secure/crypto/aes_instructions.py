@@ -6,18 +6,17 @@ instructions take four blocks at a time (VAES with AVX-512), they do.
 
 from __future__ import annotations
 
-import sys
-from functools import cache
 from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.counter_mode import MOST_TASKS, PIECE, STEP, add_words
+from fgl_secure.processor import has
 from fgl_secure.threads import Thread, parallel, range_of, read_only
 
 Bytes = NDArray[np.uint8]
@@ -41,20 +40,12 @@ _PAIR, _QUAD, _SIXTEEN = ir.VectorType(_I64, 2), ir.VectorType(_I32, 4), ir.Vect
 _ZEROS = ir.Constant(_QUAD, [0] * 4)
 
 
-@cache
-def _has(*features: str) -> bool:
-    """Whether this processor has all of some features, and numba compiles for this processor."""
-    chosen = numba.config.CPU_NAME or numba.config.CPU_FEATURES
-    found = binding.get_host_cpu_features()
-    return sys.byteorder == "little" and not chosen and all(found.get(feature, False) for feature in features)
-
-
 def available() -> bool:
     """Whether this processor has the instructions, and numba compiles for this processor."""
-    return _has("aes")
+    return has("aes")
 
 
-_WIDE = _has("aes", "vaes", "avx512f", "avx512bw")
+_WIDE = has("aes", "vaes", "avx512f", "avx512bw")
 _PARALLEL = 4 if _WIDE else 1
 """Blocks that an instruction takes."""
 BLOCKS = 16 if _WIDE else 8

@@ -1,27 +1,39 @@
-"""Products of remainders modulo primes below 2^8 by bytes and by float32, against integers, up to the largest."""
+"""Products of remainders modulo primes below 2^8 by bytes, in pairs and by floats, against integers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+
+import numba
 import numpy as np
 import pytest
+import torch
 from llvmlite import binding
 
-from fgl_secure.algebra import PrimeField
+from fgl_secure.algebra import PrimeField, pair_products
 from fgl_secure.algebra import exact_products as module
 from fgl_secure.algebra.exact_products import FLOAT_ROWS, ROWS, exact_product
+from fgl_secure.algebra.pair_products import COLUMNS, DEPTH, HEIGHT, WIDTH
 from fgl_secure.algebra.residues import BELOW_2_8
 from fgl_secure.errors import FieldRangeError
+from fgl_secure.processor import has
 
 PRIMES = (2, 3, 5, 101, *BELOW_2_8[:2])
 
 
-@pytest.fixture(params=["by bytes", "by floats"])
-def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the processor's instructions for bytes where it has them, and by float32."""
-    if request.param == "by floats":
-        monkeypatch.setattr(module, "_bytes_are_fast", lambda: False)
-    elif not module._bytes_are_fast():
-        pytest.skip("this processor has no instructions for products of bytes")
+@pytest.fixture(params=["by bytes", "in pairs", "by floats"])
+def _all_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the processor's instructions for bytes or for pairs where it has them, and by float32."""
+    if request.param == "by bytes":
+        if not module._bytes_are_fast():
+            pytest.skip("this processor has no instructions for products of bytes")
+        return
+    monkeypatch.setattr(module, "_bytes_are_fast", lambda: False)
+    monkeypatch.setattr(pair_products, "available", lambda: request.param == "in pairs")
+    if request.param == "in pairs" and not has("avx2"):
+        pytest.skip("this processor has no instruction for pairs")
 
 
 def test_what_is_added_up_fits() -> None:
@@ -31,7 +43,7 @@ def test_what_is_added_up_fits() -> None:
     assert FLOAT_ROWS * largest < 2**24
 
 
-@pytest.mark.usefixtures("_both_ways")
+@pytest.mark.usefixtures("_all_ways")
 @pytest.mark.parametrize("prime", PRIMES)
 def test_products_are_those_of_integers(prime: int) -> None:
     """Whatever the shapes, also of vectors and of nothing, and behind a batch axis."""
@@ -52,7 +64,7 @@ def test_products_are_those_of_integers(prime: int) -> None:
                 assert (room[[0, 2]] == -1).all()
 
 
-@pytest.mark.usefixtures("_both_ways")
+@pytest.mark.usefixtures("_all_ways")
 @pytest.mark.parametrize("widths", [(2, 2), (1, 3), (3, 1), (65, 17)])
 @pytest.mark.parametrize("rows", [FLOAT_ROWS - 1, FLOAT_ROWS, FLOAT_ROWS + 1, ROWS, ROWS + 1, 2 * ROWS + 7])
 @pytest.mark.parametrize("signs", [(1, 1), (-1, -1), (1, -1)])
@@ -72,7 +84,7 @@ def test_the_largest_elements_over_many_rows_are_exact(
             exact_product(left, right, np.empty(widths, dtype=np.int32))
 
 
-@pytest.mark.usefixtures("_both_ways")
+@pytest.mark.usefixtures("_all_ways")
 def test_products_go_into_arrays_that_hold_them() -> None:
     """Others are refused, and nothing is written."""
     left, right = np.ones((4, 3), dtype=np.int8), np.ones((4, 2), dtype=np.int8)
@@ -92,7 +104,7 @@ def test_primes_that_are_too_large_are_refused() -> None:
         exact_product(*(np.zeros((1, 1), dtype=PrimeField(257).dtype) for _ in range(2)))
 
 
-@pytest.mark.usefixtures("_both_ways")
+@pytest.mark.usefixtures("_all_ways")
 @pytest.mark.parametrize("width", [1, 2, 40])
 def test_matrices_may_lie_apart_and_be_read_only(width: int) -> None:
     """Columns of larger ones, which PyTorch does not take as they are."""
@@ -102,6 +114,53 @@ def test_matrices_may_lie_apart_and_be_read_only(width: int) -> None:
     for one, other in ((left, right), (right, left), (left[0], right[1])):
         expected = np.matmul(np.swapaxes(one, -1, -2).astype(np.int64), other.astype(np.int64))
         assert np.array_equal(exact_product(one, other), expected)
+
+
+@pytest.mark.skipif(not has("avx2"), reason="this processor has no instruction for pairs")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_pairs_are_added_up_in_tiles_and_pieces_of_any_size(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole ones, one more and one less of rows and of both matrices' columns, by one thread and by two."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", threads)
+    rng = np.random.default_rng(0)
+    around = [[size - 1, size, size + 1] for size in (2 * DEPTH, COLUMNS, WIDTH)]
+    shapes = [*product(*around), (4 * DEPTH + 3, 3 * COLUMNS + HEIGHT + 1, 3 * WIDTH + 1)]
+    for rows, d, h in shapes:
+        left, right = (rng.integers(-127, 128, (rows, width)).astype(np.int8) for width in (d, h))
+        expected = left.astype(np.int64).T @ right.astype(np.int64)
+        wider = np.concatenate([left, left], axis=1)
+        for laid in (left, np.asfortranarray(left), wider[:, :d], np.asfortranarray(wider)[:, d:], left[::-1][::-1]):
+            assert np.array_equal(pair_products.product(laid, right), expected)
+            assert np.array_equal(pair_products.product(right, laid), expected.T)
+
+
+def test_bytes_come_before_pairs_and_pairs_before_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each way is taken where the processor has nothing faster."""
+    left, right, taken = np.ones((4, 3), dtype=np.int8), np.ones((4, 2), dtype=np.int8), list[str]()
+
+    def noted(name: str) -> Callable[..., np.ndarray]:
+        def found(left: np.ndarray, right: np.ndarray, *_: object) -> np.ndarray:
+            taken.append(name)
+            return np.asarray(left.T @ right)
+
+        return found
+
+    monkeypatch.setattr(module, "_product_of_bytes", noted("bytes"))
+    monkeypatch.setattr(pair_products, "product", noted("pairs"))
+    monkeypatch.setattr(module, "_product_of_floats", noted("floats"))
+    for bytes_, pairs in ((True, True), (False, True), (False, False)):
+        monkeypatch.setattr(module, "_bytes_are_fast", partial(bool, bytes_))
+        monkeypatch.setattr(pair_products, "available", partial(bool, pairs))
+        exact_product(left, right)
+    assert taken == ["bytes", "pairs", "floats"]
+
+
+@pytest.mark.parametrize("feature", pair_products.FOR_BYTES)
+def test_pairs_are_for_processors_without_instructions_for_bytes(feature: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their loop is not compiled where it would not be called."""
+    for features, expected in (({"avx2"}, True), ({"avx2", feature}, False), (set[str](), False)):
+        monkeypatch.setattr(pair_products, "has", features.__contains__)
+        assert pair_products.available() is expected
 
 
 def test_a_processor_whose_products_saturate_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,10 +22,11 @@ ALLOWED: dict[str, set[str]] = {
     "backbones": {"errors", "training"},  # for names of types alone
     "ahead": set(),
     "threads": {"ahead"},
+    "processor": set(),
     "memory": set(),
-    "crypto": {"errors", "threads"},
+    "crypto": {"errors", "threads", "processor"},
     "coins": {"errors", "crypto"},
-    "algebra": {"errors", "threads", "crypto", "coins"},
+    "algebra": {"errors", "threads", "processor", "crypto", "coins"},
     "runtime": _LOW,
     "dp": _LOW,
     "graph": _LOW,
