@@ -183,7 +183,7 @@ class _People:
         return next(node for node, said in reversed(self.claims.items()) if said == party)
 
     def look(self) -> None:
-        """Asks nodes that are new, and hears those that were asked."""
+        """Asks nodes that are new, hears those that were asked, and will ask those again that failed to answer."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             self._looked = time.monotonic()
             new = [node for node in self._grid.get_node_ids() if node not in self._asked]
@@ -191,7 +191,9 @@ class _People:
             self._open |= dict(sent(self._grid, {node: Turn(self._session, WHO, {}) for node in new}))
         for identifier, reply in replies(self._grid, self._open):
             node = self._open.pop(identifier)
-            if not reply.has_error() and reply.metadata.src_node_id == node:
+            if reply.has_error():
+                self._asked.discard(node)
+            elif reply.metadata.src_node_id == node:
                 self.claims[node] = Turn.of(reply.content).number
 
 

@@ -134,6 +134,16 @@ def test_a_process_that_crashes_is_started_again(job: Job, losses: tuple[float, 
         run(job, grid)
 
 
+def test_a_process_that_crashes_before_it_says_who_it_is_is_asked_again(job: Job, losses: tuple[float, ...]) -> None:
+    """As it may where many start at a time; one that crashes every time is missing."""
+    grid = Troubled.of(job)
+    grid.crashes = {(100, WHO): 1, (102, WHO): CRASHES + 2}
+    assert run(job, grid) == [list(losses)] * SILOS
+    grid.crashes = {(100, WHO): 10**9}
+    with pytest.raises(InputError, match=r"nodes must be 3, one a party; found 2, of parties \[1, 2\]"):
+        run(job, grid, timeout=0.2)
+
+
 @pytest.mark.parametrize("turn", [0, 1, 7, 12])
 def test_a_node_that_was_restarted_goes_on_with_its_state(
     job: Job, losses: tuple[float, ...], tmp_path: Path, turn: int
