@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, cast
 
+from fgl_secure import outside
 from fgl_secure.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def register_backbone(name: str, layer: Callable[[int, int], Any]) -> None:
 
 def names() -> tuple[str, ...]:
     """The names of all backbones, those of this package first."""
-    outside = [point.name for point in entry_points(group=GROUP)]
-    return tuple(dict.fromkeys((*_IN_TREE, *_registered, *outside)))
+    others = [point.name for point in outside.installed(GROUP)]
+    return tuple(dict.fromkeys((*_IN_TREE, *_registered, *others)))
 
 
 def maker(name: str, *, published: bool = False) -> LayerMaker:
@@ -72,10 +72,7 @@ def maker(name: str, *, published: bool = False) -> LayerMaker:
         return cast("LayerMaker", getattr(module, (_PUBLISHED if published else _IN_TREE)[name]))
     if name in _registered:
         return _registered[name]
-    for point in entry_points(group=GROUP):
+    for point in outside.installed(GROUP):
         if point.name == name:
-            try:
-                return cast("LayerMaker", point.load())
-            except Exception as error:
-                raise InputError(f"entry point {name} of {GROUP} must load; found {error!r}") from error
+            return cast("LayerMaker", outside.loaded(point))
     raise UnknownNameError("backbone", name, names())

@@ -12,17 +12,17 @@ dataclass: a number, a switch or one of a few words; a word alone stands for the
 from __future__ import annotations
 
 import re
-import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
-from functools import cache, lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache
+from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import Any
 
+from fgl_secure import outside
 from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.protocols.ckks import Ckks, SharedKeyCkks
@@ -72,25 +72,16 @@ def kinds() -> Mapping[str, type[Scheme]]:
         InputError: an entry point names no such class, or one that is called like another.
     """
     found: dict[str, type[Scheme]] = {}
-    for kind in (*IN_TREE, *(_loaded(point) for point in _entry_points(tuple(sys.path)))):
+    for kind in (*IN_TREE, *(_loaded(point) for point in outside.installed(GROUP))):
         if kind.label in found:
             raise InputError(f"scheme must have a label of its own; found {kind.label} twice")
         found[kind.label] = kind
     return MappingProxyType(found)
 
 
-@lru_cache(maxsize=4)
-def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001  # where they are looked for
-    """Those of installed packages; a client reads a scheme with each message, and every package has a file of them."""
-    return tuple(entry_points(group=GROUP))
-
-
 def _loaded(point: EntryPoint) -> type[Scheme]:
-    """The class that an entry point names; a broken package is refused by name rather than with its traceback."""
-    try:
-        kind = point.load()
-    except Exception as error:
-        raise InputError(f"entry point {point.name} of {GROUP} must load; found {error!r}") from error
+    """The class that an entry point names."""
+    kind = outside.loaded(point)
     if not (isinstance(kind, type) and issubclass(kind, Scheme)):
         raise InputError(f"entry point {point.name} of {GROUP} must name a class of schemes; found {point.value}")
     try:

@@ -7,10 +7,11 @@ needs no argument. Its knowledge, its truth, its scenario and its control are it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import Any
 
+from fgl_secure import outside
 from fgl_secure.attacks.base import Attack, Card
 from fgl_secure.attacks.generators import GeneratorGradientRows
 from fgl_secure.attacks.gradients import (
@@ -207,7 +208,7 @@ def attacks() -> Mapping[str, Attack[Any, Any]]:
         InputError: an entry point names something else than an attack, or two attacks have one name.
     """
     found: dict[str, Attack[Any, Any]] = {}
-    for each in (*IN_TREE, *(_loaded(point) for point in entry_points(group=GROUP))):
+    for each in (*IN_TREE, *(_loaded(point) for point in outside.installed(GROUP))):
         name = each.card.name
         if name in found:
             kinds = " and ".join(f"{type(one).__module__}.{type(one).__qualname__}" for one in (found[name], each))
@@ -235,12 +236,12 @@ def names() -> tuple[str, ...]:
 
 
 def _loaded(point: EntryPoint) -> Attack[Any, Any]:
-    """The attack that an entry point names; a broken package is refused by name rather than with its traceback."""
+    """The attack that an entry point names."""
+    named = outside.loaded(point)
     try:
-        named = point.load()
         made = named() if isinstance(named, type) else named
     except Exception as error:
-        raise InputError(f"entry point {point.name} of {GROUP} must load; found {error!r}") from error
+        raise InputError(f"{point.value} must be made without arguments; found {error!r}") from error
     if not isinstance(made, Attack):
         raise InputError(f"entry point {point.name} of {GROUP} must name an attack; found {point.value}")
     if not isinstance(made.card, Card):

@@ -7,8 +7,8 @@ A method has a mapping of those that it makes. A package of its own adds some by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import entry_points
 
+from fgl_secure import outside
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError, UnknownNameError
 
@@ -41,11 +41,8 @@ def control(name: str, makers: Iterable[Makers] = ()) -> RecordedRun:
 
 
 def _installed() -> Iterable[Makers]:
-    for point in entry_points(group=GROUP):
-        try:
-            named = point.load()
-        except Exception as error:
-            raise InputError(f"entry point {point.name} of {GROUP} must load; found {error!r}") from error
+    for point in outside.installed(GROUP):
+        named = outside.loaded(point)
         if not isinstance(named, Mapping):
             raise InputError(f"entry point {point.name} of {GROUP} must name a mapping; found {point.value}")
         yield named

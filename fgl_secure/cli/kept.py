@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import fgl_secure
+from fgl_secure import outside
 
 Rows = list[tuple[str, str]]
 
@@ -31,7 +31,7 @@ def kept(kind: str, folder: Path, made: Callable[[], Rows]) -> Rows:
         folder: the cache; it is made when missing, and done without where that fails.
         made: lists it, in seconds.
     """
-    if any(entry_points(group=group) for group in GROUPS):
+    if any(outside.installed(group) for group in GROUPS):
         return made()
     place = folder / FOLDER / f"{kind}-{_key()}.json"
     with suppress(OSError, ValueError, TypeError, KeyError):

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
+from fgl_secure import outside
 from fgl_secure.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -92,13 +93,10 @@ def method(name: str) -> type[Method]:
 
 
 def _from_outside(place: EntryPoint) -> type[Method]:
-    """The class that an entry point names; a broken package is refused by name rather than with its traceback."""
+    """The class that an entry point names."""
     from fgl_secure.auditing.method import Method  # noqa: PLC0415  # data sets come with it
 
-    try:
-        kind = place.load()
-    except Exception as error:
-        raise InputError(f"entry point {place.name} of {GROUP} must load; found {error!r}") from error
+    kind = outside.loaded(place)
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise InputError(f"entry point {place.name} of {GROUP} must name a class of methods; found {place.value}")
     return kind
@@ -107,9 +105,9 @@ def _from_outside(place: EntryPoint) -> type[Method]:
 @cache
 def _places() -> Mapping[str, EntryPoint]:
     """By name; a name of this package is not taken from it."""
-    outside = {each.name: each for each in sorted(entry_points(group=GROUP))}
+    others = {each.name: each for each in sorted(outside.installed(GROUP))}
     inside = {each.name: each for each in _IN_TREE}
-    return MappingProxyType(inside | {name: each for name, each in outside.items() if name not in inside})
+    return MappingProxyType(inside | {name: each for name, each in others.items() if name not in inside})
 
 
 def table(name: str) -> PaperTable:
