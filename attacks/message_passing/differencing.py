@@ -265,11 +265,13 @@ def _solved(sums: list[SeenSums], taking_part: list[Ids], modulus: int) -> Deter
 
 
 def _numbered(taking_part: list[Ids]) -> _Equations:
-    pairs, number = np.unique(np.concatenate(taking_part), axis=0, return_inverse=True)
+    targets, senders = np.concatenate(taking_part).T
+    apart = senders.max(initial=0) + 1
+    pairs, number = np.unique(targets * apart + senders, return_inverse=True)
     present = np.zeros((len(taking_part), len(pairs)), dtype=np.bool_)
     which = np.repeat(np.arange(len(taking_part)), [len(rows) for rows in taking_part])
-    present[which, number.ravel()] = True
-    return _Equations(pairs[:, 0], pairs[:, 1], present)
+    present[which, number] = True
+    return _Equations(pairs // apart, pairs % apart, present)
 
 
 def _aligned(sums: list[SeenSums], owners: Ids, modulus: int) -> tuple[Floats, NDArray[np.bool_]]:
