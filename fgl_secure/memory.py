@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ def give_back() -> None:
     glibc keeps what is freed of arrays up to 32 MB for the next ones of that size. After gigabytes of them are gone,
     whatever is larger would need as many gigabytes beside them. A process that has little is left as it is.
     """
-    if _held() < LITTLE:
+    if _held() + _held_by_gpus() < LITTLE:
         return
     gc.collect()
     trim = _trim()
@@ -34,6 +35,12 @@ def _held() -> int:
         return int(resident) * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return LITTLE
+
+
+def _held_by_gpus() -> int:
+    """Bytes of this process' tensors on the GPU that it computes on."""
+    torch = sys.modules.get("torch")  # who has not loaded it has none
+    return int(torch.cuda.memory_allocated()) if torch is not None and torch.cuda.is_initialized() else 0
 
 
 @cache

@@ -8,6 +8,7 @@ import weakref
 from pathlib import Path
 
 import pytest
+import torch
 
 from fgl_secure import memory
 
@@ -37,6 +38,18 @@ def test_a_process_that_has_little_is_left_as_it_is(monkeypatch: pytest.MonkeyPa
     there = weakref.ref(_Circle())
     memory.give_back()
     assert there() is not None
+
+
+def test_what_gpus_hold_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors there are in no memory of the process."""
+    monkeypatch.setattr(memory, "_held", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: memory.LITTLE)
+    gone = weakref.ref(_Circle())
+    memory.give_back()
+    assert gone() is None
+    monkeypatch.delitem(sys.modules, "torch")
+    assert memory._held_by_gpus() == 0
 
 
 def test_what_is_held_is_what_the_system_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,7 +241,9 @@ def _loaded(point: EntryPoint) -> Attack[Any, Any]:
     try:
         made = named() if isinstance(named, type) else named
     except Exception as error:
-        raise InputError(f"{point.value} must be made without arguments; found {error!r}") from error
+        raise InputError(
+            f"entry point {point.name} of {GROUP} must name an attack that is made without arguments; found {error!r}"
+        ) from error
     if not isinstance(made, Attack):
         raise InputError(f"entry point {point.name} of {GROUP} must name an attack; found {point.value}")
     if not isinstance(made.card, Card):

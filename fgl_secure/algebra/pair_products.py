@@ -114,9 +114,7 @@ def _tile(_: Any, left: Any, step: Any, apart: Any, right: Any, count: Any, out:
             builder.store(builder.load(sums[row, lane]), to, align=4)
         return context.get_dummy_value()
 
-    return types.void(
-        types.uint64, types.int64, types.int64, types.uint64, types.int64, types.int64, types.uint64
-    ), code
+    return types.void(types.uint64, types.int64, types.int64, types.uint64, types.int64, types.uint64), code
 
 
 @inlined
@@ -162,13 +160,17 @@ def _multiply(
     in_rows, in_columns = room.reshape(DEPTH, 2 * COLUMNS), room.reshape(COLUMNS, 2 * DEPTH)
     tile = np.empty((HEIGHT, WIDTH), dtype=np.int32)
     step, apart = (4, 4 * DEPTH) if by_columns else (4 * COLUMNS, 4)
+    columns = min(COLUMNS, (width + HEIGHT * thread[1] - 1) // (HEIGHT * thread[1]) * HEIGHT)  # a block for each thread
+    blocks = range_of((width + columns - 1) // columns, thread)
+    if not len(blocks):
+        return
     for first in range(0, rows, 2 * DEPTH):
         count = min((rows - first + 1) // 2, DEPTH)
         for j in range(tiles):
             _pair_up(right, right_step, rows, first, j * WIDTH, min(WIDTH, height - j * WIDTH), other[j, :count])
-        for block in range_of((width + COLUMNS - 1) // COLUMNS, thread):
-            start = block * COLUMNS
-            here = min(COLUMNS, width - start)
+        for block in blocks:
+            start = block * columns
+            here = min(columns, width - start)
             if by_columns:
                 _widen(left, left_step, rows, first, start, here, in_columns)
             else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from logging import INFO
 
@@ -32,7 +33,7 @@ FIRST_POLL_SECONDS = 0.02
 LOOK_SECONDS = 1.0
 """Between two looks at which nodes there are, and before a message that got lost is sent once more."""
 CRASHES = 3
-"""How often a node's process may crash in one turn."""
+"""How often a node's process may crash in one turn, and a node fail to say who it is."""
 
 LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 """What Flower says of a node that it cannot reach."""
@@ -175,6 +176,7 @@ class _People:
         self._grid, self._session = grid, session
         self._asked: set[int] = set()
         self._open: dict[str, int] = {}
+        self._failures: Counter[int] = Counter()
         self._looked = float("-inf")
         self.claims: dict[int, int] = {}
 
@@ -183,16 +185,19 @@ class _People:
         return next(node for node, said in reversed(self.claims.items()) if said == party)
 
     def look(self) -> None:
-        """Asks nodes that are new, hears those that were asked, and will ask those again that failed to answer."""
+        """Asks nodes that are new, hears those that were asked, and will ask again those that failed to answer."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             self._looked = time.monotonic()
             new = [node for node in self._grid.get_node_ids() if node not in self._asked]
-            self._asked |= set(new)
-            self._open |= dict(sent(self._grid, {node: Turn(self._session, WHO, {}) for node in new}))
+            found = dict(sent(self._grid, {node: Turn(self._session, WHO, {}) for node in new}))
+            self._asked |= set(found.values())
+            self._open |= found
         for identifier, reply in replies(self._grid, self._open):
             node = self._open.pop(identifier)
             if reply.has_error():
-                self._asked.discard(node)
+                self._failures[node] += reply.error.code not in LOST
+                if self._failures[node] <= CRASHES:
+                    self._asked.discard(node)
             elif reply.metadata.src_node_id == node:
                 self.claims[node] = Turn.of(reply.content).number
 

@@ -117,19 +117,26 @@ def test_matrices_may_lie_apart_and_be_read_only(width: int) -> None:
 
 
 @pytest.mark.skipif(not has("avx2"), reason="this processor has no instruction for pairs")
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2, 5])
 def test_pairs_are_added_up_in_tiles_and_pieces_of_any_size(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole ones, one more and one less of rows and of both matrices' columns, by one thread and by two."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", threads)
     rng = np.random.default_rng(0)
     around = [[size - 1, size, size + 1] for size in (2 * DEPTH, COLUMNS, WIDTH)]
-    shapes = [*product(*around), (4 * DEPTH + 3, 3 * COLUMNS + HEIGHT + 1, 3 * WIDTH + 1)]
+    shapes = [
+        *product(*around),
+        (1, 7, 5),
+        (600, HEIGHT, 2 * WIDTH),
+        (4 * DEPTH + 3, 3 * COLUMNS + HEIGHT + 1, 3 * WIDTH + 1),
+    ]
     for rows, d, h in shapes:
         left, right = (rng.integers(-127, 128, (rows, width)).astype(np.int8) for width in (d, h))
         expected = left.astype(np.int64).T @ right.astype(np.int64)
-        wider = np.concatenate([left, left], axis=1)
-        for laid in (left, np.asfortranarray(left), wider[:, :d], np.asfortranarray(wider)[:, d:], left[::-1][::-1]):
+        wider, taller = (np.concatenate([left, left], axis=axis) for axis in (1, 0))
+        backwards = left[::-1].copy()[::-1], left[:, ::-1].copy()[:, ::-1]
+        in_columns = np.asfortranarray(left), np.asfortranarray(wider)[:, d:], np.asfortranarray(taller)[:rows]
+        for laid in (left, wider[:, :d], *in_columns, *backwards):
             assert np.array_equal(pair_products.product(laid, right), expected)
             assert np.array_equal(pair_products.product(right, laid), expected.T)
 

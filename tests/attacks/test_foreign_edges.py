@@ -3,7 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.edge_claims import ForeignEdges, edges_at_neighbours, foreign_edges, score_foreign_edges
+from fgl_secure.attacks.edge_claims import (
+    ClaimedEdges,
+    ForeignEdges,
+    edges_at_neighbours,
+    foreign_edges,
+    score_foreign_edges,
+)
 from fgl_secure.attacks.edge_claims import linked_pairs as undirected
 from fgl_secure.attacks.neighbourhoods import clients_of
 from fgl_secure.runtime import Role
@@ -24,6 +30,13 @@ def test_foreign_edges_are_those_without_an_end_in_the_client(run: Run) -> None:
     assert found == [(0, 1, 2), (0, 2, 3), (0, 3, 4), (1, 3, 4), (2, 0, 1), (2, 1, 2)]
     reach = edges_at_neighbours(run.truth)
     assert [edge for edge, near in zip(found, reach, strict=True) if near] == [(0, 1, 2), (1, 3, 4), (2, 1, 2)]
+
+
+def test_claims_are_counted_once() -> None:
+    """Whoever makes them and in whatever order, and none where there are none."""
+    sources, targets = np.array([3, 5, 3, 0, 5], dtype=np.int64), np.array([5, 3, 5, 0, 4], dtype=np.int64)
+    assert ClaimedEdges(sources, targets).number == 4
+    assert ClaimedEdges(sources[:0], targets[:0]).number == 0
 
 
 def test_claims_that_touch_the_client_are_dropped(run: Run) -> None:

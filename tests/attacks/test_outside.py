@@ -90,6 +90,11 @@ MODULE = dedent('''
 
     class Twice(CountsSilos):
         pass
+
+
+    class Needy(CountsSilos):
+        def __init__(self, register):
+            self.register = register
 ''')
 
 
@@ -167,6 +172,10 @@ def test_an_audit_runs_it() -> None:
     [
         ("[fgl_secure.attacks]\na = outside_attacks:CountsSilos\nb = outside_attacks:Twice\n", "name of its own"),
         ("[fgl_secure.attacks]\na = outside_attacks:A_NUMBER\n", "entry point a of fgl_secure.attacks must name"),
+        (
+            "[fgl_secure.attacks]\na = outside_attacks:Needy\n",
+            "a of fgl_secure.attacks must name an attack that is made",
+        ),
         ("[fgl_secure.attacks]\na = outside_attacks:Missing\n", "entry point a of fgl_secure.attacks must load"),
         ("[fgl_secure.attacks]\na = outside_broken:CountsSilos\n", "ZeroDivisionError"),
     ],

@@ -1,0 +1,42 @@
+"""Entry points of other installed packages."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from fgl_secure import outside
+from fgl_secure.errors import InputError
+
+GROUP = "fgl_secure.nothing_yet"
+
+
+def test_packages_are_looked_through_once_for_each_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And once more where modules are looked for elsewhere."""
+    looked: list[str] = []
+
+    def found(*, group: str) -> list[EntryPoint]:
+        looked.append(group)
+        return [EntryPoint("one", "json:dumps", group)]
+
+    monkeypatch.setattr(outside, "entry_points", found)
+    first = outside.installed(GROUP)
+    assert outside.installed(GROUP) is first
+    assert [point.name for point in first] == ["one"]
+    assert looked == [GROUP]
+    monkeypatch.setattr(sys, "path", [*sys.path, "/elsewhere"])
+    outside.installed(GROUP)
+    assert looked == [GROUP, GROUP]
+    outside._installed.cache_clear()
+
+
+def test_a_package_that_does_not_load_is_refused_by_name() -> None:
+    """With its group and the cause, in one line."""
+    assert outside.loaded(EntryPoint("one", "json:dumps", GROUP))([]) == "[]"
+    with pytest.raises(
+        InputError, match=rf"entry point one of {GROUP} must load; found ModuleNotFoundError"
+    ) as refused:
+        outside.loaded(EntryPoint("one", "no_such_module:dumps", GROUP))
+    assert "\n" not in str(refused.value)
