@@ -21,7 +21,7 @@ def figures(result: TrainingResult) -> list[object]:
 if __name__ == "__main__":
     method, graph = FedGCN(epochs=1), two_communities(devices=36, silos=4)
     for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
-        found = figures(train_on_flower(method, graph, device=device, timeout=300.0).result)
+        found = figures(train_on_flower(method, graph, device=device, timeout=600.0).result)
         expected = figures(fgl_secure.train(method, graph, device=device).result)
         print(json.dumps({device: {"found": found, "expected": expected}}), flush=True)
     simulated.run()

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 420.0
-"""Seconds; a minute suffices where nothing else runs."""
+PATIENCE = 900.0
+"""Seconds; a minute suffices where nothing else runs, and seven did not beside four other processes on two cores."""
 MARK = "FGL_SECURE_TEST"
 
 
@@ -43,4 +43,6 @@ def run(command: list[str], folder: Path, home: Path) -> subprocess.CompletedPro
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
+        assert process.stdout is not None, "it is a pipe"
+        process.stdout.close()
     return subprocess.CompletedProcess(command, process.returncode, printed, "")
