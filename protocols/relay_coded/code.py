@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import Elements, PrimeField, Segments, lagrange_matrix
 from fgl_secure.algebra.kernels import add_rows, masked_rows
 from fgl_secure.algebra.shares import Word
-from fgl_secure.algebra.sorting import order_of
+from fgl_secure.algebra.sorting import order_of, places_among
 from fgl_secure.coins import Coins
 from fgl_secure.runtime.narrow import Numbers
 
@@ -142,7 +142,7 @@ def find_tags(wanted: Ids, known: Ids) -> Ids:
     if np.array_equal(wanted, known):
         return np.arange(len(known))
     first = known[:, 0]
-    place = np.minimum(np.searchsorted(first, wanted[:, 0]), len(known) - 1)
+    place = np.minimum(places_among(wanted[:, 0], first), len(known) - 1)
     while True:  # steps over tags with the same first word
         ahead = (known[place, 0] == wanted[:, 0]) & (known[place, 1] < wanted[:, 1])
         ahead &= np.append(first[1:] == first[:-1], False)[place]
