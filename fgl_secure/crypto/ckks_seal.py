@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ Residues = NDArray[np.uint64]
 
 REFUSALS = (RuntimeError, ValueError, IndexError, MemoryError)
 """What pybind makes of SEAL's exceptions."""
+FILES_IN_MEMORY = hasattr(os, "memfd_create") and Path("/proc/self/fd").exists()
+
 _HEADER = struct.Struct("<HBBBBHQ")
 """SEAL's header: magic, its size, version (two bytes), compression, reserved, size of the whole object."""
 _SIZE_FIELD = slice(8, 16)
@@ -108,9 +111,9 @@ def ring(chain: Chain) -> Ring:
 
 def save(item: Any) -> bytes:
     """SEAL's bytes of a key or a ciphertext."""
-    with _memory() as path:
-        item.save(str(path))
-        return path.read_bytes()
+    with _memory() as (file, path):
+        item.save(path)
+        return file.read()
 
 
 def load(item: Any, context: Any, stream: bytes) -> Any:
@@ -121,10 +124,10 @@ def load(item: Any, context: Any, stream: bytes) -> Any:
     """
     if int.from_bytes(stream[_SIZE_FIELD], "little") != len(stream):
         raise InputError(f"stream must be one whole SEAL object; found {len(stream):,} bytes of something else")
-    with _memory() as path:
-        path.write_bytes(stream)
+    with _memory() as (file, path):
+        file.write(stream)
         try:
-            item.load(context, str(path))
+            item.load(context, path)
         except REFUSALS as error:
             raise InputError(f"stream must be a valid {type(item).__name__} of these parameters") from error
     return item
@@ -137,14 +140,13 @@ def _uncompressed(content: bytes) -> bytes:
 
 
 @contextmanager
-def _memory() -> Iterator[Path]:
-    """A file for SEAL, which its binding knows no other way to write to: in memory where the system has such files."""
-    if hasattr(os, "memfd_create") and Path("/proc/self/fd").exists():
-        descriptor = os.memfd_create("seal")
-        try:
-            yield Path(f"/proc/self/fd/{descriptor}")
-        finally:
-            os.close(descriptor)
+def _memory() -> Iterator[tuple[FileIO, str]]:
+    """A file for SEAL, whose binding writes to no other thing, and its path; in memory where the system has these."""
+    if FILES_IN_MEMORY:
+        with FileIO(os.memfd_create("seal"), "r+") as file:
+            yield file, f"/proc/self/fd/{file.fileno()}"
     else:
         with tempfile.TemporaryDirectory() as folder:  # only its owner may enter
-            yield Path(folder) / "seal"
+            path = str(Path(folder) / "seal")
+            with FileIO(path, "x+") as file:
+                yield file, path
