@@ -1,4 +1,4 @@
-"""Orders of many random numbers, in half the time that sorting places takes, and where numbers stand among others."""
+"""Orders of many random numbers, in little more time than sorting them takes, and where numbers stand among others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Ids = NDArray[np.int64]
 WORD_BITS = 64
 """Of a word that is sorted: the highest bits of a number, and behind them its place."""
 
-FEW = 256
+FEW = 512
 """Numbers that are looked up as they stand: to put so few in order takes longer."""
 
 _SIGN = np.uint64(1 << 63)
@@ -20,11 +20,12 @@ def order_of(numbers: Ids, word_bits: int = WORD_BITS) -> Ids:
     """The places of numbers int64 [m] in ascending order, int64 [m]; equal ones stay in their order.
 
     numpy sorts words several at a time, but moves places beside them one at a time: so a place goes into the word. Of
-    random numbers the bits before it tell all apart but a pair in a thousand sorts; what they don't tell is compared.
+    random numbers the bits before it tell nearly all apart (of 2^18 all but a pair in two thousand sorts, of 2^24 some
+    hundred pairs); what they don't tell is compared.
 
     Args:
         numbers: of any size and sign.
-        word_bits: how many bits of a word are used, at least as many as a place has.
+        word_bits: how many bits of a word are used, at least as many as a place has and at most 64.
     """
     keys = numbers.view(np.uint64) ^ _SIGN  # negative ones come first
     if not len(keys):

@@ -28,7 +28,7 @@ Residues = NDArray[np.uint64]
 REFUSALS = (RuntimeError, ValueError, IndexError, MemoryError)
 """What pybind makes of SEAL's exceptions."""
 FILES_IN_MEMORY = hasattr(os, "memfd_create") and Path("/proc/self/fd").exists()
-
+"""Whether the system has files that no folder holds."""
 _HEADER = struct.Struct("<HBBBBHQ")
 """SEAL's header: magic, its size, version (two bytes), compression, reserved, size of the whole object."""
 _SIZE_FIELD = slice(8, 16)
@@ -125,7 +125,9 @@ def load(item: Any, context: Any, stream: bytes) -> Any:
     if int.from_bytes(stream[_SIZE_FIELD], "little") != len(stream):
         raise InputError(f"stream must be one whole SEAL object; found {len(stream):,} bytes of something else")
     with _memory() as (file, path):
-        file.write(stream)
+        unwritten = memoryview(stream)
+        while unwritten:  # a file without a buffer may take a part, and says by the next one what is wrong
+            unwritten = unwritten[file.write(unwritten) :]
         try:
             item.load(context, path)
         except REFUSALS as error:

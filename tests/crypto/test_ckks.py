@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from functools import cache
+from io import FileIO
+from typing import Any
 
 import numpy as np
 import pytest
@@ -340,3 +342,19 @@ def test_without_files_in_memory_a_private_folder_serves(monkeypatch: pytest.Mon
     monkeypatch.delattr("os.memfd_create", raising=False)
     key = ReceiverKey.generate(SMALL)
     assert key.decrypt(key.public.encrypt(np.array([3])), 1).tolist() == [3]
+
+
+class Slow(FileIO):
+    """A file that takes no more than a few bytes at a time."""
+
+    def write(self, content: Any) -> int:
+        """Takes a hundred bytes."""
+        return super().write(content[:100])
+
+
+def test_files_that_take_a_part_at_a_time_are_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read from them is what was sent, and nobody is blamed for a file."""
+    key = ReceiverKey.generate(SMALL)
+    sent = key.public.encrypt(np.array([3]))
+    monkeypatch.setattr(ckks_seal, "FileIO", Slow)
+    assert key.decrypt(sent, 1).tolist() == [3]
