@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 Ids = NDArray[np.int64]
 
 WORD_BITS = 64
-"""Of a word that is sorted: the highest bits of a number, and behind them its place."""
+"""Of a word that is sorted: the highest bits of a number, and behind them its place. At most 64; tests take fewer."""
 
 FEW = 512
 """Numbers that are looked up as they stand: to put so few in order takes longer."""
@@ -16,22 +16,18 @@ FEW = 512
 _SIGN = np.uint64(1 << 63)
 
 
-def order_of(numbers: Ids, word_bits: int = WORD_BITS) -> Ids:
+def order_of(numbers: Ids) -> Ids:
     """The places of numbers int64 [m] in ascending order, int64 [m]; equal ones stay in their order.
 
     numpy sorts words several at a time, but moves places beside them one at a time: so a place goes into the word. Of
     random numbers the bits before it tell nearly all apart (of 2^18 all but a pair in two thousand sorts, of 2^24 some
     hundred pairs); what they don't tell is compared.
-
-    Args:
-        numbers: of any size and sign.
-        word_bits: how many bits of a word are used, at least as many as a place has and at most 64.
     """
     keys = numbers.view(np.uint64) ^ _SIGN  # negative ones come first
     if not len(keys):
         return keys.view(np.int64)
     place_bits = (len(keys) - 1).bit_length()
-    untold = max(int(np.bitwise_or.reduce(keys ^ keys[0])).bit_length() + place_bits - word_bits, 0)
+    untold = max(int(np.bitwise_or.reduce(keys ^ keys[0])).bit_length() + place_bits - WORD_BITS, 0)
     words = keys >> np.uint64(untold)
     words <<= np.uint64(place_bits)  # what is lost is the same in all
     words |= np.arange(len(keys), dtype=np.uint64)
