@@ -80,9 +80,20 @@ def write_words(
 
 
 def add_streams(total: Elements, keys: Bytes, signs: Ids, word: np.dtype[Any], mask: Any, modulus: int) -> Flags:
-    """`counter_mode.add_streams`, for processors with the instructions.
+    """Add the key streams of some keys, cut into words, to elements, or subtract them.
 
     A few streams at a time pass over the elements: those they are added to stay in the first-level cache.
+
+    Args:
+        total: int64 [count], elements; changed in place.
+        keys: uint8 [s, 32], secret.
+        signs: int64 [s], 1 or -1.
+        word: unsigned, of a power of two bytes; streams start from counter block 0.
+        mask: of the bits of a word that count; what they hold is below twice the modulus.
+        modulus: below 2^62.
+
+    Returns:
+        Bool [s], for which keys a word is no element: the sum has it all the same, and has to be taken back.
     """
     pieces = -(-len(total) // PIECE)
     tasks = max(min(pieces, MOST_TASKS), 1)

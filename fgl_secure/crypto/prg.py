@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fgl_secure.crypto import aes_instructions
-from fgl_secure.crypto.counter_mode import add_streams, add_words
+from fgl_secure.crypto.counter_mode import add_words
 from fgl_secure.errors import InputError
 
 KEY_BYTES = 32
@@ -164,15 +164,12 @@ def add_masks(total: NDArray[np.int64], keys: Sequence[bytes], signs: Sequence[i
     word, mask = word_of(modulus)
     accepted = modulus / (int(mask) + 1)
     redone = list(range(len(keys)))
-    if len(keys) and len(total) * (1 - accepted) < FEW:
+    if len(keys) and len(total) * (1 - accepted) < FEW and aes_instructions.available():
         stacked = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), KEY_BYTES)
         which = np.array(signs, dtype=np.int64)
-        add = aes_instructions.add_streams if aes_instructions.available() else add_streams
-        off = add(total, stacked, which, word, mask, modulus)
-        if off is not None:
-            redone = off.nonzero()[0].tolist()
-        if off is not None and redone:
-            add(total, stacked[redone], -which[redone], word, mask, modulus)  # take all of them back
+        redone = aes_instructions.add_streams(total, stacked, which, word, mask, modulus).nonzero()[0].tolist()
+        if redone:
+            aes_instructions.add_streams(total, stacked[redone], -which[redone], word, mask, modulus)  # undo these
     _add_one_by_one(total, [keys[at] for at in redone], [signs[at] for at in redone], modulus)
 
 
