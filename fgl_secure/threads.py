@@ -15,8 +15,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure import ahead
-
 SERIAL_UP_TO = 2**18
 """Loops over arrays of at most so many numbers take one thread: they take less than a millisecond, and two pools of
 threads, PyTorch's and these, that wake for every call take turns at waiting for each other."""
@@ -58,12 +56,9 @@ def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
         function: of arrays, tuples of arrays and numbers, and of `thread`.
     """
     kernel = numba.njit(cache=True, nogil=True, boundscheck=False)(function)
-    name = f"{function.__module__}.{function.__qualname__}"
 
     @functools.wraps(function)
     def run(*arguments: Any, work: int = 0) -> Any:
-        if name in ahead.in_hand:
-            ahead.wait_for(name)
         threads = threads_for(max(work, _size(arguments)), most())
         if threads == 1:
             return kernel(*arguments, (0, 1))
@@ -75,7 +70,6 @@ def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
         found = [other.result() for other in others]
         return None if first is None else sum(found, first)
 
-    run.kernel = kernel  # type: ignore[attr-defined]  # for who compiles it ahead
     return run
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from fgl_secure import ahead
 from fgl_secure.algebra import PrimeField
 from fgl_secure.cli import progress
 
@@ -62,10 +61,9 @@ def field() -> PrimeField:
 
 @pytest.fixture(scope="session", autouse=True)
 def _silence() -> Iterator[None]:
-    """No line of progress in the middle of what a command prints, however slow the machine; no process beside it."""
+    """No line of progress in the middle of what a command prints, however slow the machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(progress, "EVERY", 3600.0)
-        patch.setenv(ahead.SWITCH, "0")  # many commands with empty caches, beside each other
         yield
 
 

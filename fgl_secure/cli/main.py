@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from fgl_secure import ahead
 from fgl_secure.cli import completion
 from fgl_secure.cli.config import commanded, file_of, read, with_options
 from fgl_secure.cli.output import BAD_INPUT, CONTRADICTED, FAULT, INTERRUPTED, OK, complain, flush, say
@@ -18,9 +17,6 @@ from fgl_secure.cli.usage import METHOD, parser_for
 from fgl_secure.errors import FglSecureError
 
 __all__ = ["BAD_INPUT", "CONTRADICTED", "FAULT", "INTERRUPTED", "OK", "main", "with_method"]
-
-AHEAD = (["audit", METHOD], ["train", METHOD])
-"""Commands whose first epoch in a fresh installation has its loops compiled ahead."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,8 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as error:  # a traceback is for who asks for it
         return _fault(error, words)
-    finally:
-        ahead.stop()
 
 
 def _run(words: list[str]) -> int:
@@ -69,10 +63,6 @@ def _run(words: list[str]) -> int:
     finally:
         flush()  # help and the version, which argparse prints
     chosen.parser = one
-    if said[:2] in AHEAD:
-        from fgl_secure.graph.raw_files import cache_folder  # noqa: PLC0415  # --version and help do without numpy
-
-        ahead.start(cache_folder())
     return int(chosen.run(chosen, words))
 
 

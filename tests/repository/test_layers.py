@@ -21,8 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "choices": {"errors"},
     "ledger": {"errors"},
     "backbones": {"errors", "outside", "training"},  # for names of types alone
-    "ahead": set(),
-    "threads": {"ahead"},
+    "threads": set(),
     "processor": set(),
     "memory": set(),
     "crypto": {"errors", "threads", "processor"},
@@ -44,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": _LOW | {"runtime", "statistics", "protocols"},
     "museum": _LOW | {"runtime", "dp", "statistics", "protocols", "testing"},
     "cli": _HIGH
-    | {"ahead", "threads", "auditing", "methods", "schemes", "tables", "testing", "museum", "flower", "ledger"},
+    | {"threads", "auditing", "methods", "schemes", "tables", "testing", "museum", "flower", "ledger"},
     "public": _HIGH | {"auditing", "methods", "schemes"},
     "__main__": {"cli"},
     "__init__": {"aggregation", "attacks", "graph", "methods", "public", "schemes"},
