@@ -10,7 +10,7 @@ from fgl_secure.attacks.base import Attack, Measurement
 from fgl_secure.auditing.plan import Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.verdict import Verdict, judge
-from fgl_secure.memory import give_back
+from fgl_secure.memory import collect_if_large
 from fgl_secure.statistics.intervals import Interval
 from fgl_secure.training.loop import Progress
 
@@ -82,7 +82,7 @@ def attempts(
             found.append(None if guess is None else run.measure(each, guess))
             del guess
         run = run.unheard()  # noqa: PLW2901  # what was said in it takes gigabytes, and so does the other one
-        give_back()
+        collect_if_large()
         others = subject.independent(seed).recorded(seed) if others is None else others
         other = next(others, None)
         if other is None or run.scenario != other.scenario:
@@ -91,7 +91,7 @@ def attempts(
             nulls = {} if figures is None else _nulls(each, run, other)
             yield Attempt(each, run.protocol, run.what, run.scenario, figures or (), nulls)
         del run, other
-        give_back()
+        collect_if_large()
     if others is not None and next(others, None) is not None:
         raise _other_runs(subject)
 
@@ -131,7 +131,7 @@ class InTheClear:
                     self.see(each, run, run.measure(each, guess))
                 del guess
             del run  # before the next one is there
-            give_back()
+            collect_if_large()
 
     def of(self, attempt: Attempt, metric: str) -> Measurement | None:
         """The figure that goes with another one; None where nothing in the clear compares with what was read."""

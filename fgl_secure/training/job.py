@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.memory import give_back
+from fgl_secure.memory import collect_if_large
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Channel, Recording
@@ -136,5 +136,5 @@ class Job:
         if 4 * self.graph.num_devices * self.graph.graph.num_features >= LARGE:
             # its parts know each other, and would stay until Python next looks for such circles: gigabytes meanwhile
             del process
-            give_back()
+            collect_if_large()
         return result

@@ -42,8 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "flower": _MIDDLE | {"protocols", "schemes", "aggregation", "training", "auditing"},
     "testing": _LOW | {"runtime", "statistics", "protocols"},
     "museum": _LOW | {"runtime", "dp", "statistics", "protocols", "testing"},
-    "cli": _HIGH
-    | {"threads", "auditing", "methods", "schemes", "tables", "testing", "museum", "flower", "ledger"},
+    "cli": _HIGH | {"threads", "auditing", "methods", "schemes", "tables", "testing", "museum", "flower", "ledger"},
     "public": _HIGH | {"auditing", "methods", "schemes"},
     "__main__": {"cli"},
     "__init__": {"aggregation", "attacks", "graph", "methods", "public", "schemes"},
