@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.cli.bench.secmp import plain_epoch, seconds_of
+from benchmarks.secmp import plain_epoch, seconds_of
 from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import Data
 from fgl_secure.methods.hifgl.configuration import HiFGL

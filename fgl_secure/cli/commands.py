@@ -181,21 +181,6 @@ def compare(chosen: argparse.Namespace, words: list[str]) -> int:
     return CONTRADICTED if chosen.scheme and found.contradictions else _kept(ledger)
 
 
-def bench(chosen: argparse.Namespace, words: list[str]) -> int:
-    """Measures one part of the arithmetic."""
-    from fgl_secure.cli.bench.bench import as_json, describe, rows_of
-    from fgl_secure.cli.bench.bench import bench as run
-
-    ledger = Ledger(chosen.runs)
-    with shown(quiet=chosen.quiet) as phases:
-        machine, report = run(chosen.part, ledger, Runs(phases, lambda entry: rows_of(entry.found)))
-    if chosen.json:
-        say(json.dumps({"command": _command(words), **as_json(machine, report)}, indent=2))
-    else:
-        say(describe(machine, report))
-    return _kept(ledger)
-
-
 def reproduce(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
     """Runs a table of a paper again."""
     from fgl_secure.cli.print_table import describe, figures

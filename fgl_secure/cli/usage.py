@@ -23,8 +23,6 @@ METHOD = "hifgl"
 
 ENGINES = ("one-process", "flower")
 
-BENCHED = ("field", "lcc", "secmp", "gradients", "ckks", "hop-adjacency", "secagg")
-
 OF_METHODS = ("audit", "train")
 """Commands that have a command a method."""
 
@@ -67,7 +65,6 @@ def parser_for(words: Sequence[str]) -> Parser:
     one.set_defaults(run=commands.invert)
     inversion.add_arguments(one)
     _add_common(one, json=False)
-    _add_bench(_command(kinds, "bench", "how fast the arithmetic is here"))
     _add_reproduce(_command(kinds, "reproduce", "run a table of a paper again"))
     _add_museum(_command(kinds, "museum", "find published flaws without hints"))
     _add_listing(_command(kinds, "list", "what there is"))
@@ -204,16 +201,6 @@ def _add_comparison(parser: argparse.ArgumentParser, words: Sequence[str]) -> No
     add("--out", type=place, default=Path("fgl-secure-comparison"), metavar="DIR",
         help="folder for the page, and for run.toml that repeats it")  # fmt: skip
     _add_runs(parser, "those that are in it with equal options, data, version and sources aren't run again")
-    _add_common(parser)
-
-
-def _add_bench(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=commands.bench)
-    parser.add_argument("part", choices=BENCHED,
-                        help="field arithmetic, Lagrange coded computing, secured training epochs, parameter gradients "
-                             "over relays, sums under CKKS, the exchange of adjacency powers, or secure "
-                             "aggregation")  # fmt: skip
-    _add_runs(parser, "a measurement that was cut short goes on there, and one that is whole is made again")
     _add_common(parser)
 
 

@@ -117,9 +117,9 @@ class TestFilesOfOptions:
 
     def test_positions_are_read_too(self, cli: Cli, tmp_path: Path) -> None:
         """What stands without an option has the name of its place, and gives way to what is said."""
-        (tmp_path / "run.toml").write_text("part = 'nonsense'", encoding="utf-8")
-        assert "found 'nonsense'" in cli("bench", "--config", "run.toml").err
-        assert "found 'other'" in cli("bench", "other", "--config", "run.toml").err
+        (tmp_path / "run.toml").write_text("table = 'nonsense'", encoding="utf-8")
+        assert "found 'nonsense'" in cli("reproduce", "--config", "run.toml").err
+        assert "found 'other'" in cli("reproduce", "other", "--config", "run.toml").err
 
 
 class TestTelling:

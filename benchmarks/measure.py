@@ -1,4 +1,4 @@
-"""`fgl-secure bench`: how fast field arithmetic and coded computing are on this machine, and against what."""
+"""`python -m benchmarks`: how fast field arithmetic and coded computing are on this machine, and against what."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from fgl_secure.cli.bench import ckks as bench_ckks
-from fgl_secure.cli.bench import field as bench_field
-from fgl_secure.cli.bench import gradients as bench_gradients
-from fgl_secure.cli.bench import hop_adjacency as bench_hop_adjacency
-from fgl_secure.cli.bench import lcc as bench_lcc
-from fgl_secure.cli.bench import secagg as bench_secagg
-from fgl_secure.cli.bench import secmp as bench_secmp
-from fgl_secure.cli.bench.pieces import Part, Piece
-from fgl_secure.cli.bench.timing import NOT_DONE, Report, Timing, line, verdict
+from benchmarks import ckks as bench_ckks
+from benchmarks import field as bench_field
+from benchmarks import gradients as bench_gradients
+from benchmarks import hop_adjacency as bench_hop_adjacency
+from benchmarks import lcc as bench_lcc
+from benchmarks import secagg as bench_secagg
+from benchmarks import secmp as bench_secmp
+from benchmarks.pieces import Part, Piece
+from benchmarks.timing import NOT_DONE, Report, Timing, line, verdict
 from fgl_secure.ledger import Ledger, Run, Watch, completed, provenance
 
 PARTS: dict[str, Part] = {

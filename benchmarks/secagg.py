@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from benchmarks.pieces import COPY, Part, Piece, Pieces, copied
+from benchmarks.secagg_round import Round, round_alone, timed_round
+from benchmarks.timing import Figure, Side, Timing, measure
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
-from fgl_secure.cli.bench.pieces import COPY, Part, Piece, Pieces, copied
-from fgl_secure.cli.bench.secagg_round import Round, round_alone, timed_round
-from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
 from fgl_secure.crypto.prg import add_masks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.schemes import names, server_scheme

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fgl_secure.algebra import LagrangeCode, PrimeField
-from fgl_secure.cli.bench.pieces import Part, Piece
-from fgl_secure.cli.bench.timing import (
+from benchmarks.pieces import Part, Piece
+from benchmarks.timing import (
     Figure,
     Side,
     Timing,
@@ -19,6 +18,7 @@ from fgl_secure.cli.bench.timing import (
     on_devices,
     random_elements,
 )
+from fgl_secure.algebra import LagrangeCode, PrimeField
 from fgl_secure.coins import SystemCoins
 
 ROWS, WIDTH = 200_000, 64

@@ -1,4 +1,4 @@
-"""`fgl-secure bench secagg`, on rounds made small: what is tested is what is said, and not how fast this machine is."""
+"""`python -m benchmarks secagg` on small rounds: tests of what is printed, not of speed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fgl_secure.cli.bench import bench, secagg_round
-from fgl_secure.cli.bench import secagg as bench_secagg
-from fgl_secure.cli.bench.pieces import COPY, Piece
-from fgl_secure.cli.bench.secagg_round import Round, timed_round
-from fgl_secure.cli.bench.timing import Report, verdict
+from benchmarks import measure as bench
+from benchmarks import secagg as bench_secagg
+from benchmarks import secagg_round
+from benchmarks.pieces import COPY, Piece
+from benchmarks.secagg_round import Round, timed_round
+from benchmarks.timing import Report, verdict
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Topology

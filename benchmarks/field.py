@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.pieces import COPY, Part, Piece, copied
+from benchmarks.timing import Timing, galois_field, measure, on_devices, random_elements
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61, FixedPoint, PrimeField, Segments
-from fgl_secure.cli.bench.pieces import COPY, Part, Piece, copied
-from fgl_secure.cli.bench.timing import Timing, galois_field, measure, on_devices, random_elements
 from fgl_secure.coins import SystemCoins
 
 LENGTH = 2**22

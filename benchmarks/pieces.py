@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing
+from benchmarks.timing import Figure, Report, Side, Timing, copy_timing
 
 COPY = "memory copy"
 """The piece, and its timing, that throughput is compared with."""

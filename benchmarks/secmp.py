@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from fgl_secure.cli.bench.pieces import COPY, Part, Piece, copied
-from fgl_secure.cli.bench.timing import Figure, Side, Timing
+from benchmarks.pieces import COPY, Part, Piece, copied
+from benchmarks.timing import Figure, Side, Timing
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.configuration import HiFGL

@@ -10,10 +10,10 @@ from typing import cast
 import numpy as np
 import torch
 
+from benchmarks.pieces import COPY, Part, Piece, copied
+from benchmarks.secmp import CLEAR, DATASETS, ONCE, Round, plain_epoch, seconds_of
+from benchmarks.timing import Figure, Side, Timing, measure
 from fgl_secure.algebra.residues import Remainders
-from fgl_secure.cli.bench.pieces import COPY, Part, Piece, copied
-from fgl_secure.cli.bench.secmp import CLEAR, DATASETS, ONCE, Round, plain_epoch, seconds_of
-from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.prepared import Prepared

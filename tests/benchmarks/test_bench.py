@@ -1,4 +1,4 @@
-"""`fgl-secure bench`: sizes made small, so that what is tested is what is said and not how fast this machine is."""
+"""`python -m benchmarks`: sizes made small, so that what is tested is what is said and not how fast this machine is."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from typing import Any
 
 import pytest
 
-from fgl_secure.cli.bench import bench
-from fgl_secure.cli.bench import ckks as bench_ckks
-from fgl_secure.cli.bench import field as bench_field
-from fgl_secure.cli.bench import gradients as bench_gradients
-from fgl_secure.cli.bench import hop_adjacency as bench_hop_adjacency
-from fgl_secure.cli.bench import lcc as bench_lcc
-from fgl_secure.cli.bench import secagg as bench_secagg
-from fgl_secure.cli.bench import secmp as bench_secmp
-from fgl_secure.cli.bench import timing as timing_module
-from fgl_secure.cli.bench.pieces import Piece
-from fgl_secure.cli.bench.timing import Figure, Side, Timing, line, measure, verdict
-from fgl_secure.cli.main import BAD_INPUT, INTERRUPTED, OK, main
+from benchmarks import ckks as bench_ckks
+from benchmarks import field as bench_field
+from benchmarks import gradients as bench_gradients
+from benchmarks import hop_adjacency as bench_hop_adjacency
+from benchmarks import lcc as bench_lcc
+from benchmarks import measure as bench
+from benchmarks import secagg as bench_secagg
+from benchmarks import secmp as bench_secmp
+from benchmarks import timing as timing_module
+from benchmarks.__main__ import main
+from benchmarks.pieces import Piece
+from benchmarks.timing import Figure, Side, Timing, line, measure, verdict
+from fgl_secure.cli.output import BAD_INPUT, INTERRUPTED, OK
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.prepared import Prepared
-from tests.cli.bench.test_secagg import SMALL as SMALL_ROUNDS
+from tests.benchmarks.test_secagg import SMALL as SMALL_ROUNDS
 
 SMALL = {"ROWS": 50, "WIDTH": 4, "COLUMNS": 600, "GALOIS_COLUMNS": 100, "COORDINATES": 300}
 
@@ -57,13 +58,13 @@ ELSEWHERE = ("secagg", "secmp")
 @pytest.mark.parametrize("part", [part for part in bench.PARTS if part not in ELSEWHERE])
 def test_json_holds_every_timing_with_its_spread(part: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The object names the command and the machine; each median lies between its extremes."""
-    assert main(["bench", part, "--json"]) == OK
+    assert main([part, "--json"]) == OK
     _check(part, json.loads(capsys.readouterr().out))
 
 
 def _check(part: str, report: dict[str, Any]) -> None:
     """What every part's object has."""
-    assert report["command"] == f"fgl-secure bench {part} --json"
+    assert report["command"] == f"python -m benchmarks {part} --json"
     assert report["machine"]["cores"] >= 1
     assert report["copy_bytes_per_second"] > 0
     assert len(report["timings"]) >= 5
@@ -73,7 +74,7 @@ def _check(part: str, report: dict[str, Any]) -> None:
 
 def test_every_bounded_figure_is_named_with_its_bound_and_outcome(capsys: pytest.CaptureFixture[str]) -> None:
     """The eight figures that have a bound appear with it, as reached or not, and a miss says what limits it."""
-    assert main(["bench", "lcc"]) == OK
+    assert main(["lcc"]) == OK
     lines = capsys.readouterr().out.splitlines()
     figures = [text for text in lines if "(bound: " in text]
     assert [text.split("(bound: ")[1].split(",")[0] for text in figures] == [
@@ -91,18 +92,18 @@ def test_without_galois_the_rest_is_measured_and_the_lack_is_said(
     """Where galois isn't installed its ratios are missing, with the reason and the remedy."""
     monkeypatch.setattr(timing_module, "find_spec", lambda _: None)
     monkeypatch.setattr(bench, "_installed", lambda _: None)
-    assert main(["bench", "lcc"]) == OK
+    assert main(["lcc"]) == OK
     said = capsys.readouterr().out
     assert "galois is not installed: pip install 'fgl-secure[bench]'" in said
     assert said.count("not measured, galois is not installed") == 5
-    assert main(["bench", "field"]) == OK
+    assert main(["field"]) == OK
     assert "galois," not in capsys.readouterr().out
 
 
 def test_unknown_parts_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """There are two benchmarks, and bad usage exits 2 with one line."""
     with pytest.raises(SystemExit) as left:
-        main(["bench", "speed"])
+        main(["speed"])
     assert left.value.code == BAD_INPUT
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -144,7 +145,7 @@ def test_secured_epochs_are_held_against_plain_pyg(
     """Every protocol has its ratio and the time of its first epoch; a data set that is not there is named."""
     monkeypatch.setattr(bench_secmp, "DATASETS", ("digits", "Cora"))
     monkeypatch.setattr(bench_secmp, "_prepared", _without("Cora", bench_secmp._prepared))
-    assert main(["bench", "secmp", "--json"]) == OK
+    assert main(["secmp", "--json"]) == OK
     report = json.loads(capsys.readouterr().out)
     _check("secmp", report)
     figures = {figure["name"]: figure for figure in report["figures"]}
@@ -205,16 +206,16 @@ def test_a_bench_that_was_cut_short_goes_on_and_a_whole_one_starts_again(
         return genuine(modulus)
 
     monkeypatch.setattr(bench_field, "_field", counted)
-    assert main(["bench", "field", "-q"]) == INTERRUPTED
+    assert main(["field", "-q"]) == INTERRUPTED
     kept = (tmp_path / LEDGER).read_text(encoding="utf-8").splitlines()
     assert [json.loads(each)["run"]["piece"] for each in kept] == ["memory copy", "2^31-1"]
     capsys.readouterr()
-    assert main(["bench", "field", "--json"]) == OK
+    assert main(["field", "--json"]) == OK
     said = capsys.readouterr()
     assert "2 of 3 runs are done already" in said.err
     first = json.loads(said.out)["timings"][1]
     assert first == json.loads(kept[1])["found"]["timings"][0]
     assert measured == [*bench_field.MODULI, list(bench_field.MODULI)[1]]
-    assert main(["bench", "field", "--json"]) == OK
+    assert main(["field", "--json"]) == OK
     assert len(measured) == 5
     assert json.loads(capsys.readouterr().out)["timings"][1] != first

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from benchmarks.pieces import COPY, Part, Piece, copied
+from benchmarks.timing import Figure, Side, Timing, measure
 from fgl_secure.algebra.linear_sketch import LinearSketch
 from fgl_secure.algebra.quantization import Integers
-from fgl_secure.cli.bench.pieces import COPY, Part, Piece, copied
-from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
 from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks import Adder, ReceiverKey
 from fgl_secure.crypto.ckks_parameters import Parameters, limit

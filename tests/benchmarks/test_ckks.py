@@ -1,12 +1,12 @@
-"""`fgl-secure bench ckks`, on a matrix made small: what is tested is what is said, and not how fast this machine is."""
+"""`python -m benchmarks ckks` on a small matrix: tests of what is printed, not of speed."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from fgl_secure.cli.bench import ckks as bench_ckks
-from fgl_secure.cli.bench.timing import Report, Timing, verdict
+from benchmarks import ckks as bench_ckks
+from benchmarks.timing import Report, Timing, verdict
 
 
 @pytest.fixture

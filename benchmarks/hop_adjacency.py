@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from fgl_secure.cli.bench.pieces import COPY, Part, Piece, Pieces, copied
-from fgl_secure.cli.bench.timing import Figure, Side, Timing
+from benchmarks.pieces import COPY, Part, Piece, Pieces, copied
+from benchmarks.timing import Figure, Side, Timing
 from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks_rows import SLOTS, RowVectors
 from fgl_secure.errors import DataNotFoundError

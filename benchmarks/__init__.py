@@ -1,0 +1,1 @@
+"""Benchmarks of arithmetic, schemes and training, one module per part; run from a checkout."""

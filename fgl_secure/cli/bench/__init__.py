@@ -1,1 +1,0 @@
-"""How fast the arithmetic and the protocols are here, one module a part."""
