@@ -91,12 +91,30 @@ class Keeper:
             os.close(self._lock)
             self._lock = None
 
+    def __str__(self) -> str:
+        """What a message to others may call it."""
+        return f"state file {self.file.name}"
+
+    @property
+    def session(self) -> bytes | None:
+        """The session of what was stored last; None if nothing was.
+
+        Raises:
+            StateFileError: see `load`.
+        """
+        found = self._found()
+        return None if found is None else found[0]
+
     def load(self, session: bytes) -> dict[str, Array] | None:
         """What was stored last; None if that was in another session, or nothing.
 
         Raises:
             StateFileError: the file is a link, cannot be read, or holds something else.
         """
+        found = self._found()
+        return found[1] if found is not None and found[0] == session else None
+
+    def _found(self) -> tuple[bytes, dict[str, Array]] | None:
         with self._errors():
             try:
                 data = _read(self.file)
@@ -104,7 +122,7 @@ class Keeper:
                 return None
         try:
             found = named_from_bytes(data)
-            return named_from_bytes(found[STATE].tobytes()) if found[SESSION].tobytes() == session else None
+            return found[SESSION].tobytes(), named_from_bytes(found[STATE].tobytes())
         except (MalformedMessageError, KeyError) as error:
             raise StateFileError(f"state of a node must be what a node wrote; {self.file} is not: remove it") from error
 

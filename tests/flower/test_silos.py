@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -227,6 +228,19 @@ def test_a_turn_is_had_once(graph: FederatedGraph) -> None:
     assert after is not None
     assert set(after) == set(kept)
     assert all(np.array_equal(after[name], value) for name, value in kept.items())
+
+
+def test_a_turn_is_had_once_whatever_context_comes_with_it(graph: FederatedGraph) -> None:
+    """A server that has Flower hand over a context from before the turn has the answer that it has, and no other."""
+    grid, session = fedstruct_grid(graph), fresh_session()
+    context, app = grid.contexts[100], grid.apps[100]
+    stale = deepcopy(context)
+    answers = []
+    for each in (context, stale):
+        asked = Message(Turn(session, 0, {}).content(), dst_node_id=100, message_type="query")
+        answers.append(Turn.of(app(asked, each).content))
+    assert answers[0] == answers[1]
+    assert context.state == RecordDict()
 
 
 def test_a_new_session_begins_anew(graph: FederatedGraph) -> None:
