@@ -29,6 +29,10 @@ class DataNotFoundError(InputError):
     """The files of a data set are not where they were looked for."""
 
 
+class StateFileError(InputError):
+    """The file of a node's state cannot be read or written, or holds something else."""
+
+
 class FieldRangeError(InputError):
     """A value does not fit into the field under the stated bound, or a parameter into the field."""
 
@@ -55,6 +59,10 @@ class StaleMessageError(ProtocolError):
 
 class TooFewClientsError(ProtocolError):
     """Fewer parties are left than a protocol needs to go on."""
+
+
+class RoundsFailedError(ProtocolError):
+    """All rounds of a run failed, so that its model is the one it began with."""
 
 
 class NotEnoughShares(InputError):  # noqa: N818  # the name says what is missing

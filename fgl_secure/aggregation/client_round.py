@@ -104,8 +104,8 @@ class ClientRound:
 
     @property
     def provided(self) -> bool:
-        """Whether it has what it adds."""
-        return self._mapping is not None
+        """Whether it has what it adds, or had it before it began to hand it in."""
+        return self._mapping is not None or self._part is not None
 
     @property
     def kept(self) -> KeptErrors | None:
@@ -127,7 +127,7 @@ class ClientRound:
         Raises:
             InputError: a second mapping, or no such weight.
         """
-        if self._mapping is not None:
+        if self.provided:
             raise InputError("mapping must be provided once in a round; found a second one")
         self._rules.weighing.units(number_of(weight, "weight"))
         if self._rules.privacy is not None and weight != 1:
@@ -169,6 +169,8 @@ class ClientRound:
             part.machine.restore(before)
             raise
         self._part = part
+        if part.purpose is Purpose.VALUES:  # the last sum of a round: its machine has the vector until it is sent
+            self._mapping = None
         if self._kept is not None and self.over:
             self._kept.settle()
         return answer

@@ -42,9 +42,10 @@ class IntegerRule(StrEnum):
     """What the mean of integers is."""
 
     EXACT = "exact"
-    """Itself; a mean that is no integer is an error. Counters of batches have none where clients' counts differ."""
+    """Itself; a mean that is no integer is an error. Counters of batches have none where clients' counts differ. Truth
+    values must be equal."""
     ROUND = "round"
-    """The nearest integer, halves up."""
+    """The nearest integer, halves up. Of truth values it is what clients with at least half of the weight have."""
 
 
 class Code(Protocol):
@@ -256,7 +257,7 @@ class Encoding:
 
     def _error(self, entry: Entry, magnitude: float) -> float:
         if not entry.is_float:
-            return 0.5 if self.integers is IntegerRule.ROUND and entry.dtype != BOOL else 0.0
+            return 0.5 if self.integers is IntegerRule.ROUND else 0.0
         return self.quantizers[entry.name].error + cast_error(entry.dtype, magnitude)
 
     def _encode(self, entry: Entry, arrays: Arrays, out: Integers) -> None:
@@ -296,23 +297,18 @@ def mean_of_integers(total: Integers, weight: int, entry: Entry, rule: IntegerRu
         total: int64 [size], the sum of weights times values.
         weight: the sum of the weights, positive.
         entry: whose.
-        rule: what to do when it is no integer; truth values must be equal under any rule.
+        rule: what to do when it is no integer.
 
     Raises:
-        InputError: the mean is no integer and the rule is EXACT, or truth values differ; names the tensor.
+        InputError: the mean is no integer and the rule is EXACT; names the tensor.
     """
-    if entry.dtype == BOOL and not ((total == 0) | (total == weight)).all():
-        raise InputError(
-            f"truth values under {entry.name!r} must be equal at all clients, for they have no mean; they are not: "
-            f"leave the key out, or make it a float tensor"
-        )
     if rule is IntegerRule.ROUND:
         whole, rest = np.divmod(total, weight)
         return whole + (rest >= weight - rest)  # twice a total may be beyond 64 bits
     if (total % weight).any():
         raise InputError(
-            f"mean of the integers under {entry.name!r} must be an integer under IntegerRule.EXACT; it is none: take "
-            f"IntegerRule.ROUND, leave the key out, or make it a float tensor"
+            f"mean of the integers or truth values under {entry.name!r} must be an integer under IntegerRule.EXACT; it "
+            f"is none: take IntegerRule.ROUND, leave the key out, or make it a float tensor"
         )
     return total // weight
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import number_of
-from fgl_secure.aggregation.arrays import BOOL, entries_of, reals_of
+from fgl_secure.aggregation.arrays import entries_of, reals_of
 from fgl_secure.aggregation.encoding import (
     REMEDY,
     IntegerRule,
@@ -242,8 +242,7 @@ class RoundedEncoding:
         weight, found, floats, g = positive(int(integers[-1])), {}, 0, self.weighing.fraction_bits
         for entry in self.layout.entries:
             if not entry.is_float:
-                exact = self.integers is not IntegerRule.ROUND or entry.dtype == BOOL
-                found[entry.name] = 0.0 if exact else 0.5
+                found[entry.name] = 0.5 if self.integers is IntegerRule.ROUND else 0.0
                 continue
             magnitude = largest_magnitude(reals[floats : floats + entry.size]) / self._weight(weight)
             off = magnitude * clients / (2 * weight) if g else 0.0

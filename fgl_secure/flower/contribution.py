@@ -59,7 +59,10 @@ def contribution(reply: Message, terms: RoundTerms) -> tuple[dict[str, Any], flo
     """
     metrics = only_metrics(reply.content, "reply of the app")
     wanted = {name: _number(metrics, name) for name in terms.metrics}
-    arrays = arrays_of(only_arrays(reply.content, "reply of the app"))
+    arrays = {
+        name: value.astype(value.dtype.newbyteorder("="), copy=False)
+        for name, value in arrays_of(only_arrays(reply.content, "reply of the app")).items()
+    }
     return mapping_of(arrays, wanted), _number(metrics, terms.weight_key)
 
 

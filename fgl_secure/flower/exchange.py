@@ -14,6 +14,8 @@ from fgl_secure.errors import MalformedMessageError, TooFewClientsError
 from fgl_secure.flower.records import Answer, Request
 
 POLL_SECONDS = 0.25
+NO_INTRODUCTION = "no introduction in time; is the node there, and does the ClientApp have SecureAggregationMod?"
+"""Why a node is out that has not said who it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,9 @@ def known_nodes(
     named = {i: introduced[i].identity if i in introduced else b"" for i in range(len(asked))}
     times = Counter(named.values())
     known = [i for i, identity in named.items() if identity in identities and times[identity] == 1]
-    for i in set(named) - set(known):
-        lost[asked[i].metadata.dst_node_id] = "IDENTITY: none that is known and its own, in time"
+    for i in sorted(set(named) - set(known)):
+        why = "one that is known and its own is missing" if i in introduced else NO_INTRODUCTION
+        lost[asked[i].metadata.dst_node_id] = f"IDENTITY: {why}"
     return [asked[i] for i in known], tuple(named[i].hex() for i in known)
 
 
@@ -133,7 +136,7 @@ def common_configuration(introduced: Mapping[int, Answer]) -> bytes:
     """
     named = Counter(answer.configuration for answer in introduced.values() if answer.configuration)
     if not named:
-        raise TooFewClientsError("nodes must say in time how their run is configured; none did")
+        raise TooFewClientsError(f"nodes must say in time how their run is configured; none did: {NO_INTRODUCTION}")
     return named.most_common(1)[0][0]
 
 

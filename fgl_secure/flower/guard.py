@@ -12,7 +12,13 @@ from flwr.common.logger import log
 from fgl_secure.errors import ProtocolError
 
 APP_FAILED = "the app failed; see the log of this client"
-NO_PART = "this client takes no part in the round; see its log"
+NO_PART = (
+    "this client takes no part in the round: a number, a metric or its weight is beyond a bound or not finite, or its "
+    "arrays are others than it was sent; its log says which"
+)
+NO_STATE = "this client takes no part in the round: it cannot read or write the file of its state; its log says why"
+FIXED = (APP_FAILED, NO_PART, NO_STATE)
+"""All sentences that a client says of its own failures."""
 
 
 class AppFailedError(ProtocolError):
@@ -47,13 +53,10 @@ def trained(call_next: ClientAppCallable, message: Message, context: Context) ->
     return reply
 
 
-def takes_no_part(message: Message, error: Exception) -> Message:
-    """The reply of a client that does not hand in what it has.
-
-    It is a reply and no exception, so that Flower keeps what the client notes of it in its context.
-    """
-    log(WARNING, "what this client has cannot be added up: %s", error)
-    return refusal(message, NO_PART)
+def takes_no_part(message: Message, error: Exception, sentence: str = NO_PART) -> Message:
+    """The reply of a client that does not hand in what it has; its own log says why."""
+    log(WARNING, "this client takes no part in the round: %s", error)
+    return refusal(message, sentence)
 
 
 def refusal(message: Message, sentence: str) -> Message:

@@ -1,71 +1,199 @@
-"""Where a node keeps its party between messages: in Flower's context, or in a file that outlives the SuperNode."""
+"""The file in which a node keeps its state between messages: on disk before an answer leaves, and read under a lock.
+
+Flower sends a node's answer before it stores the node's context. A server that has its next message queued would have
+it answered from the state before: two answers of one state. So the file is the truth, and the context holds nothing.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
-from contextlib import suppress
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import numpy as np
-from flwr.app import ConfigRecord, Context
+import platformdirs
+from flwr.app import Context
 
+from fgl_secure.errors import MalformedMessageError, StateFileError
 from fgl_secure.runtime.packing import Array, Arrays, named_from_bytes, named_to_bytes
 
 KEY = "fgl-secure.silos"
 SESSION, STATE = "session", "state"
+STATE_VARIABLE = "FGL_SECURE_STATE"
+"""Names the folder of the files that no node configuration names."""
+UNUSED_SECONDS = 30 * 24 * 3600.0
+"""How long the files of a run stay after the last change to one of them."""
+_OTHERS_WRITE = 0o022
+
+
+def state_file(context: Context) -> Path | None:
+    """The file that `state` of a node's configuration names; None if it names none."""
+    name = str(context.node_config.get("state", ""))
+    return Path(name) if name else None
+
+
+def default_file(context: Context) -> Path:
+    """The file of a node in a run, in the folder that FGL_SECURE_STATE names, else in the user's folder of states.
+
+    Raises:
+        StateFileError: that is no absolute path, for example because the user has no home.
+    """
+    named = os.environ.get(STATE_VARIABLE) or platformdirs.user_state_dir("fgl-secure", appauthor=False)
+    root = Path(named).expanduser()
+    if not root.is_absolute():
+        raise StateFileError(f"{STATE_VARIABLE} must name a folder by its absolute path; found {named!r}")
+    return root / f"run-{int(context.run_id)}" / f"node-{int(context.node_id)}"
 
 
 class Keeper:
-    """The last state of a node's party; secret, for its owner alone.
+    """The last state of a node; secret, for its owner alone.
+
+    As a context manager it holds an exclusive lock, so that of two processes the second reads what the first stored.
 
     Args:
-        context: of the node, which Flower forgets with the SuperNode.
-        file: what is read and written in its place; None for the context.
+        context: of the node, whose run and number name the file if none is given.
+        file: what is read and written; None for `default_file`.
+
+    Raises:
+        StateFileError: see `default_file`.
     """
 
     def __init__(self, context: Context, file: Path | None) -> None:
-        self._context, self._file = context, file
+        self._in_default_folder = file is None
+        self.file = default_file(context) if file is None else file
+        self._lock: int | None = None
 
-    def load(self, session: bytes) -> dict[str, Array] | None:
-        """What was stored last; None where that was in another run, or nothing.
+    def __enter__(self) -> Self:
+        """Waits for the lock.
 
         Raises:
-            MalformedMessageError: the file holds something else.
+            StateFileError: there can be no file in its folder, or others may write there.
         """
-        found = self._in_context() if self._file is None else self._in_file(self._file)
+        with self._errors():
+            if self._in_default_folder:
+                _make_private(self.file.parent)
+            lock = self.file.with_name(f"{self.file.name}.lock")
+            self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Lets the next process go on."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __str__(self) -> str:
+        """What a message to others may call it."""
+        return f"state file {self.file.name}"
+
+    @property
+    def session(self) -> bytes | None:
+        """The session of what was stored last; None if nothing was.
+
+        Raises:
+            StateFileError: see `load`.
+        """
+        found = self._found()
+        return None if found is None else found[0]
+
+    def load(self, session: bytes) -> dict[str, Array] | None:
+        """What was stored last; None if that was in another session, or nothing.
+
+        Raises:
+            StateFileError: the file is a link, cannot be read, or holds something else.
+        """
+        found = self._found()
         return found[1] if found is not None and found[0] == session else None
 
+    def _found(self) -> tuple[bytes, dict[str, Array]] | None:
+        with self._errors():
+            try:
+                data = _read(self.file)
+            except FileNotFoundError:
+                return None
+        try:
+            found = named_from_bytes(data)
+            return found[SESSION].tobytes(), named_from_bytes(found[STATE].tobytes())
+        except (MalformedMessageError, KeyError) as error:
+            raise StateFileError(f"state of a node must be what a node wrote; {self.file} is not: remove it") from error
+
     def store(self, session: bytes, arrays: Arrays) -> None:
-        """Takes the place of what was stored before; a process that ends meanwhile leaves one or the other."""
-        state = named_to_bytes(arrays)
-        if self._file is None:
-            self._context.state[KEY] = ConfigRecord({SESSION: session, STATE: state})
-            return
-        parts = {SESSION: session, STATE: state}
+        """Takes the place of what was stored before, on disk; a process that ends meanwhile leaves one or the other.
+
+        Raises:
+            StateFileError: the file cannot be written.
+        """
+        parts = {SESSION: session, STATE: named_to_bytes(arrays)}
         data = named_to_bytes({name: np.frombuffer(part, np.uint8) for name, part in parts.items()})
-        fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-        try:
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-                out.write(data)
-                out.flush()
-                os.fsync(out.fileno())
-            fresh.replace(self._file)
-        finally:
-            with suppress(FileNotFoundError):
-                fresh.unlink()
+        fresh = self.file.with_name(f"{self.file.name}.{os.getpid()}")
+        with self._errors():
+            try:
+                _write(fresh, data)
+                fresh.replace(self.file)
+                _force(self.file.parent)
+            finally:
+                with suppress(FileNotFoundError):
+                    fresh.unlink()
 
-    def _in_context(self) -> tuple[bytes, dict[str, Array]] | None:
-        record = self._context.state.config_records.get(KEY)
-        if record is None:
-            return None
-        session, state = record[SESSION], record[STATE]
-        assert isinstance(session, bytes), "written above"
-        assert isinstance(state, bytes), "likewise"
-        return session, named_from_bytes(state)
-
-    def _in_file(self, file: Path) -> tuple[bytes, dict[str, Array]] | None:
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
         try:
-            found = named_from_bytes(file.read_bytes())
-        except FileNotFoundError:
-            return None
-        return found[SESSION].tobytes(), named_from_bytes(found[STATE].tobytes())
+            yield
+        except OSError as error:
+            raise StateFileError(
+                f"state of a node must have a file that is no link and can be written; {self.file} cannot "
+                f"({error.strerror}): set {STATE_VARIABLE} to a folder of the user's own, or `state` of the node's "
+                f"configuration to a file"
+            ) from error
+
+
+def _make_private(folder: Path) -> None:
+    """Makes the folder of a run, for its owner alone; files of runs that ended long ago are removed with the first."""
+    root = folder.parent
+    root.parent.mkdir(parents=True, exist_ok=True)
+    root.mkdir(mode=0o700, exist_ok=True)
+    if root.stat().st_mode & _OTHERS_WRITE:
+        raise StateFileError(f"folder of states must be writable for its owner alone; others may write to {root}")
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+        _remove_unused(root)
+
+
+def _remove_unused(root: Path) -> None:
+    for folder in root.glob("run-*"):
+        with suppress(FileNotFoundError):
+            if time.time() - folder.lstat().st_mtime > UNUSED_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(file: Path) -> bytes:
+    with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW), "rb") as opened:
+        return opened.read()
+
+
+def _write(file: Path, data: bytes) -> None:
+    with suppress(FileNotFoundError):
+        file.unlink()  # of an earlier process of the same number
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with open(os.open(file, flags, 0o600), "wb") as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def _force(folder: Path) -> None:
+    """Forces to disk which files a folder has."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+import numpy as np
+from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 
 from fgl_secure.aggregation.client_round import ClientRound
 from fgl_secure.aggregation.requests import Request as RoundRequest
 from fgl_secure.coins import SystemCoins
-from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
+from fgl_secure.errors import InputError, ProtocolError, StaleMessageError, StateFileError
 from fgl_secure.flower import guard
 from fgl_secure.flower.contribution import check_ranges, contribution, training_reply
+from fgl_secure.flower.kept import Keeper, state_file
 from fgl_secure.flower.policy import (
     LEAST_BOUND,
     LEAST_CLIENTS,
@@ -24,18 +26,14 @@ from fgl_secure.flower.policy import (
     WEIGHT_KEY,
     ClientPolicy,
 )
-from fgl_secure.flower.records import KEY, Answer, Request, digest_of_configuration
+from fgl_secure.flower.records import Answer, Request, digest_of_configuration
 from fgl_secure.flower.terms import RoundTerms
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.runtime.messages import SESSION_BYTES
+from fgl_secure.runtime.packing import Array, Arrays
 
-_TERMS = "terms"
-_SECRETS = "secrets"
-_TRAINED = "trained"
-_FAILURES = "failures"
-_EARLIER = "earlier"
 MOST_SESSIONS = 2**10
-"""Sessions that a client takes part in until it is restarted; it remembers all of them."""
+"""Sessions of a run that a client takes part in; it remembers all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class Memory:
 
     Attributes:
         terms: of the round.
-        secrets: the state of the client's part; empty once it is over. Never leaves the context.
+        secrets: the state of the client's part; empty once it is over. Never leaves the client's file.
         trained: whether this round's update was made: an app trains once in a round.
         failures: rounds so far in which this client did not hand in what it had.
         earlier: the sessions before, 16 bytes each, none of which is gone back to.
@@ -59,24 +57,21 @@ class Memory:
     def __repr__(self) -> str:
         return f"Memory(round={self.terms.number}, trained={self.trained}, secrets=<secret>)"
 
-    def keep(self, state: RecordDict) -> None:
-        """Writes it to a context's state, in place of what was there."""
-        record = ConfigRecord({_TERMS: self.terms.to_bytes(), _SECRETS: self.secrets})
-        record[_TRAINED], record[_FAILURES], record[_EARLIER] = self.trained, self.failures, self.earlier
-        state[KEY] = record
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All of it, as a file keeps it."""
+        strings = {"terms": self.terms.to_bytes(), "secrets": self.secrets, "earlier": self.earlier}
+        return {
+            **{name: np.frombuffer(value, np.uint8) for name, value in strings.items()},
+            "trained": np.asarray(self.trained, np.bool_),
+            "failures": np.asarray(self.failures, np.int64),
+        }
 
     @classmethod
-    def of(cls, state: RecordDict) -> Memory | None:
-        """What a context's state has; None before the first round."""
-        record = state.config_records.get(KEY)
-        if record is None:
-            return None
-        terms, secrets, failures, earlier = (record[name] for name in (_TERMS, _SECRETS, _FAILURES, _EARLIER))
-        assert isinstance(terms, bytes), "written by keep"
-        assert isinstance(secrets, bytes), "written by keep"
-        assert isinstance(failures, int), "written by keep"
-        assert isinstance(earlier, bytes), "written by keep"
-        return cls(RoundTerms.from_bytes(terms), secrets, bool(record[_TRAINED]), failures, earlier)
+    def from_arrays(cls, arrays: Arrays) -> Memory:
+        """What a file has kept."""
+        terms, secrets, earlier = (arrays[name].tobytes() for name in ("terms", "secrets", "earlier"))
+        return cls(RoundTerms.from_bytes(terms), secrets, bool(arrays["trained"]), int(arrays["failures"]), earlier)
 
     def before(self, terms: RoundTerms) -> bytes:
         """The sessions before the one of some terms, which is the latest or a new one."""
@@ -105,9 +100,7 @@ class Memory:
         ):
             raise StaleMessageError("session must be the latest one or a new one; found one that was left")
         if len(earlier) >= MOST_SESSIONS * SESSION_BYTES:
-            raise ProtocolError(
-                f"sessions must number up to {MOST_SESSIONS} until this client is restarted; found more"
-            )
+            raise ProtocolError(f"sessions of a run must number up to {MOST_SESSIONS} for this client; found more")
         if memory.terms.conditions != terms.conditions:
             raise ProtocolError("conditions must be those of this run's rounds before; bounds, bits or names are not")
 
@@ -129,7 +122,9 @@ class SecureAggregationMod:
     What goes wrong in the app, or with what it hands in, is told to the server by a fixed sentence and to the client's
     log in full: Flower would send the text of every exception to the server.
 
-    State between messages is kept in `context.state`, secrets of the round among it, and nowhere else.
+    State between messages, secrets of the round among it, is in a file and nowhere else: the one that `state` of the
+    node's configuration names, else one for run and node in the folder FGL_SECURE_STATE. It is on disk before an answer
+    leaves. A message is answered by the latest state, whatever context Flower hands over, and never twice.
 
     Args:
         min_clients: least clients of a round that this client takes part in.
@@ -203,10 +198,18 @@ class SecureAggregationMod:
         if request.asks_for_introduction:
             own = b"" if self._identity is None else self._identity(context).public
             return Answer(identity=own, configuration=digest_of_configuration(context.run_config)).to(message)
-        return self._answered(request, message, context, call_next)
+        try:
+            with Keeper(context, state_file(context)) as keeper:
+                return self._answered(request, message, context, call_next, keeper)
+        except StateFileError as error:
+            return guard.takes_no_part(message, error, guard.NO_STATE)
 
-    def _answered(self, request: Request, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        memory = Memory.of(context.state)
+    def _answered(
+        self, request: Request, message: Message, context: Context, call_next: ClientAppCallable, keeper: Keeper
+    ) -> Message:
+        run = b"run %d" % context.run_id
+        known = keeper.load(run)
+        memory = None if known is None else Memory.from_arrays(known)
         part, terms, trained = (
             self._joined(request, memory, context) if request.terms else self._resumed(memory, context)
         )
@@ -222,14 +225,15 @@ class SecureAggregationMod:
                 part.provide(*contribution(reply, terms))
             answer = part.reply(request.message)
         except guard.AppFailedError:
-            Memory(terms, b"", True, failures, earlier).keep(context.state)
+            keeper.store(run, Memory(terms, b"", True, failures, earlier).arrays)
             return guard.refusal(message, guard.APP_FAILED)
         except Exception as error:
             if reply is None and isinstance(error, ProtocolError):
                 raise
-            Memory(terms, b"", True, failures + 1, earlier).keep(context.state)
+            keeper.store(run, Memory(terms, b"", True, failures + 1, earlier).arrays)
             return guard.takes_no_part(message, error)
-        Memory(terms, b"" if part.over else part.state(), trained or trains, failures, earlier).keep(context.state)
+        secrets = b"" if part.over else part.state()
+        keeper.store(run, Memory(terms, secrets, trained or trains, failures, earlier).arrays)
         return Answer(answer).to(message)
 
     def _joined(

@@ -120,8 +120,8 @@ class ClientPolicy:
         """
         if failures >= self.max_failures:
             raise ProtocolError(
-                f"rounds must not fail at this client more than {self.max_failures} times; it takes no part in this "
-                f"run until it is restarted"
+                f"rounds must not fail at this client more than {self.max_failures} times; it takes no more part in "
+                f"this run"
             )
 
     def _check_bounds(self, terms: RoundTerms) -> None:

@@ -18,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 import fgl_secure
 from fgl_secure.errors import InputError
+from fgl_secure.flower.kept import STATE_VARIABLE
 
 LIFETIME = timedelta(days=1)
 
@@ -121,6 +122,7 @@ def offline_variables(home: Path) -> dict[str, str]:
     paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return os.environ | {
         "FLWR_HOME": str(home.absolute()),  # a relative one would be made in whatever folder a process runs in
+        STATE_VARIABLE: str(home.absolute() / "states"),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3",

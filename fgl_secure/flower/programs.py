@@ -13,6 +13,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fgl_secure.errors import ProtocolError
+from fgl_secure.flower.kept import state_file
 from fgl_secure.flower.mailbox import Reports, SiloMailbox, fresh_session
 from fgl_secure.flower.silos import silo_app
 from fgl_secure.runtime.packing import Array
@@ -32,14 +33,17 @@ def app_of(run: ProgramRun, shares: Path) -> ClientApp:
 
     Args:
         run: what they are told.
-        shares: folder in which each silo finds the file of what it holds, and reads no other.
+        shares: folder in which each silo finds the file of what it holds, and reads no other; its state goes beside it.
     """
+
+    def keep(context: Context) -> Path:
+        return state_file(context) or shares.absolute() / f"state{number_of(context)}"
 
     def party(context: Context, session: bytes) -> SealedParty:
         number = number_of(context)
         return run.party(number, session, lambda: Silo.load(shares / f"silo{number}"))
 
-    return silo_app(number_of, party, silos=lambda _context: run.silos)
+    return silo_app(number_of, party, silos=lambda _context: run.silos, keep=keep)
 
 
 def save_shares(job: Job, folder: Path) -> None:

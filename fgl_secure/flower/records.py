@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, MalformedMessageError
 from fgl_secure.runtime.packing import packed
@@ -22,6 +24,7 @@ _MESSAGE = "message"
 _TERMS = "terms"
 _IDENTITY = "identity"
 _CONFIGURATION = "configuration"
+_HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +124,27 @@ def arrays_of(record: ArrayRecord) -> dict[str, Any]:
     return {name: array.numpy() for name, array in record.items()}
 
 
-def record_of(arrays: Mapping[str, Any]) -> ArrayRecord:
-    """The record of numpy arrays, by name."""
-    return ArrayRecord({name: Array(value) for name, value in arrays.items()})
+def typed_record(arrays: Mapping[str, Any], types: Mapping[str, np.dtype[Any]]) -> ArrayRecord:
+    """Return the record of numpy arrays, cast to the types that some of the names have.
+
+    What becomes an integer is rounded to the nearest that its type has, halves up; a truth value is true from one half
+    on.
+    """
+    return ArrayRecord({name: Array(_cast(value, types.get(name, value.dtype))) for name, value in arrays.items()})
+
+
+def types_of(record: ArrayRecord) -> dict[str, np.dtype[Any]]:
+    """Return the types of a record's arrays, by name."""
+    return {name: array.dtype for name, array in arrays_of(record).items()}
+
+
+def _cast(value: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if value.dtype.kind == "f" and dtype.kind == "b":
+        value = np.asarray(value >= _HALF)
+    elif value.dtype.kind == "f" and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        value = np.clip(np.floor(value + _HALF), limits.min, limits.max)
+    return np.asarray(value, dtype=dtype)
 
 
 def _bytes(content: RecordDict, name: str) -> bytes:

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.coins import Coins, SystemCoins
-from fgl_secure.errors import FglSecureError, TooFewClientsError
+from fgl_secure.errors import FglSecureError, RoundsFailedError, TooFewClientsError
 from fgl_secure.flower.exchange import Patience, common_configuration, introductions, known_nodes
 from fgl_secure.flower.records import (
     ARRAYS,
@@ -23,7 +23,8 @@ from fgl_secure.flower.records import (
     digest_of,
     digest_of_configuration,
     only_arrays,
-    record_of,
+    typed_record,
+    types_of,
 )
 from fgl_secure.flower.server_round import SILENT, GridRound
 from fgl_secure.flower.settings import RoundReport, Settings
@@ -75,7 +76,7 @@ class Rounds:
             if not self._settings.skip_failed_rounds:
                 raise
             log(WARNING, "secure aggregation: round %s failed and changes nothing: %s", self._number, error)
-            mean, report = [], RoundReport(self._number, len(asked), (), lost, None)
+            mean, report = [], RoundReport(self._number, len(asked), (), lost, None, _failure(error, lost))
         self.reports.append(report)
         return mean + _errors(asked, report)
 
@@ -121,14 +122,39 @@ class Rounds:
         return ServerRound(terms.rules(), layout, self._session, self._number, self._coins, self._bounds, Recording())
 
 
+def check_rounds(reports: Sequence[RoundReport]) -> None:
+    """Raises if all rounds of a run failed; if some did, the log says how many.
+
+    Raises:
+        RoundsFailedError: names the cause of the first failure.
+    """
+    failed = [report for report in reports if report.failure]
+    if not failed:
+        return
+    first = f"the first, round {failed[0].number}, because {failed[0].failure}"
+    if len(failed) == len(reports):
+        raise RoundsFailedError(f"a run must have a round that gives a mean; all {len(failed)} failed, {first}")
+    log(WARNING, "secure aggregation: %s of %s rounds failed, %s", len(failed), len(reports), first)
+
+
+def _failure(error: FglSecureError, lost: Mapping[int, str]) -> str:
+    """Why a round failed: the error, and the first node that was out, which mostly is its cause."""
+    causes = [node for node, reason in lost.items() if not reason.endswith(SILENT)] or list(lost)
+    said = f" (first out, of {len(lost)}: node {causes[0]}, {lost[causes[0]]})" if causes else ""
+    return f"{error}{said}"
+
+
 def _mean_reply(server: ServerRound, asked: Sequence[Message], settings: Settings) -> Message:
-    """The reply that stands for all clients: the mean, as if one client with all the weight had answered."""
+    """The reply that stands for all clients: the mean, as if one client with all the weight had answered.
+
+    Its arrays have the types of those that went out.
+    """
     mean, first = server.result, asked[server.included[0]]
     weight = server.record.total_weight
     metrics = {name: float(value) for name, value in mean.get(METRICS, {}).items()}
-    key = next(iter(first.content.array_records))
+    key, sent = next(iter(first.content.array_records.items()))
     total = int(weight) if weight.is_integer() else weight
-    content = RecordDict({key: record_of(mean[ARRAYS])})
+    content = RecordDict({key: typed_record(mean[ARRAYS], types_of(sent))})
     content[METRICS] = MetricRecord({settings.weight_key: total, **metrics})
     return Message(content, reply_to=first)
 

@@ -12,13 +12,17 @@ from flwr.serverapp import Grid
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.errors import ProtocolError
 from fgl_secure.flower.exchange import Patience, exchange
-from fgl_secure.flower.records import Answer, Request
+from fgl_secure.flower.guard import FIXED
+from fgl_secure.flower.records import KEY, Answer, Request
 from fgl_secure.flower.terms import RoundTerms
 
 SILENT = "no answer in time"
 """Why a node is out that said nothing, and so nothing against the round."""
 REFUSED = "an error instead of an answer; the node's own log says why"
-"""Why a node is out that replied with an error. What it wrote with it is neither kept nor logged."""
+"""Why a node is out that replied with an error. What it wrote with it is neither kept nor logged, unless it is one of
+the sentences that the mod always says."""
+NO_MOD = "its reply is not one of secure aggregation; does the ClientApp have SecureAggregationMod?"
+"""Why a node is out whose app replied by itself."""
 
 
 class GridRound:
@@ -91,7 +95,9 @@ class GridRound:
         """Whether a client's answer is one; why not is noted, for an answer that is none cannot be given again."""
         reason = SILENT
         if reply is not None and reply.has_error():
-            reason = REFUSED
+            reason = reply.error.reason if reply.error.reason in FIXED else REFUSED
+        elif reply is not None and KEY not in reply.content:
+            reason = NO_MOD
         elif reply is not None:
             try:
                 self._server.receive(client, Answer.of(reply.content).message)

@@ -107,6 +107,7 @@ class RoundReport:
         included: nodes whose updates are in the mean; empty if the round failed.
         lost: why each other node is not in it.
         record: what the server saw; None if the round failed.
+        failure: why the round failed, with the first node that was out; empty if it did not.
     """
 
     number: int
@@ -114,3 +115,4 @@ class RoundReport:
     included: tuple[int, ...]
     lost: Mapping[int, str]
     record: RoundRecord | None
+    failure: str = ""

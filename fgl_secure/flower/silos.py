@@ -1,8 +1,8 @@
 """Methods whose silos are SuperNodes: the app of a node.
 
 A node's process ends after each message, so a silo's program is kept after each turn, as arrays by name, and taken up
-from there: in the node's context, or in a file that `state` of its configuration names, with which a SuperNode that was
-killed goes on. What it answered is kept with it, and given again where the same turn is asked for once more.
+from there: in the file that `state` of its configuration names, with which a SuperNode that was killed goes on, or in
+one of the user's. What it answered is kept with it, and given again where the same turn is asked for once more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flwr.clientapp import ClientApp
 from flwr.common.logger import log
 
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
-from fgl_secure.flower.kept import KEY, Keeper
+from fgl_secure.flower.kept import KEY, Keeper, state_file
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import Array, Arrays, named_to_bytes, under, within
 from fgl_secure.training.processes.program_run import LEAST_SILOS
@@ -108,12 +108,6 @@ MakeParty = Callable[[Context, bytes], SealedParty]
 """Makes a node's party for a session, as it is before the first turn."""
 
 
-def state_file(context: Context) -> Path | None:
-    """What `state` of a node's configuration names; None where it names nothing."""
-    name = str(context.node_config.get("state", ""))
-    return Path(name) if name else None
-
-
 def silo_app(
     party_number: Callable[[Context], int],
     make: MakeParty,
@@ -134,7 +128,7 @@ def silo_app(
         silos: how many there are in the run, as `make` has it from the context; None counts all parties, which is too
             many where some of them are relays.
         least: least silos of a run that this node takes part in, whatever the run's configuration says.
-        keep: the file in which the node keeps its party between messages; None for its context.
+        keep: gives the file in which the node keeps its party between messages; None for `kept.default_file`.
 
     Raises:
         InputError: least is below 2.
@@ -151,7 +145,8 @@ def silo_app(
                 return Message(Turn(asked.session, party_number(context), {}).content(), reply_to=message)
             if silos is not None:
                 _check_silos(silos(context), least)
-            answer = _turned(asked, context, Keeper(context, keep(context)), make, told, least)
+            with Keeper(context, keep(context)) as keeper:
+                answer = _turned(asked, context, keeper, make, told, least)
             return Message(answer.content(), reply_to=message)
         except _RefusedError:
             raise

@@ -26,7 +26,8 @@ from flwr.serverapp.strategy import (
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
-from fgl_secure.flower.rounds import Rounds
+from fgl_secure.flower.records import arrays_of, typed_record, types_of
+from fgl_secure.flower.rounds import Rounds, check_rounds
 from fgl_secure.flower.secured_grid import SecuredGrid
 from fgl_secure.flower.settings import RoundReport, Settings
 
@@ -116,6 +117,7 @@ class SecureAggregationStrategy(Strategy):
             )
         key = weighted_by_key or str(getattr(strategy, "weighted_by_key", "num-examples"))
         self._strategy = strategy
+        self._aggregate = strategy.aggregate_train
         self._rounds = Rounds(
             Settings(
                 scheme=scheme,
@@ -157,10 +159,21 @@ class SecureAggregationStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """The wrapped strategy's own loop, over a Grid through which training passes only in sums."""
-        return self._strategy.start(
-            self.secured(grid), initial_arrays, num_rounds, timeout, train_config, evaluate_config, evaluate_fn
-        )
+        """Run the wrapped strategy's own loop, over a Grid through which training passes only in sums.
+
+        Raises:
+            RoundsFailedError: no round gave a mean; names the cause of the first failure.
+        """
+        before = len(self.rounds)
+        self._strategy.aggregate_train = self.aggregate_train  # type: ignore[method-assign]  # its loop keeps types
+        try:
+            result = self._strategy.start(
+                self.secured(grid), initial_arrays, num_rounds, timeout, train_config, evaluate_config, evaluate_fn
+            )
+        finally:
+            self._strategy.aggregate_train = self._aggregate  # type: ignore[method-assign]
+        check_rounds(self.rounds[before:])
+        return result
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -180,8 +193,13 @@ class SecureAggregationStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """As the wrapped strategy's, on the one reply that `secured` gives."""
-        return self._strategy.aggregate_train(server_round, replies)
+        """As the wrapped strategy's, on the one reply that `secured` gives; arrays keep the types of that reply."""
+        replies = list(replies)
+        arrays, metrics = self._aggregate(server_round, replies)
+        means = [record for reply in replies if reply.has_content() for record in reply.content.array_records.values()]
+        if arrays and means:
+            arrays = typed_record(arrays_of(arrays), types_of(means[0]))
+        return arrays, metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

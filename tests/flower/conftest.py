@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -22,6 +23,16 @@ class WithoutFlower(pytest.Module):
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
     """Skips every file of this folder by its name where Flower is not installed."""
     return None if HAS_FLOWER else WithoutFlower.from_parent(parent, path=module_path)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Files of nodes' states go to a folder of the tests, not to the user's; in memory, for there are thousands."""
+    memory = Path("/dev/shm")  # noqa: S108  # the folder within it has a name of its own
+    root = memory if memory.is_dir() else tmp_path_factory.getbasetemp()
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory(dir=root) as folder:
+        patch.setenv("FGL_SECURE_STATE", folder)
+        yield
 
 
 @pytest.fixture(autouse=True)

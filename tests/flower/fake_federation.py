@@ -1,4 +1,4 @@
-"""A Grid without processes: messages go straight to apps whose contexts are all that they remember."""
+"""A Grid without processes: messages go straight to apps that remember nothing but their contexts and state files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.aggregation.requests import Request as RoundRequest
 from fgl_secure.errors import MalformedMessageError
+from fgl_secure.flower.kept import Keeper, state_file
+from fgl_secure.flower.mod import Memory
 from fgl_secure.flower.records import Request
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Phase, decode
@@ -76,8 +78,24 @@ def record(values: Any) -> ArrayRecord:
     return ArrayRecord({"w": Array(np.asarray(values, dtype=np.float32))})
 
 
+def file_of(context: Context) -> Keeper:
+    """The file of a node's state."""
+    return Keeper(context, state_file(context))
+
+
+def memory_of(context: Context) -> Memory | None:
+    """What a client remembers of its rounds; None before its first."""
+    arrays = file_of(context).load(b"run %d" % context.run_id)
+    return None if arrays is None else Memory.from_arrays(arrays)
+
+
+def fresh_run() -> int:
+    """The number of a run that nothing is remembered of."""
+    return uuid4().int >> 66
+
+
 class FakeGrid(Grid):
-    """Nodes 100, 101, ... that run an app at once when they are sent a message.
+    """Nodes 100, 101, ... of a run of their own that run an app at once when they are sent a message.
 
     Attributes:
         apps: by node; each may be another.
@@ -90,9 +108,10 @@ class FakeGrid(Grid):
 
     def __init__(self, apps: list[ClientApp], node_config: dict[str, Any] | None = None) -> None:
         self.apps = {100 + index: app for index, app in enumerate(apps)}
+        run = fresh_run()
         self.contexts = {
             node: Context(
-                run_id=1, node_id=node, node_config={**(node_config or {})}, state=RecordDict(), run_config={}
+                run_id=run, node_id=node, node_config={**(node_config or {})}, state=RecordDict(), run_config={}
             )
             for node in self.apps
         }

@@ -39,7 +39,7 @@ from fgl_secure.training.processes.sealing import carried
 from fgl_secure.training.processes.sum_server import SumServer
 from fgl_secure.training.processes.sums import Company
 from tests.flower import test_silos
-from tests.flower.fake_federation import FakeGrid, app_of, record, update
+from tests.flower.fake_federation import FakeGrid, app_of, file_of, fresh_run, record, update
 from tests.graphs import two_communities
 from tests.protocols.hostile import EXTREMES, Prepare, alike, changed, other_bytes
 
@@ -74,6 +74,12 @@ def set_up() -> None:
         setattr(TaskIdentity, name, 1)
     exchange.POLL_SECONDS = 0.001
     logging.getLogger("flwr").setLevel(logging.WARNING)
+
+
+def state_of(context: Context) -> bytes:
+    """The file of a node's state; nothing if there is none."""
+    file = file_of(context).file
+    return file.read_bytes() if file.exists() else b""
 
 
 def travelled(content: RecordDict) -> RecordDict:
@@ -220,12 +226,19 @@ def own_errors() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AtNode:
-    """A message to a node, and its context as it was when it came."""
+    """A message to a node, and its context and state as they were when it came."""
 
     app: ClientApp
     context: Context
+    state: bytes
     message: Message
     session: bytes
+
+    @classmethod
+    def noted(cls, grid: FakeGrid, node: int, message: Message, session: bytes) -> AtNode:
+        """As it is now."""
+        context = grid.contexts[node]
+        return cls(grid.apps[node], deepcopy(context), state_of(context), deepcopy(message), session)
 
     def hear(self, message: Message) -> None:
         """Has the node answer another message; it answers well, or refuses and is as it was, or takes no part.
@@ -234,11 +247,14 @@ class AtNode:
             FglSecureError: it refuses.
         """
         context = deepcopy(self.context)
+        with file_of(context) as keeper:
+            keeper.file.write_bytes(self.state) if self.state else keeper.file.unlink(missing_ok=True)
         with own_errors():
             try:
                 reply = self.app(message, context)
             except FglSecureError:
                 assert context.state == self.context.state
+                assert state_of(context) == self.state
                 raise
         if reply.has_error():
             assert reply.error.reason in (APP_FAILED, NO_PART)
@@ -262,7 +278,7 @@ def _listening(grid: FakeGrid, heard: list[AtNode], session: Callable[[], bytes]
     """Notes whatever a grid delivers, in place of changing it."""
 
     def before(node: int, _stage: Any, message: Message) -> Message:
-        heard.append(AtNode(grid.apps[node], deepcopy(grid.contexts[node]), deepcopy(message), session()))
+        heard.append(AtNode.noted(grid, node, message, session()))
         return message
 
     grid.before = before
@@ -380,8 +396,9 @@ def to_strategy() -> Prepare:
     def prepare(random: Random) -> Callable[[], None]:
         name = random.choice([*MOST_REPLIES])
         grid, secure = grids[name], _strategy(None, **SCENARIOS[name])
+        run = fresh_run()
         for context in grid.contexts.values():
-            context.state = RecordDict()
+            context.run_id = run
         left = [random.randrange(1, MOST_REPLIES[name] + 1)]
 
         def tamper(node: int, _stage: Any, reply: Message) -> Message | None:

@@ -57,7 +57,7 @@ def test_the_oracle_notices_errors_that_only_the_log_is_told() -> None:
         log.error("the silo failed", exc_info=KeyError("x"))
     with own_errors():
         log.error("the app failed", exc_info=KeyError("x"))
-        log.warning("what this client has cannot be added up: %s", MalformedMessageError("x"))
+        log.warning("this client takes no part in the round: %s", MalformedMessageError("x"))
 
 
 def test_the_oracle_notices_what_a_refusal_leaves_behind() -> None:
@@ -69,7 +69,7 @@ def test_the_oracle_notices_what_a_refusal_leaves_behind() -> None:
 
     grid = FakeGrid([app_of(noting, lambda _m, _c: update(np.zeros(3)))])
     message = Message(RecordDict(), 100, "train")
-    arrival = AtNode(grid.apps[100], grid.contexts[100], message, bytes(16))
+    arrival = AtNode.noted(grid, 100, message, bytes(16))
     with pytest.raises(AssertionError):
         arrival.hear(message)
 

@@ -11,7 +11,7 @@ import pytest
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
-from fgl_secure.errors import InputError, MalformedMessageError
+from fgl_secure.errors import InputError, StateFileError
 from fgl_secure.flower import mailbox
 from fgl_secure.flower.kept import Keeper
 from fgl_secure.flower.mailbox import CRASHES, RunStoppedError
@@ -85,7 +85,7 @@ class Troubled(FakeGrid):
         self.dead.add(node)
         self.apps[NEW] = self.apps[node]
         old = self.contexts[node]
-        self.contexts[NEW] = Context(1, NEW, node_config=old.node_config, state=RecordDict(), run_config={})
+        self.contexts[NEW] = Context(old.run_id, NEW, node_config=old.node_config, state=RecordDict(), run_config={})
 
     def kill(self, node: int, turn: int) -> None:
         """The node dies in a turn, after its state was kept and before it answers."""
@@ -232,7 +232,7 @@ def test_a_file_of_another_run_is_nobody_s_state(tmp_path: Path) -> None:
     assert keeper.load(b"b" * 16) is None
     assert [each.name for each in tmp_path.iterdir()] == ["state"]
     (tmp_path / "state").write_bytes(b"no state")
-    with pytest.raises(MalformedMessageError):
+    with pytest.raises(StateFileError):
         keeper.load(b"a" * 16)
 
 

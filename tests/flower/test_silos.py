@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +36,7 @@ from fgl_secure.training.processes.silo_process import SiloProcess
 from fgl_secure.training.processes.sum_server import SumServer
 from fgl_secure.training.processes.sums import Company
 from fgl_secure.training.silo import Silo
-from tests.flower.fake_federation import FakeGrid
+from tests.flower.fake_federation import FakeGrid, file_of
 from tests.graphs import two_communities
 from tests.methods.fedstruct.test_processes import SMALL
 from tests.training.processes.runs import same_everywhere, silo_makes, together
@@ -194,7 +195,7 @@ def test_a_silo_takes_no_part_among_too_few(
         mailed(grid)
     assert len(grid.refusals) == parties
     assert all(told in why for why in grid.refusals.values())
-    assert all(not context.state.config_records for context in grid.contexts.values())
+    assert not any(file_of(context).file.exists() for context in grid.contexts.values())
 
 
 def test_two_silos_are_enough_where_every_node_says_so(graph: FederatedGraph) -> None:
@@ -215,14 +216,31 @@ def test_a_turn_is_had_once(graph: FederatedGraph) -> None:
         return Message(Turn(session, number, {}).content(), dst_node_id=100, message_type="query")
 
     first = Turn.of(app(asked(0), context).content)
-    kept = context.state.config_records[KEY]["state"]
+    kept = file_of(context).load(session)
     again = Message(Turn(session, 0, {1: b"x"}).content(), dst_node_id=100, message_type="query")
     assert Turn.of(grid.run_app(100, again).content) == first
     assert len(first.post) == SILOS - 1
     reply = grid.run_app(100, asked(2))
     assert reply.has_error()
     assert "turn must be the next one, 1" in str(reply.error.reason)
-    assert context.state.config_records[KEY]["state"] == kept
+    after = file_of(context).load(session)
+    assert kept is not None
+    assert after is not None
+    assert set(after) == set(kept)
+    assert all(np.array_equal(after[name], value) for name, value in kept.items())
+
+
+def test_a_turn_is_had_once_whatever_context_comes_with_it(graph: FederatedGraph) -> None:
+    """A server that has Flower hand over a context from before the turn has the answer that it has, and no other."""
+    grid, session = fedstruct_grid(graph), fresh_session()
+    context, app = grid.contexts[100], grid.apps[100]
+    stale = deepcopy(context)
+    answers = []
+    for each in (context, stale):
+        asked = Message(Turn(session, 0, {}).content(), dst_node_id=100, message_type="query")
+        answers.append(Turn.of(app(asked, each).content))
+    assert answers[0] == answers[1]
+    assert context.state == RecordDict()
 
 
 def test_a_new_session_begins_anew(graph: FederatedGraph) -> None:
@@ -282,4 +300,4 @@ def test_who_changes_nothing(graph: FederatedGraph) -> None:
     app: ClientApp = grid.apps[102]
     reply = app(Message(Turn(bytes(16), WHO, {}).content(), dst_node_id=102, message_type="query"), grid.contexts[102])
     assert Turn.of(reply.content).number == 0
-    assert KEY not in grid.contexts[102].state.config_records
+    assert not file_of(grid.contexts[102]).file.exists()

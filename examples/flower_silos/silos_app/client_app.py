@@ -18,7 +18,7 @@ def number_of(context: Context) -> int:
 
 
 def party_of(context: Context, session: bytes) -> SealedParty:
-    """The party as it is before the first turn; a file or Flower's context keeps what becomes of it."""
+    """The party as it is before the first turn; a file keeps what becomes of it."""
     from silos_app import task  # noqa: PLC0415  # torch takes seconds
 
     run, number = task.run_of(context.run_config), number_of(context)

@@ -1,0 +1,142 @@
+"""Arrays keep their types through the rounds of a wrapped strategy, and means are those of plain strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, Strategy
+
+from fgl_secure.errors import RoundsFailedError
+from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
+from tests.flower.fake_federation import FakeGrid, app_of
+
+NODES, ROUNDS = 4, 10
+OFF: dict[str, Any] = {"fraction_evaluate": 0.0, "min_train_nodes": 1, "min_available_nodes": 1}
+KINDS = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+ORDERS = (*KINDS, *(f">{kind}" for kind in KINDS if np.dtype(kind).itemsize > 1))
+SHAPES: tuple[tuple[int, ...], ...] = ((), (0, 2), (2, 3))
+
+
+def secured(inner: Strategy, **settings: Any) -> SecureAggregationStrategy:
+    given: dict[str, Any] = {"threshold": 3, "bound": 64.0, "stage_timeout": 0.0, "run_config": {}, **settings}
+    return SecureAggregationStrategy(inner, **given)
+
+
+def everything(number: int) -> ArrayRecord:
+    """Arrays of every type and shape, full of one number."""
+    return ArrayRecord(
+        {f"{kind} {shape}": Array(np.full(shape, number).astype(kind)) for kind in ORDERS for shape in SHAPES}
+    )
+
+
+def types_of(record: ArrayRecord) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {name: (array.numpy().dtype.str, array.numpy().shape) for name, array in record.items()}
+
+
+def counting(seen: list[ArrayRecord]) -> FakeGrid:
+    """Nodes of which each has a number of its own for all arrays, and the models that they were sent."""
+
+    def train(message: Message, context: Context) -> RecordDict:
+        seen.append(message.content.array_records["arrays"])
+        own = everything(context.node_id - 100)
+        return RecordDict({"arrays": own, "metrics": MetricRecord({"num-examples": 1})})
+
+    return FakeGrid([app_of(SecureAggregationMod(), train)] * NODES)
+
+
+@pytest.mark.parametrize("inner", [FedAvg, partial(FedAvgM, server_momentum=0.5), FedAdam])
+def test_arrays_of_every_type_come_back_as_they_were(inner: Callable[..., FedAvg]) -> None:
+    """Ten rounds with all clients in each; what is sent, evaluated and returned has the types of the first model."""
+    seen: list[ArrayRecord] = []
+    evaluated: list[ArrayRecord] = []
+
+    def evaluate(_round: int, arrays: ArrayRecord) -> None:
+        evaluated.append(arrays)
+
+    secure, first = secured(inner(**OFF)), everything(0)
+    result = secure.start(counting(seen), first, num_rounds=ROUNDS, timeout=0.0, evaluate_fn=evaluate)
+    assert [len(report.included) for report in secure.rounds] == [NODES] * ROUNDS
+    assert len(seen) == NODES * ROUNDS
+    assert all(types_of(record) == types_of(first) for record in (*seen, *evaluated, result.arrays))
+
+
+@pytest.mark.parametrize("precision", [None, 16])
+def test_means_are_rounded_to_the_nearest(precision: int | None) -> None:
+    """Of 0, 1, 2 and 3 the mean is 1.5: 2 for integers, and true for truth values, of which three are true."""
+    secure = secured(FedAvg(**OFF), **({"bound": None, "precision": precision} if precision else {}))
+    arrays = secure.start(counting([]), everything(0), num_rounds=1, timeout=0.0).arrays
+    for name, array in arrays.items():
+        value = array.numpy()
+        expected = {"b": True, "i": 2, "u": 2}.get(value.dtype.kind)
+        if expected is None:
+            np.testing.assert_allclose(value.astype(np.float64), 1.5, atol=1e-3, err_msg=name)
+        else:
+            assert (value == expected).all(), name
+
+
+def test_loops_of_ones_own_keep_types_too() -> None:
+    """`aggregate_train` of the strategy itself, on what a secured Grid gives."""
+    secure, first = secured(FedAvg(**OFF)), everything(0)
+    grid = secure.secured(counting([]))
+    messages = [Message(RecordDict({"arrays": first}), node, "train") for node in grid.get_node_ids()]
+    arrays, _ = secure.aggregate_train(1, grid.send_and_receive(messages, timeout=0.0))
+    assert arrays is not None
+    assert types_of(arrays) == types_of(first)
+
+
+def net() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2))
+
+
+def fitted(index: int, message: Message) -> RecordDict:
+    """Three steps on the data of a client."""
+    model = net()
+    model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
+    optimiser = torch.optim.SGD(model.parameters(), 0.1)
+    features = torch.randn(16, 4, generator=torch.Generator().manual_seed(index))
+    for _ in range(3):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(model(features), (features.sum(1) > 0).long()).backward()
+        optimiser.step()
+    return RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": 16})})
+
+
+def plain(index: int) -> ClientApp:
+    """An app without the mod."""
+    app = ClientApp()
+
+    @app.train()
+    def _train(message: Message, _context: Context) -> Message:
+        return Message(fitted(index, message), reply_to=message)
+
+    return app
+
+
+def test_batch_normalisation_trains_as_under_the_plain_strategy() -> None:
+    """Running means, variances and weights agree, and the counter of batches is an integer that counts all of them."""
+    first = ArrayRecord(net().state_dict())
+    apps = [app_of(SecureAggregationMod(), lambda message, _c, i=i: fitted(i, message)) for i in range(NODES)]
+    secure = secured(FedAvg(**OFF), bound=8.0)
+    found = secure.start(FakeGrid(apps), first, num_rounds=3, timeout=0.0).arrays
+    expected = FedAvg(**OFF).start(FakeGrid([plain(i) for i in range(NODES)]), first, num_rounds=3, timeout=0.0).arrays
+    assert [len(report.included) for report in secure.rounds] == [NODES] * 3
+    assert found["1.num_batches_tracked"].numpy().dtype == np.int64
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name].numpy(), array.numpy(), atol=1e-5, err_msg=name)
+    assert found["1.running_mean"].numpy()[0] == pytest.approx(-0.1718, abs=1e-4)
+    assert found["1.num_batches_tracked"].numpy() == 9
+
+
+def test_a_type_without_a_mean_is_named() -> None:
+    """Complex numbers: the run ends with the name of the array and its type."""
+    start = ArrayRecord({"w": Array(np.zeros(2, np.complex64))})
+    with pytest.raises(RoundsFailedError, match=r"dtype of 'arrays.w' must be one of .*; found complex64"):
+        secured(FedAvg(**OFF)).start(counting([]), start, num_rounds=1, timeout=0.0)
