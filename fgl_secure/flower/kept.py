@@ -26,14 +26,28 @@ class Keeper:
     def __init__(self, context: Context, file: Path | None) -> None:
         self._context, self._file = context, file
 
+    def __str__(self) -> str:
+        """What a message to others may call it."""
+        return "the context of this node" if self._file is None else f"state file {self._file.name}"
+
     def load(self, session: bytes) -> dict[str, Array] | None:
         """What was stored last; None where that was in another run, or nothing.
 
         Raises:
             MalformedMessageError: the file holds something else.
         """
-        found = self._in_context() if self._file is None else self._in_file(self._file)
+        found = self._found()
         return found[1] if found is not None and found[0] == session else None
+
+    @property
+    def session(self) -> bytes | None:
+        """The session of what was stored last; None where nothing was.
+
+        Raises:
+            MalformedMessageError: the file holds something else.
+        """
+        found = self._found()
+        return None if found is None else found[0]
 
     def store(self, session: bytes, arrays: Arrays) -> None:
         """Takes the place of what was stored before; a process that ends meanwhile leaves one or the other."""
@@ -53,6 +67,9 @@ class Keeper:
         finally:
             with suppress(FileNotFoundError):
                 fresh.unlink()
+
+    def _found(self) -> tuple[bytes, dict[str, Array]] | None:
+        return self._in_context() if self._file is None else self._in_file(self._file)
 
     def _in_context(self) -> tuple[bytes, dict[str, Array]] | None:
         record = self._context.state.config_records.get(KEY)
