@@ -23,7 +23,6 @@ from fgl_secure.training.processes.program_run import ProgramRun
 from fgl_secure.training.processes.sealing import SealedParty
 from fgl_secure.training.silo import Silo
 
-
 IDENTITIES = "identities"
 """The file of all parties' public keys, beside those of shares."""
 

@@ -195,8 +195,8 @@ class PairwiseMasking(OneSumScheme):
             return found
         if self.degree is not None:
             raise InputError(
-                f"degree must be {senders - 1} of {senders} senders, for none may be missing here; found {self.degree}, "
-                "so omit the parameter"
+                f"degree must be {senders - 1} of {senders} senders, for none may be missing here; found "
+                f"{self.degree}, so omit the parameter"
             )
         return replace(found, degree=senders + senders % 2, collusion=None)
 
