@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -41,6 +43,30 @@ class Identity:
             raise InputError("coins must be those of one run; found several tapes at once")
         return cls(bytes(coins.uniform(256, (IDENTITY_BYTES,)).tolist()))
 
+    @classmethod
+    def load(cls, file: Path) -> Identity:
+        """Reads what `save` wrote.
+
+        Raises:
+            InputError: the file cannot be read, or holds something else.
+        """
+        found = _from_hex(file)
+        if len(found) != 1:
+            raise InputError(f"identity must be a file of one line; {file.name} has {len(found)}")
+        return cls(found[0])
+
+    def save(self, file: Path) -> None:
+        """Writes the secret key, in hexadecimal, to a new file that only its owner may read.
+
+        Raises:
+            InputError: there is such a file, or it cannot be written.
+        """
+        try:
+            with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
+                out.write(f"{self.private_bytes().hex()}\n")
+        except OSError as error:
+            raise InputError(f"identity must go to a new file; {file.name} cannot be one ({error.strerror})") from error
+
     def __repr__(self) -> str:
         return f"Identity(public={self.public.hex()}, private=<secret>)"
 
@@ -71,6 +97,23 @@ class Identities:
                     f"found {len(public)} for client {client}"
                 )
 
+    @classmethod
+    def load(cls, file: Path) -> Identities:
+        """Reads the public keys of all parties, one a line in hexadecimal, in the order of their numbers.
+
+        Raises:
+            InputError: the file cannot be read or holds something else, or two parties have one key.
+        """
+        found = _from_hex(file)
+        if len(set(found)) != len(found):
+            raise InputError(f"identities must all differ; at least two in {file.name} do not")
+        return cls(dict(enumerate(found)))
+
+    def save(self, file: Path) -> None:
+        """Writes the keys as `load` reads them."""
+        keys = [self.public[party] for party in range(len(self.public))]
+        file.write_text("".join(f"{key.hex()}\n" for key in keys), encoding="ascii")
+
     def check(self, client: int, message: bytes, signature: bytes) -> None:
         """Raises unless a client signed a message.
 
@@ -83,6 +126,20 @@ class Identities:
             Ed25519PublicKey.from_public_bytes(self.public[client]).verify(signature, message)
         except InvalidSignature as error:
             raise ProtocolError(f"keys of client {client} must be signed by its identity; they are not") from error
+
+
+def _from_hex(file: Path) -> list[bytes]:
+    """The lines of a file, each of which is a key in hexadecimal."""
+    rule = f"identities must be files of keys, {2 * IDENTITY_BYTES} hexadecimal digits a line"
+    try:
+        found = [bytes.fromhex(line) for line in file.read_text(encoding="ascii").split()]
+    except OSError as error:
+        raise InputError(f"{rule}; {file.name} cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise InputError(f"{rule}; {file.name} is none") from error
+    if not found or any(len(key) != IDENTITY_BYTES for key in found):
+        raise InputError(f"{rule}; {file.name} is none")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,10 @@ class Perturbed(Scheme):
         """The inner scheme's."""
         return self.inner.answered(grouping)
 
+    def of_all(self, senders: int) -> Scheme:
+        """Around the inner scheme for sums that all senders are in."""
+        return replace(self, inner=self.inner.of_all(senders))
+
     @property
     def helpers(self) -> Mapping[Role, int]:
         """The inner scheme's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
@@ -237,6 +238,24 @@ class Scheme(ABC):
             InputError: too few clients, or a threshold that privacy forbids.
         """
         return clients
+
+    def of_all(self, senders: int) -> Scheme:
+        """The scheme for sums that all of so many senders are in: without one of them there is no sum.
+
+        A threshold that follows from the number of senders becomes all of them.
+
+        Raises:
+            InputError: a lower threshold was chosen.
+        """
+        threshold = self.threshold_for(senders)
+        if threshold == senders:
+            return self
+        if getattr(self, "threshold", threshold) is not None:
+            raise InputError(
+                f"threshold must be all {senders} senders, for none may be missing here; found {threshold} under "
+                f"{self.name}, so omit the parameter"
+            )
+        return replace(self, threshold=senders)  # type: ignore[type-var]  # schemes are dataclasses
 
     @property
     def helpers(self) -> Mapping[Role, int]:

@@ -26,7 +26,7 @@ from silos_app import task
 
 from fgl_secure.errors import FglSecureError
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
-from fgl_secure.flower.programs import run_in_simulation, save_shares
+from fgl_secure.flower.programs import IDENTITIES, run_in_simulation, save_identities, save_shares
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
 
@@ -81,10 +81,18 @@ def _processes(
     folder: Path, config: dict[str, str | int], timeout: float, trouble: Sequence[str]
 ) -> dict[str, np.ndarray]:
     result = folder / "result.npz"
+    parties = task.run_of(config).parties
     save_shares(_job(config), folder)
+    save_identities(parties, folder)
     nodes: list[dict[str, str | int | float | bool]] = [
-        {"partition-id": number, "share": str(folder / f"silo{number}"), "state": str(folder / f"state{number}")}
-        for number in range(task.run_of(config).parties)
+        {
+            "partition-id": number,
+            "share": str(folder / f"silo{number}"),
+            "state": str(folder / f"state{number}"),
+            "identity": str(folder / f"identity{number}"),
+            "identities": str(folder / IDENTITIES),
+        }
+        for number in range(parties)
     ]
     variables, late = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, [LATE] if "late" in trouble else []
     with LocalFederation(nodes, variables, PRELOAD, late) as federation:

@@ -12,15 +12,20 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.flower.kept import state_file
 from fgl_secure.flower.mailbox import Reports, SiloMailbox, fresh_session
 from fgl_secure.flower.silos import silo_app
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.runtime.packing import Array
 from fgl_secure.training.job import Job
 from fgl_secure.training.processes.program_run import ProgramRun
 from fgl_secure.training.processes.sealing import SealedParty
 from fgl_secure.training.silo import Silo
+
+IDENTITIES = "identities"
+"""The file of all parties' public keys, beside those of shares."""
 
 
 def number_of(context: Context) -> int:
@@ -33,7 +38,8 @@ def app_of(run: ProgramRun, shares: Path) -> ClientApp:
 
     Args:
         run: what they are told.
-        shares: folder in which each silo finds the file of what it holds, and reads no other; its state goes beside it.
+        shares: folder in which each party finds the files of what it holds and of its identity, and reads no other's.
+            Its state goes beside them.
     """
 
     def keep(context: Context) -> Path:
@@ -41,9 +47,18 @@ def app_of(run: ProgramRun, shares: Path) -> ClientApp:
 
     def party(context: Context, session: bytes) -> SealedParty:
         number = number_of(context)
-        return run.party(number, session, lambda: Silo.load(shares / f"silo{number}"))
+        signing = Identity.load(shares / f"identity{number}"), Identities.load(shares / IDENTITIES)
+        return run.party(number, session, lambda: Silo.load(shares / f"silo{number}"), *signing)
 
     return silo_app(number_of, party, silos=lambda _context: run.silos, keep=keep)
+
+
+def save_identities(parties: int, folder: Path) -> None:
+    """Makes identities: a file of its own for each party, and one of their public keys for all."""
+    made = [Identity.generate(SystemCoins()) for _ in range(parties)]
+    for number, identity in enumerate(made):
+        identity.save(folder / f"identity{number}")
+    Identities({number: identity.public for number, identity in enumerate(made)}).save(folder / IDENTITIES)
 
 
 def save_shares(job: Job, folder: Path) -> None:
@@ -89,6 +104,7 @@ def run_in_simulation(job: Job, timeout: float | None = None, *, gpu: bool = Fal
 
     with tempfile.TemporaryDirectory() as folder:
         save_shares(job, Path(folder))
+        save_identities(run.parties, Path(folder))
         run_simulation(
             server,
             app_of(run, Path(folder)),

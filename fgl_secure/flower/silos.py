@@ -2,7 +2,8 @@
 
 A node's process ends after each message, so a silo's program is kept after each turn, as arrays by name, and taken up
 from there: in the file that `state` of its configuration names, with which a SuperNode that was killed goes on, or in
-one of the user's. What it answered is kept with it, and given again where the same turn is asked for once more.
+one of the user's. What it answered is kept with it, and given again where the same turn is asked for once more. A file
+belongs to one session: a server that opened a second one could ask for sums with other silos in them, and subtract.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
-from logging import ERROR
+from logging import ERROR, WARNING
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from flwr.common.logger import log
 
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.flower.kept import KEY, Keeper, state_file
+from fgl_secure.flower.records import digest_of_configuration
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import Array, Arrays, named_to_bytes, under, within
 from fgl_secure.training.processes.program_run import LEAST_SILOS
@@ -99,6 +102,10 @@ MOST_DUE = 100
 _FIELDS = ("session", "number", "ends", "post", "report", "over", "due")
 FEWEST = 2
 FAILED = "the silo failed; see the log of this node"
+UNSIGNED = (
+    "keys are unsigned: a server in the middle could read messages between silos; name files in `identity` and "
+    "`identities` of the node's configuration to sign them"
+)
 
 TOLD = ("losses", "selected round", "validation", "test")
 """What of a silo's report goes to the server: sums that it opened itself, and what follows from them. Parameters, and
@@ -106,6 +113,18 @@ structure features of nodes among them, stay in the node's context."""
 
 MakeParty = Callable[[Context, bytes], SealedParty]
 """Makes a node's party for a session, as it is before the first turn."""
+
+
+def identities_of(context: Context) -> tuple[Identity | None, Identities | None]:
+    """What `identity` and `identities` of a node's configuration name, for `ProgramRun.party`; None for none.
+
+    The first is the file of the party's own secret identity, the second that of the public ones of all parties.
+
+    Raises:
+        InputError: a file holds something else.
+    """
+    own, public = (str(context.node_config.get(name, "")) for name in ("identity", "identities"))
+    return Identity.load(Path(own)) if own else None, Identities.load(Path(public)) if public else None
 
 
 def silo_app(
@@ -119,7 +138,9 @@ def silo_app(
 ) -> ClientApp:
     """The ClientApp of a silo or a relay.
 
-    An error of the party is told to the server by a fixed sentence, and to the node's log in full.
+    An error of the party is told to the server by a fixed sentence, and to the node's log in full. The node takes part
+    in one session for each state file, or context where it has none, and under one configuration of the run: messages
+    of parties that were sent another one do not open.
 
     Args:
         party_number: which party a node is.
@@ -169,11 +190,19 @@ def _check_silos(found: int, least: int) -> None:
 def _turned(asked: Turn, context: Context, keeper: Keeper, make: MakeParty, told: Collection[str], least: int) -> Turn:
     """One turn of the party that the node keeps; its state changes last, and only if all went well."""
     kept = keeper.load(asked.session)
+    if kept is None and keeper.session is not None:
+        raise _RefusedError(
+            f"session must be the one that {keeper} belongs to; found another one, and a new run needs another file in "
+            "`state` of the node's configuration"
+        )
     if kept is not None and int(kept["reply/number"]) == asked.number:
         return Turn.from_arrays(asked.session, within("reply", kept))
     with closing(make(context, asked.session)) as party:
+        party.agreed = digest_of_configuration(context.run_config)
         if kept is not None:
             party.restore(within("party", kept))
+        elif not party.signed:
+            log(WARNING, UNSIGNED)
         answer = _turn_of(party, asked, told, least)
         keeper.store(asked.session, {**under("party", party.state()), **under("reply", answer.arrays)})
     return answer

@@ -38,7 +38,7 @@ from fgl_secure.protocols.pairwise_masking.graph import (
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
 from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.protocols.precision import Rounding, check_precision, with_feedback, words_of
-from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters
 
@@ -181,6 +181,24 @@ class PairwiseMasking(OneSumScheme):
         if self.dropout is not None:
             chosen = max(clients - part_of(self.dropout, clients), FEWEST)
         return threshold_of(chosen, clients, clients // 2 + 1)
+
+    def of_all(self, senders: int) -> PairwiseMasking:
+        """See `Scheme.of_all`. All mask with all: in a sparse graph a majority of neighbours opens a sender's secrets.
+
+        Raises:
+            InputError: it was made for fewer senders, or for fewer neighbours.
+        """
+        chosen = self.threshold_for(senders) if self.dropout is not None else self.threshold
+        found = Scheme.of_all(replace(self, threshold=chosen, dropout=None), senders)
+        assert isinstance(found, PairwiseMasking)
+        if found.degree_for(senders) == senders - 1:
+            return found
+        if self.degree is not None:
+            raise InputError(
+                f"degree must be {senders - 1} of {senders} senders, for none may be missing here; found "
+                f"{self.degree}, so omit the parameter"
+            )
+        return replace(found, degree=senders + senders % 2, collusion=None)
 
     def degree_for(self, clients: int) -> int:
         """Neighbours of each of so many senders."""

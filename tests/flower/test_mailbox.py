@@ -130,6 +130,7 @@ def test_a_late_node_is_waited_for(job: Job, losses: tuple[float, ...]) -> None:
     grid = Troubled.of(job)
     grid.hidden = {101: 4}
     assert run(job, grid) == [list(losses)] * SILOS
+    grid = Troubled.of(job)
     grid.hidden = {101: 10**9}
     with pytest.raises(InputError, match=r"nodes must be 3, one a party; found 2, of parties \[0, 2\]"):
         run(job, grid, timeout=0.2)
@@ -140,6 +141,7 @@ def test_a_process_that_crashes_is_started_again(job: Job, losses: tuple[float, 
     grid = Troubled.of(job)
     grid.crashes = {(100, 3): 2, (101, 5): 1, (102, 0): 3}
     assert run(job, grid) == [list(losses)] * SILOS
+    grid = Troubled.of(job)
     grid.crashes = {(101, 4): CRASHES + 1}
     with pytest.raises(RunStoppedError, match=r"must answer turn 4.*failed, as their nodes' own logs say: \[1\]"):
         run(job, grid)
@@ -150,6 +152,7 @@ def test_a_process_that_crashes_before_it_says_who_it_is_is_asked_again(job: Job
     grid = Troubled.of(job)
     grid.crashes, grid.refused = {(100, WHO): 1, (102, WHO): CRASHES}, {101: 2}
     assert run(job, grid) == [list(losses)] * SILOS
+    grid = Troubled.of(job)
     grid.crashes = {(100, WHO): CRASHES + 1}
     with pytest.raises(InputError, match=r"nodes must be 3, one a party; found 2, of parties \[1, 2\]"):
         run(job, grid, timeout=0.2)
@@ -224,12 +227,12 @@ def test_a_file_of_another_run_is_nobody_s_state(tmp_path: Path) -> None:
     """A new session begins anew; what is no state is refused."""
     context = Context(1, 1, node_config={}, state=RecordDict(), run_config={})
     keeper, value = Keeper(context, tmp_path / "state"), np.arange(3)
-    assert keeper.load(b"a" * 16) is None
+    assert (keeper.load(b"a" * 16), keeper.session) == (None, None)
     keeper.store(b"a" * 16, {"turns": value})
     found = keeper.load(b"a" * 16)
     assert found is not None
     assert np.array_equal(found["turns"], value)
-    assert keeper.load(b"b" * 16) is None
+    assert (keeper.load(b"b" * 16), keeper.session) == (None, b"a" * 16)
     assert [each.name for each in tmp_path.iterdir()] == ["state"]
     (tmp_path / "state").write_bytes(b"no state")
     with pytest.raises(StateFileError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from flwr.clientapp import ClientApp
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.flower.kept import KEY
-from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
+from fgl_secure.flower.mailbox import RunStoppedError, SiloMailbox, fresh_session
 from fgl_secure.flower.silos import TOLD, WHO, Turn, silo_app
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.exchange import RowExchange
@@ -243,11 +244,33 @@ def test_a_turn_is_had_once_whatever_context_comes_with_it(graph: FederatedGraph
     assert context.state == RecordDict()
 
 
-def test_a_new_session_begins_anew(graph: FederatedGraph) -> None:
-    """A second run on the same nodes has keys and sums of its own, and finds the same."""
-    grid = fedstruct_grid(graph)
-    one, other = run(grid), run(grid)
-    assert np.array_equal(one[0]["losses"], other[0]["losses"])
+@pytest.mark.parametrize("in_file", [False, True])
+@pytest.mark.parametrize("over", [False, True])
+def test_a_second_session_is_refused(graph: FederatedGraph, tmp_path: Path, in_file: bool, over: bool) -> None:
+    """While the first one is under way, and when it is over: the error names the state file; the first one goes on."""
+    grid, first = fedstruct_grid(graph), fresh_session()
+    for number, context in enumerate(grid.contexts.values()):
+        context.node_config |= {"state": str(tmp_path / f"state{number}")} if in_file else {}
+    if over:
+        run(grid, first)
+    else:
+        asked = Message(Turn(first, 0, {}).content(), dst_node_id=100, message_type="query")
+        answer = Turn.of(grid.run_app(100, asked).content)
+    with pytest.raises(RunStoppedError, match="turn 0"):
+        run(grid)
+    assert ("state file state0 " if in_file else "context") in grid.refusals[100]
+    if not over:
+        assert Turn.of(grid.run_app(100, asked).content) == answer
+
+
+def test_a_new_file_begins_anew(graph: FederatedGraph, tmp_path: Path) -> None:
+    """What the error asks for: a second run on the same nodes has keys and sums of its own, and finds the same."""
+    grid, found = fedstruct_grid(graph), list[np.ndarray]()
+    for number in range(2):
+        for node, context in grid.contexts.items():
+            context.node_config["state"] = str(tmp_path / f"{number} of {node}")
+        found.append(run(grid)[0]["losses"])
+    assert np.array_equal(*found)
 
 
 def test_models_stay_with_the_silos(graph: FederatedGraph) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError
+from fgl_secure.protocols.identity import Identities, Identity, Names
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
@@ -36,7 +37,8 @@ class ProgramRun:
         silos: how many.
 
     Raises:
-        InputError: there are too few silos, or a scheme cannot be had with a process for each of them.
+        InputError: there are too few silos, or a scheme cannot be had with a process for each of them, or was made for
+            sums that some of them are missing from: then a server could open the sum of all and that of all but one.
     """
 
     task: Task
@@ -50,6 +52,9 @@ class ProgramRun:
         schemes = self.task.schemes
         if NEIGHBOURS in schemes:
             check_hosted(schemes[NEIGHBOURS], devices=not (self.task.between or self.task.crossing))
+        for topology, senders in ((SERVER, self.silos), (CLIENTS, self.silos - 1)):
+            if topology in schemes:
+                schemes[topology].of_all(senders)
 
     @property
     def parties(self) -> int:
@@ -66,14 +71,30 @@ class ProgramRun:
         """The server's part."""
         return SumServer(self.company(session), SystemCoins())
 
-    def process(self, number: int, session: bytes, silo: Callable[[], Silo]) -> Process:
+    def process(
+        self,
+        number: int,
+        session: bytes,
+        silo: Callable[[], Silo],
+        identity: Identity | None = None,
+        identities: Identities | None = None,
+    ) -> Process:
         """What a party does, before its first turn.
 
         Args:
             number: of the party: silos come first.
             session: of the run.
             silo: gives what a silo holds.
+            identity: signs the party's keys; None sends them unsigned.
+            identities: public ones of all parties, known from elsewhere than the server; given with `identity`.
+
+        Raises:
+            InputError: only one of identity and identities is given, or the identity is not that of the party.
         """
+        if (identity is None) != (identities is None):
+            raise InputError("identity and identities must be given together; only one is")
+        if identity is not None and identities is not None:
+            Names({number: identity}, identities)
         task, coins = self.task, SystemCoins()
         rows, members = task.schemes.get(NEIGHBOURS), task.schemes.get(MEMBERS)
         if number >= self.silos:
@@ -86,8 +107,23 @@ class ProgramRun:
                 sums = SiloRowSums(held, rows, session, coins, task.width)
             else:
                 sums = hosted_sums(held, rows, session, coins, task.width, crossing=task.crossing)
-        return SiloProcess(held, lambda talk: task.make(talk, coins), self.company(session), coins, sums, members)
+        company = self.company(session)
+        return SiloProcess(
+            held, lambda talk: task.make(talk, coins), company, coins, sums, members, identity, identities
+        )
 
-    def party(self, number: int, session: bytes, silo: Callable[[], Silo]) -> SealedParty:
-        """The same behind a mailbox that reads nothing; arguments as for `process`."""
-        return SealedParty(number, self.parties, self.process(number, session, silo), session, SystemCoins())
+    def party(
+        self,
+        number: int,
+        session: bytes,
+        silo: Callable[[], Silo],
+        identity: Identity | None = None,
+        identities: Identities | None = None,
+    ) -> SealedParty:
+        """The same behind a mailbox that reads nothing; arguments as for `process`.
+
+        Without identities the server must be trusted to pass on keys: one that sends keys of its own instead reads all
+        that silos and relays send each other.
+        """
+        program = self.process(number, session, silo, identity, identities)
+        return SealedParty(number, self.parties, program, session, SystemCoins(), identity, identities)

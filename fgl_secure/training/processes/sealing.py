@@ -48,7 +48,13 @@ class SealedParty:
         identity: signs its key; None sends it unsigned.
         identities: of all parties.
         agreement: on keys, the same for all parties; the best that the library has unless given.
+
+    Attributes:
+        agreed: bytes for whatever else all parties must have been told alike; a message opens only where the receiver's
+            are those of the sender.
     """
+
+    agreed: bytes = b""
 
     def __init__(
         self,
@@ -93,7 +99,12 @@ class SealedParty:
     @property
     def due(self) -> str:
         """What the party waits for; see `Process.due`."""
-        return self._program.due if self._turns > 1 else "agreement on keys"
+        return self._program.due if self._turns > 1 else f"agreement on {'' if self.signed else 'unsigned '}keys"
+
+    @property
+    def signed(self) -> bool:
+        """Whether its keys are signed, and those of others must be."""
+        return self._identity is not None
 
     def turn(self, post: Post) -> dict[int, bytes]:
         """One turn.
@@ -152,7 +163,7 @@ class SealedParty:
     def _closed(self, receiver: int, plain: bytes) -> bytes:
         if receiver == SERVER:
             return plain
-        sealed = AESGCM(self._sending[receiver]).encrypt(_NONCE.pack(self._number, self._turns), plain, None)
+        sealed = AESGCM(self._sending[receiver]).encrypt(_NONCE.pack(self._number, self._turns), plain, self.agreed)
         return self._wrapped.pop(receiver, b"") + sealed
 
     def _opened(self, sender: int, data: bytes) -> bytes:
@@ -164,7 +175,7 @@ class SealedParty:
             key, sealed = self._receiving.get(sender), data
             if key is None:
                 key, sealed = self._received_key(sender, data)
-            plain = AESGCM(key).decrypt(_NONCE.pack(sender, self._turns - 1), sealed, None)
+            plain = AESGCM(key).decrypt(_NONCE.pack(sender, self._turns - 1), sealed, self.agreed)
         except (InvalidTag, ProtocolError) as error:
             message = f"message of party {sender} must be sealed for this party and turn; it is not"
             raise ProtocolError(message) from error

@@ -3,10 +3,19 @@
 A sum is machines of a scheme, one for each silo that has a part in it and one for the server, whose messages travel as
 parcels. The server says when it has nothing more to do in a sum, so that all silos go on at one time; a sum for
 everybody it tells them then.
+
+No scheme keeps a server from sending one silo another result than the rest. With a range that only one silo gets, or a
+false mean that stops the others' gradients, the next sum would be a single silo's vector. So every silo keeps a digest
+of all results that the server sent it, and confirms it to all others before each sum. The confirmation goes from silo
+to silo, sealed where a server carries it, and is checked before a machine reads its first message. Under every scheme
+with keys a protected vector leaves later than that. A digest bound to the machines' session instead would end in
+whatever error a scheme has for keys that do not fit, and binds nothing under `ckks`, whose keys outlive a sum.
+A server that sends all silos the same false result is not noticed.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +31,7 @@ from fgl_secure.protocols.topology import SERVER as SERVER_SUMS
 from fgl_secure.runtime import Directory, Draws, Messages, OwnDraws, Phase, Role, Step, decode, encode
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.processes.parcels import Parcel
-from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Part, fitting, scalar
+from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Part, fitting, only, scalar
 from fgl_secure.training.rounding import NO_DIGITS, Digits
 
 EVERYBODY = -1
@@ -33,6 +42,9 @@ everybody the parts of which the server tells quotients, how large entries must 
 they are, and which entries are digits."""
 DONE = Phase.VECTOR_SUMS
 """The server says that it is done with a sum; one for everybody goes with it."""
+CONFIRMATION = Phase.ROSTERS
+"""A silo confirms to another one which results it got and which sums it opens, as a digest."""
+DIGEST_BYTES = 32
 LARGEST = 2**62
 """Largest sum under a scheme that names no limit."""
 
@@ -92,7 +104,7 @@ class Company:
             known: identities by silo; its own among them.
 
         Raises:
-            InputError: the scheme has no such sums.
+            InputError: the scheme has no such sums, or was made for sums that some silos are missing from.
         """
         limit, parties = None if bound == UNBOUNDED else bound, self.parties
         silos = parties.ids(Role.SILO)
@@ -101,7 +113,7 @@ class Company:
         else:
             order = [*(silo for silo in range(self.silos) if silo != receiver), receiver]
             topology = Topology.to_client(parties, silos[order[:-1]], int(silos[receiver]), length, limit)
-        scheme = self.schemes[topology.name]
+        scheme = self.schemes[topology.name].of_all(len(topology.senders))
         scheme.check_serves(topology)
         names, hosted = _by_place(known, order), np.array([self.party(host)], dtype=np.int64)
         found = scheme.machines(topology, self.session, draws, hosted, names=names)
@@ -175,6 +187,8 @@ class SiloSums(Part):
         self._digits = Digits()
         self._parts: dict[int, SumMachine] = {}
         self._results: dict[int, Array] = {}
+        self._digest = bytes(DIGEST_BYTES)
+        self._confirmation = b""
 
     def begin(
         self,
@@ -198,7 +212,6 @@ class SiloSums(Part):
         """
         self._step, self._results, rows = step, {}, []
         self._quotients, self._least, self._digits = np.array(parts, dtype=np.int64), least, digits
-        out: dict[int, list[Parcel]] = {SERVER: []}
         for receiver, given in vectors.items():
             number, self._next = self._next, self._next + 1
             length = given if isinstance(given, int) else len(given)
@@ -207,14 +220,24 @@ class SiloSums(Part):
             part.begin(Step(number), None if isinstance(given, int) else given[None])
             self._parts[number] = part
         self._open = np.array(rows, dtype=np.int64)
-        told = self._open, self._quotients, scalar(least), digits.array
-        out[SERVER].append(Parcel(OPENING, step, told))
-        return self._spoken(out)
+        opening = Parcel(OPENING, step, (self._open, self._quotients, scalar(least), digits.array))
+        self._confirmation = hashlib.sha256(self._digest + opening.to_bytes()).digest()
+        confirmation = Parcel(CONFIRMATION, step, (np.frombuffer(self._confirmation, dtype=np.uint8),))
+        return self._spoken({SERVER: [opening], **{silo: [confirmation] for silo in self._others}})
+
+    @property
+    def _others(self) -> list[int]:
+        return [silo for silo in range(self.company.silos) if silo != self._silo]
 
     def take(self, inbox: Inbox) -> Outbox | None:
-        """Hears the others and answers; None when all sums are done."""
+        """Hears the others and answers; None when all sums are done.
+
+        Raises:
+            ProtocolError: a message is not what is due; or another silo got other results from the server, or opens
+                other sums.
+        """
         done = []
-        for sender, parcels in inbox.items():
+        for sender, parcels in self._confirmed(inbox).items():
             for parcel in parcels:
                 if sender == SERVER and parcel.phase is DONE:
                     done.append(parcel)
@@ -230,6 +253,23 @@ class SiloSums(Part):
             return out
         self._parts = {}
         return None
+
+    def _confirmed(self, inbox: Inbox) -> Inbox:
+        """What has arrived beside the confirmations of all others, which are due in the first turn of a sum."""
+        if not self._confirmation:
+            return inbox
+        for silo in self._others:
+            (digest,) = fitting(only(inbox, silo, CONFIRMATION), ("|u1", (DIGEST_BYTES,)))
+            if digest.tobytes() != self._confirmation:
+                raise ProtocolError(
+                    f"silos must open the same sums after the same results from the server; those of silo {silo} and "
+                    f"of this one, {self._silo}, differ, so start a new run with a server that you trust"
+                )
+        self._confirmation = b""
+        return {
+            sender: [parcel for parcel in parcels if sender == SERVER or parcel.phase is not CONFIRMATION]
+            for sender, parcels in inbox.items()
+        }
 
     def _spoken(self, out: dict[int, list[Parcel]]) -> Outbox:
         """What all parts say in their turn."""
@@ -254,6 +294,7 @@ class SiloSums(Part):
             if sums is None:
                 raise ProtocolError(f"sum {int(number)} must be there when the server is done with it; it is not")
             total = sums[0]
+        self._digest = hashlib.sha256(self._digest + parcel.to_bytes()).digest()
         self._results[int(number)] = total
 
     def _part(self, row: tuple[int, int, int, int]) -> SumMachine:
@@ -270,10 +311,12 @@ class SiloSums(Part):
         return {by_number[n]: total for n, total in self._results.items() if by_number[n] in mine}
 
     def state(self) -> dict[str, Array]:
-        """What is open, and each part's own state."""
+        """What is open, what the server sent so far as a digest, and each part's own state."""
         step = np.array([self._step.round, self._step.layer, self._step.part], dtype=np.int64)
         arrays: dict[str, Array] = {"next": scalar(self._next), "step": step, "open": self._open}
         arrays |= {"quotients": self._quotients, "least": scalar(self._least), "digits": self._digits.array}
+        for name, digest in (("digest", self._digest), ("confirmation", self._confirmation)):
+            arrays[name] = np.frombuffer(digest, dtype=np.uint8)
         for number, part in self._parts.items():
             arrays |= under(f"part{number}", part.state())
         return arrays | {f"result{n}": total for n, total in self._results.items()}
@@ -282,6 +325,7 @@ class SiloSums(Part):
         """Goes on where a state was taken."""
         self._next, self._open, self._quotients = int(state["next"]), state["open"], state["quotients"]
         self._least, self._digits = int(state["least"]), Digits(*state["digits"].tolist())
+        self._digest, self._confirmation = state["digest"].tobytes(), state["confirmation"].tobytes()
         layer_and_all = state["step"].tolist()
         self._step = Step(layer_and_all[0], layer_and_all[1], part=layer_and_all[2])
         self._parts = {}

@@ -151,6 +151,25 @@ def test_too_few_silos_stop_a_sum() -> None:
 def test_a_server_that_departs_from_the_protocol_is_refused(forged: Parcel) -> None:
     """A typed error, and nothing that is added up by accident."""
     silos, _ = parts(Plaintext())
-    begin_for_each(silos, Step(0))
+    begun = begin_for_each(silos, Step(0))
+    assert silos[0].take(Mailbox(SILOS).sorted(dict(enumerate(begun)))[0]) == {}
     with pytest.raises(ProtocolError):
         silos[0].take({SERVER: [forged]})
+
+
+@pytest.mark.parametrize("left", [[], [1, 2]], ids=["none", "not all"])
+def test_a_silo_goes_on_when_all_others_have_confirmed(left: list[int]) -> None:
+    """A server that holds a confirmation back is refused."""
+    silos, _ = parts(PairwiseMasking())
+    arrived = Mailbox(SILOS).sorted(dict(enumerate(begin_for_each(silos, Step(0)))))[0]
+    with pytest.raises(ProtocolError):
+        silos[0].take({silo: arrived[silo] for silo in left})
+    assert silos[0].take(arrived) == {}
+
+
+def test_silos_that_open_other_sums_find_out_without_the_server() -> None:
+    """Lengths, bounds and steps are confirmed with the results."""
+    silos, _ = parts(PairwiseMasking())
+    begun = [part.begin({EVERYBODY: VECTORS[0, 0]}, 1000 + silo, Step(0)) for silo, part in enumerate(silos)]
+    with pytest.raises(ProtocolError):
+        silos[0].take(Mailbox(SILOS).sorted(dict(enumerate(begun)))[0])
