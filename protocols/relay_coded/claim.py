@@ -47,6 +47,25 @@ _LEAKS_OF_PARTNERS = (
 """Of what devices tell each other before the first sum; see `partners`."""
 
 
+_LEAKS_OF_DROP_OUTS = (
+    Leak(
+        Secret.DEGREE,
+        Role.RELAY,
+        Circumstance.DROP_OUT,
+        "when a device drops out of a step, a relay counts the messages that are missing in other sums: as many as the "
+        "device has partners",
+    ),
+    Leak(
+        Secret.CROSS_EDGE,
+        Role.RELAY,
+        Circumstance.DROP_OUT,
+        "when two devices drop out of a step together, and each of another step alone, a relay tells from these counts "
+        "whether they are partners",
+    ),
+)
+"""Relays see a step before anybody has found out that it is incomplete."""
+
+
 def _guarantees(T: int, k_min: int, *, anonymous: bool, untold: bool) -> tuple[Guarantee, ...]:
     everybody = {Role.RELAY: T, Role.SILO: _MANY, Role.DEVICE: _MANY, Role.SERVER: 1}
     promises = [
@@ -133,7 +152,7 @@ def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
         ),
     ]
     if anonymous:
-        return (*at_target, *_LEAKS_OF_PARTNERS)
+        return (*at_target, *_LEAKS_OF_PARTNERS, *_LEAKS_OF_DROP_OUTS)
     at_relay = [
         Leak(
             secret,
