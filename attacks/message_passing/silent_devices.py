@@ -65,7 +65,9 @@ class _SilentDevices(InformedAttack[Guess, SilentDevices, MessageTruth], Generic
     def infer_with(self, view: View, public: PublicParameters, known: SilentDevices) -> Guess | None:  # noqa: ARG002
         """Counts at every relay alone; None where silos don't hand messages of unnamed devices to relays."""
         relays = np.unique(np.concatenate([_NONE, *(rows.receivers for rows in view.messages(Phase.FETCH))]))
-        return self._read([_missing(view, relay) for relay in relays.tolist()], known.by_round)
+        rounds = range(len(known.by_round))
+        missing = [{n: count for n, count in _missing(view, relay).items() if n in rounds} for relay in relays.tolist()]
+        return self._read(missing, known.by_round)
 
     @abstractmethod
     def _read(self, missing: list[dict[int, int]], silent: Ids) -> Guess | None:
@@ -119,7 +121,7 @@ class SilentPairs(_SilentDevices[JudgedPairs]):
         """Every relay alone."""
         return Card(
             "silent-pairs",
-            "a relay compares what is missing when two devices are silent together, and when each is: partners lack less",
+            "a relay compares what is missing when two devices are silent together, and when each is: less for partners",
             _SOURCE,
             Role.RELAY,
             Secret.CROSS_EDGE,
@@ -153,7 +155,7 @@ class SilentPairs(_SilentDevices[JudgedPairs]):
         actual = np.isin(one * n + other, truth.edges[0] * n + truth.edges[1])
         right = guess.joined == actual
         share = clustered_proportion(right, one, seed=0)
-        finding = f"Whether silent devices are neighbours is told right of {int(right.sum()):,} of {len(right):,} pairs."
+        finding = f"Of {int(right.sum()):,} of {len(right):,} pairs it is said rightly whether they are neighbours."
         prior = largest_share(actual[:, None].astype(np.int64))
         return (Measurement("pairs", share.value, share.interval, share.n, 0.5, prior, 1.0, True, finding),)
 
