@@ -121,7 +121,7 @@ class SilentPairs(_SilentDevices[JudgedPairs]):
         """Every relay alone."""
         return Card(
             "silent-pairs",
-            "a relay compares what is missing when two devices are silent together, and when each is: less for partners",
+            "a relay compares what is missing when two devices are silent and when each is: less for partners",
             _SOURCE,
             Role.RELAY,
             Secret.CROSS_EDGE,

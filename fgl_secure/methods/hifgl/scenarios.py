@@ -68,7 +68,7 @@ PRESENCE = 0.9
 PROJECTED = 16
 """Columns of the projected features that are summed again and again."""
 
-SILENT_PAIRS = 6
+SILENT_PAIRS = 8
 """Cross-silo edges whose ends fall silent, each alone, both together, and each with an end of another edge."""
 
 MOST_AT_RELAYS = 2**23
