@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 
+Flags = NDArray[np.bool_]
+Ids = NDArray[np.int64]
+
 ROUNDS = 16
 """Of wishes: links that are open after them stay closed. Random graphs of 20,000 nodes settle within ten."""
 TRIES = 8
@@ -27,6 +30,38 @@ class SmallGroups(StrEnum):
     """Its partners ask partners of their own, of whom some send it their rows; it doesn't learn which."""
 
 
+class Contributors(StrEnum):
+    """Which contributors of a sum `k_min` counts."""
+
+    ALL = "all-contributors"
+    """Every device whose row is in the sum."""
+    FOREIGN = "foreign-contributors"
+    """Those of other silos than the receiver's, where there are any, and then all: a process that hosts all devices of
+    a silo can subtract their rows from what its devices receive."""
+
+
+def computed(groups: Ids, least: int, foreign: Flags | None = None, counted: Flags | None = None) -> Flags:
+    """Return which messages may go into the sums that they are for.
+
+    Args:
+        groups: int64 [m], the sum of each message, numbered from 0.
+        least: fewest messages of a sum that is computed.
+        foreign: bool [m], messages of which a sum has at least `least` or none; None where all count alike. A sum with
+            fewer goes without them.
+        counted: bool [m], the messages that count; all of them unless given.
+
+    Returns:
+        Bool [m].
+    """
+    counted = np.ones(len(groups), dtype=np.bool_) if counted is None else counted
+    dropped = np.zeros_like(counted)
+    if foreign is not None:
+        dropped = foreign & (np.bincount(groups, weights=counted & foreign) < least)[groups]
+    enough = np.bincount(groups, weights=counted & ~dropped) >= least
+    found: Flags = enough[groups] & ~dropped
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Partnering:
     """The rules of an agreement, the same for all devices.
@@ -35,6 +70,7 @@ class Partnering:
         most: D, most partners of a device.
         least: k_min, how many a device wants at least.
         small_groups: what becomes of those that have fewer.
+        contributors: which partners count when it is decided what a sum is over; see `computed`.
 
     Raises:
         InputError: most is below least, or least below 1.
@@ -43,6 +79,7 @@ class Partnering:
     most: int
     least: int
     small_groups: SmallGroups = SmallGroups.TWO_HOP
+    contributors: Contributors = Contributors.ALL
 
     def __post_init__(self) -> None:
         if not 1 <= self.least <= self.most:

@@ -15,7 +15,7 @@ from fgl_secure.algebra import FixedPoint
 from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.partnering import Partnering
+from fgl_secure.protocols.partnering import Contributors, Partnering
 from fgl_secure.protocols.precision import Rounding
 from fgl_secure.protocols.topology import Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Machine, PublicParameters, Role, Step
@@ -200,6 +200,11 @@ class Scheme(ABC):
         return grouping
 
     @property
+    def contributors(self) -> Contributors:
+        """Which contributors count when it is decided which sums are computed."""
+        return Contributors.ALL
+
+    @property
     def precision(self) -> int | None:
         """Bits at which real numbers of means are written, 8, 16 or 32; None for as many as there is room for."""
         return None
@@ -323,7 +328,8 @@ def least_group(scheme: Scheme) -> int:
     while True:
         sizes = np.arange(1, most + 1)
         target, rows = np.repeat(np.arange(most), sizes), np.arange(sizes.sum())
-        kept = scheme.answered(Grouping(rows, sizes, rows, target, rows, sizes)).target
+        apart = np.zeros_like(rows), np.ones_like(sizes)
+        kept = scheme.answered(Grouping(rows, sizes, rows, target, *apart)).target
         if len(kept):
             return int(sizes[kept].min())
         most *= 4

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_61, Segments
 from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError
 from fgl_secure.protocols.link_keys import LinkKeys
+from fgl_secure.protocols.partnering import Contributors, computed
 from fgl_secure.runtime import Direction, Directory, Role
 
 Flags = NDArray[np.bool_]
@@ -81,10 +82,14 @@ class Grouping:
         """Messages by group."""
         return Segments.by_group(self.target, len(self.group_owner))
 
-    def answered(self, minimum: int) -> Grouping:
-        """Without the messages to groups of fewer than `minimum`, whose sums are not computed."""
-        sizes = np.bincount(self.target, minlength=len(self.group_owner))
-        kept = sizes[self.target] >= minimum
+    @property
+    def foreign(self) -> Flags:
+        """Bool [m]: which messages are between owners that different parties administer."""
+        return self.row_custodian[self.source] != self.group_custodian[self.target]
+
+    def answered(self, minimum: int, contributors: Contributors = Contributors.ALL) -> Grouping:
+        """Without the messages to groups of fewer than `minimum`, whose sums are not computed; see `computed`."""
+        kept = computed(self.target, minimum, self.foreign if contributors is Contributors.FOREIGN else None)
         return self if kept.all() else replace(self, source=self.source[kept], target=self.target[kept])
 
     @property
@@ -113,8 +118,8 @@ class AgreedGrouping(Grouping):
                 f"found {self.forward.shape} and {self.backward.shape}"
             )
 
-    def answered(self, minimum: int) -> Grouping:  # noqa: ARG002  # counted by those who know all messages of a sum
-        """Those that go into sums."""
+    def answered(self, minimum: int, contributors: Contributors = Contributors.ALL) -> Grouping:  # noqa: ARG002
+        """Those that go into sums, as counted by the parties that know all messages of a sum."""
         if self.forward.all():
             return self
         ends = self.source[self.forward], self.target[self.forward]

@@ -20,6 +20,7 @@ from fgl_secure.attacks.message_passing.messages import (
     VisibleEdges,
 )
 from fgl_secure.attacks.message_passing.relays import ShareDifferences, SharedMask, SingleShares
+from fgl_secure.attacks.message_passing.silent_devices import SilentPairs, SilentPartners
 from fgl_secure.attacks.message_passing.silo_pattern import SiloPattern
 from fgl_secure.attacks.message_passing.single_neighbour import (
     MaliciousSingleNeighbour,
@@ -47,6 +48,8 @@ __all__ = [
     "PublicRows",
     "ShareDifferences",
     "SharedMask",
+    "SilentPairs",
+    "SilentPartners",
     "SiloPattern",
     "SingleNeighbourAtDevice",
     "SingleNeighbourAtSilo",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 TRAINING = "neighbour sums in training"
@@ -18,6 +19,9 @@ STATIC_ROWS = "one release of static features"
 
 DROP_OUTS = "static rows summed with drop-outs"
 """Scenario: the same rows summed in several rounds, in which devices take part or not."""
+
+SILENCE = "neighbour sums in which one or two devices fall silent"
+"""Scenario: sums in which no message of one device, or of two, reaches a relay."""
 
 DEVIATION = "neighbour sums with devices that deviate"
 """Scenario: an exchange in which devices hand something else to be decoded than what the protocol says."""
@@ -34,6 +38,7 @@ UNMASKED_SHARES = "shares without masks"
 SHARED_MASKS = "shares under one mask for all senders"
 FRESH_TAGS = "messages under fresh tags, at relays that see who sends"
 OWN_SILOS = "messages of unnamed devices, which their own silos hand to relays"
+SILENT_SENDERS = "messages of unnamed devices, one or two of which fall silent"
 """Controls, as HiFGL makes them."""
 
 
@@ -46,3 +51,17 @@ class PublicRows:
     """
 
     rows: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SilentDevices:
+    """Which devices fall silent in which round, as their silos and the network see it.
+
+    Attributes:
+        by_round: int64 [rounds, 2], party identifiers; NOT_SILENT in the place of each that there is not.
+    """
+
+    by_round: NDArray[np.int64]
+
+
+NOT_SILENT = -1

@@ -24,12 +24,14 @@ class Trained:
         scheme: what the run is called.
         result: accuracy, rounds, seconds and the transcript.
         privacy: what noise gives and costs; None where there is none.
+        hosted: declared leakage to processes that host all devices of a silo; empty for runs without such processes.
     """
 
     plan: Plan
     scheme: str
     result: TrainingResult
     privacy: PrivacyCost | None
+    hosted: tuple[str, ...] = ()
 
     @property
     def accuracy(self) -> Accuracy:
@@ -38,7 +40,8 @@ class Trained:
 
     def to_json(self) -> Mapping[str, object]:
         """The figures as JSON values."""
-        return summary(self.plan, self.scheme, self.result, self.privacy)
+        hosted = {"hosted_devices": list(self.hosted)} if self.hosted else {}
+        return {**summary(self.plan, self.scheme, self.result, self.privacy), **hosted}
 
 
 def train(

@@ -29,6 +29,7 @@ def describe(done: Trained) -> str:
         "seconds": f"{result.seconds:.2f}, {result.seconds_per_round:.4f} a round (median), on {plan.device}",
     }
     rows |= {} if done.privacy is None else _privacy_rows(done.privacy, result)
+    rows |= {"hosted devices": "; ".join(done.hosted)} if done.hosted else {}
     return "\n".join(f"{name:<14} {text}" for name, text in rows.items())
 
 

@@ -11,7 +11,7 @@ from fgl_secure.auditing.method import Method, Source, check_method
 from fgl_secure.auditing.train import Trained, silent
 from fgl_secure.errors import InputError
 from fgl_secure.flower.programs import run_in_simulation
-from fgl_secure.runtime import Transcript
+from fgl_secure.runtime import Circumstance, Transcript
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import Accuracy, TrainingResult, compute_device
 from fgl_secure.training.parties import hierarchy_of
@@ -64,4 +64,6 @@ def train_on_flower(
         Transcript(hierarchy_of(plan.graph)),
         report,
     )
-    return Trained(plan, subject.name, result, subject.privacy_cost(result, silent))
+    leaks = subject.claims[subject.name].leaks_by_design
+    hosted = tuple(leak.statement for leak in leaks if leak.circumstance is Circumstance.HOSTED_DEVICES)
+    return Trained(plan, subject.name, result, subject.privacy_cost(result, silent), hosted)

@@ -62,6 +62,8 @@ class Circumstance(StrEnum):
     REPEATED_SUM = "the same rows are summed in several rounds, by different senders"
     SHARED_FEATURES = "every client holds the structure features of all nodes"
     FOUND_RANGE = "no bound is given, so that ranges are found"
+    DROP_OUT = "devices drop out in the middle of a step"
+    HOSTED_DEVICES = "one process hosts all devices of a silo"
     MALICIOUS_DEVICE = "a device departs from the protocol"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.protocols.link_keys import LinkKeys
-from fgl_secure.protocols.partnering import Partnering
+from fgl_secure.protocols.partnering import Partnering, computed
 from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.partners.requests import NOBODY
 from fgl_secure.protocols.topology import AgreedGrouping, Circuits, Grouping
@@ -76,8 +76,9 @@ def outcome(grouping: Grouping, machine: PartnerDevices) -> Partners:
     receivers = np.concatenate([table.owners, table.others[alone]])
     forward = np.concatenate([there, heard[alone, 0]])
     backward = np.concatenate([heard[:, 1], np.ones(np.count_nonzero(alone), dtype=np.bool_)])
-    forward &= _enough(receivers, np.ones_like(forward), machine)
-    backward &= forward & _enough(senders, forward, machine)
+    foreign = None if table.foreign is None else np.concatenate([table.foreign, table.foreign[alone]])
+    forward &= _enough(receivers, np.ones_like(forward), foreign, machine)
+    backward &= forward & _enough(senders, forward, foreign, machine)
     order = np.lexsort((senders, receivers))
     source, target = (
         by[np.searchsorted(owners[by], each[order])]
@@ -90,12 +91,10 @@ def outcome(grouping: Grouping, machine: PartnerDevices) -> Partners:
     return Partners(agreed, Circuits(_ways(machine, table), machine.rules.reach), _keys(machine, table))
 
 
-def _enough(ends: Ids, counted: Flags, machine: PartnerDevices) -> Flags:
-    """Bool [m]: whether enough messages that count have the same end, where that is hosted; True elsewhere."""
-    devices, place = np.unique(ends, return_inverse=True)
-    over = np.bincount(place, weights=counted, minlength=len(devices)) >= machine.rules.least
-    found: Flags = (over | ~np.isin(devices, machine.parties))[place]
-    return found
+def _enough(ends: Ids, counted: Flags, foreign: Flags | None, machine: PartnerDevices) -> Flags:
+    """Bool [m]: whether messages go into the sums of their ends, where these are hosted; True elsewhere."""
+    place = np.unique(ends, return_inverse=True)[1]
+    return computed(place, machine.rules.least, foreign, counted) | ~np.isin(ends, machine.parties)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +108,7 @@ class _Table:
         far: bool [p], which are behind others.
         back: int64 [p], the row of the partner for the device, NOBODY where the partner is not hosted.
         heard: int8 [p, 2].
+        foreign: bool [p]; None where all partners count alike.
     """
 
     owners: Ids
@@ -117,6 +117,7 @@ class _Table:
     far: Flags
     back: Ids
     heard: NDArray[np.int8]
+    foreign: Flags | None
 
     @classmethod
     def of(cls, machine: PartnerDevices) -> _Table:
@@ -134,7 +135,8 @@ class _Table:
         shift = np.cumsum(whole) - 1
         back = np.where(back >= 0, shift[back], NOBODY)[whole]
         heard = tallies.heard[kept][whole]
-        return cls(owners[whole], others[whole], tickets[whole], far[whole], back, heard)
+        foreign = None if tallies.foreign is None else tallies.foreign[kept][whole]
+        return cls(owners[whole], others[whole], tickets[whole], far[whole], back, heard, foreign)
 
 
 def _keys(machine: PartnerDevices, table: _Table) -> LinkKeys:

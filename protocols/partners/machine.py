@@ -58,11 +58,18 @@ class PartnerDevices(Machine):
         here = np.isin(owners, parties) & (owners != others)
         check_mutual(owners, others)
         self.rules, self._draws = rules, draws
+        self._administered = grouping.row_owner, grouping.row_custodian
         self.links = Links(owners[here], others[here])
         self.requests = Requests(self.links, rules.most, rules.least)
         self._names: Ids = np.zeros(len(parties), dtype=np.int64)
         self._tallies: Tallies | None = None
         self._turn = 0
+
+    def silo_of(self, devices: Ids) -> Ids:
+        """Return who administers devices that are hosted, or neighbours of hosted ones: int64 [k]."""
+        owners, custodians = self._administered
+        order = np.argsort(owners)
+        return custodians[order[np.searchsorted(owners[order], devices)]]
 
     @property
     def _asked(self) -> int:
@@ -83,7 +90,7 @@ class PartnerDevices(Machine):
         if self._turn <= self._asked:
             raise StaleMessageError("partners must have been chosen before they count; they are not")
         if self._tallies is None:
-            self._tallies = Tallies(self.links, self.requests, self.rules.least)
+            self._tallies = Tallies(self.links, self.requests, self.rules, self.silo_of)
         return self._tallies
 
     def turn(self) -> Iterable[Messages]:

@@ -8,13 +8,14 @@ neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import MalformedMessageError
+from fgl_secure.protocols.partnering import Contributors, Partnering, computed
 from fgl_secure.protocols.partners.links import Links
 from fgl_secure.protocols.partners.requests import NOBODY, Requests
 
@@ -33,17 +34,20 @@ class Tallies:
     Args:
         links: of these devices; wishes are over.
         requests: of these devices; those that nobody answered are given up.
-        least: rows of a sum that is computed.
+        rules: the same for all devices.
+        silo_of: who administers devices, int64 [k]; asked for neighbours and hosted devices alone.
 
     Attributes:
         owners: int64 [p], a device for each of its partners, ascending.
         others: int64 [p], the partner where it is a neighbour, NOBODY where it is behind others.
         tickets: int64 [p], the number of the way to it; NOBODY for a neighbour.
         following: int64 [p], who is next on the way to it: the partner itself where it is a neighbour.
+        foreign: bool [p], partners of other silos, where rules count these alone; None elsewhere. One behind others is
+            foreign unless it is hosted and of the same silo.
         heard: int8 [p, PASSES], whether the partner's sum is over enough, UNHEARD before it said.
     """
 
-    def __init__(self, links: Links, requests: Requests, least: int) -> None:
+    def __init__(self, links: Links, requests: Requests, rules: Partnering, silo_of: Callable[[Ids], Ids]) -> None:
         near = np.stack([links.owners, links.others, np.full(len(links), NOBODY), links.others])[:, links.taken]
         ends = [
             (device, NOBODY, ticket, max(way.back, way.ahead))
@@ -53,7 +57,8 @@ class Tallies:
         partners = np.concatenate([near, np.array(ends, dtype=np.int64).reshape(-1, 4).T], axis=1)
         self.owners, self.others, self.tickets, self.following = partners[:, np.lexsort(partners[2::-1])]
         self.heard = np.full((len(self.owners), PASSES), UNHEARD, dtype=np.int8)
-        self._requests, self._least = requests, least
+        self._requests, self._least = requests, rules.least
+        self.foreign = self._told_apart(silo_of) if rules.contributors is Contributors.FOREIGN else None
         self._places = {
             (owner, ticket if other == NOBODY else other, other == NOBODY): place
             for place, (owner, other, ticket) in enumerate(
@@ -62,6 +67,17 @@ class Tallies:
         }
         self.passing: Ids = np.empty((0, 4), dtype=np.int64)
 
+    def _told_apart(self, silo_of: Callable[[Ids], Ids]) -> Flags:
+        others, far = self.others.copy(), np.flatnonzero(self.others == NOBODY)
+        by_ticket = far[np.argsort(self.tickets[far], kind="stable")]
+        first = np.flatnonzero(np.diff(self.tickets[by_ticket]) == 0)
+        for here, there in ((first, first + 1), (first + 1, first)):
+            others[by_ticket[here]] = self.owners[by_ticket[there]]
+        known = others != NOBODY
+        foreign = ~known
+        foreign[known] = silo_of(others[known]) != silo_of(self.owners[known])
+        return foreign
+
     @property
     def kept(self) -> Flags:
         """Bool [p]: which partners have said something."""
@@ -69,17 +85,13 @@ class Tallies:
         return kept
 
     def enough(self, passed: int) -> Flags:
-        """Bool [p]: whether the own sum of a pass is over enough, for each partner of the same device.
+        """Bool [p]: whether the own sum of a pass is over enough, and the row of each partner goes into it.
 
         Args:
             passed: 0 for forward, where all partners count; 1 for back, where those do whose own sums are over enough.
         """
-        counted = np.ones(len(self.owners), dtype=np.bool_)
-        if passed:
-            counted = self.heard[:, 0] == 1
-        devices, place = np.unique(self.owners, return_inverse=True)
-        found: Flags = (np.bincount(place, weights=counted, minlength=len(devices)) >= self._least)[place]
-        return found
+        counted = self.heard[:, 0] == 1 if passed else None
+        return computed(np.unique(self.owners, return_inverse=True)[1], self._least, self.foreign, counted)
 
     def hear(self, owners: Ids, others: Ids, said: Array, passed: int) -> None:
         """Takes what neighbours say.

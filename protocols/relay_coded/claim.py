@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fgl_secure.crypto.keys import KeyAgreement
+from fgl_secure.protocols.partnering import Contributors
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 
 _OWN = "derived in docs/message_passing.md"
@@ -10,19 +11,22 @@ _MANY = 2**31
 """As many parties of a role as there are: every promise but the count of relays holds against all of them together."""
 
 
-def claim_of(T: int, k_min: int, keys: KeyAgreement, *, anonymous: bool, untold: bool = False) -> Claim:
+def claim_of(
+    T: int, k_min: int, keys: KeyAgreement, contributors: Contributors, *, anonymous: bool, untold: bool = False
+) -> Claim:
     """The claim of a profile.
 
     Args:
         T: most relays that may pool their views.
         k_min: least messages of a sum that is computed.
         keys: how they are agreed on.
+        contributors: which messages k_min counts.
         anonymous: whether silos forward messages and everybody sends equally many.
         untold: whether no device tells another one tags.
     """
     return Claim(
         _guarantees(T, k_min, anonymous=anonymous, untold=untold),
-        _leaks(k_min, anonymous=anonymous),
+        (*_leaks(k_min, anonymous=anonymous), _leak_of_hosts(k_min, contributors, anonymous=anonymous)),
         _assumptions(keys, anonymous=anonymous, untold=untold),
     )
 
@@ -45,6 +49,41 @@ _LEAKS_OF_PARTNERS = (
     ),
 )
 """Of what devices tell each other before the first sum; see `partners`."""
+
+
+_LEAKS_OF_DROP_OUTS = (
+    Leak(
+        Secret.DEGREE,
+        Role.RELAY,
+        Circumstance.DROP_OUT,
+        "when a device drops out of a step, a relay counts the messages that are missing in other sums: as many as the "
+        "device has partners",
+    ),
+    Leak(
+        Secret.CROSS_EDGE,
+        Role.RELAY,
+        Circumstance.DROP_OUT,
+        "when two devices drop out of a step together, and each of another step alone, a relay tells from these counts "
+        "whether they are partners",
+    ),
+)
+"""Relays see a step before anybody has found out that it is incomplete."""
+
+
+def _leak_of_hosts(k_min: int, contributors: Contributors, *, anonymous: bool) -> Leak:
+    """What a silo learns whose devices one process hosts."""
+    host = (
+        "a process that hosts all devices of a silo, as on Flower, knows their rows, and can subtract them from a sum: "
+    )
+    if contributors is Contributors.ALL:
+        left = (
+            f"k_min = {k_min} counts them, so that the row of one device of another silo may be left "
+            f"({Contributors.FOREIGN} counts rows of other silos alone)"
+        )
+    else:
+        left = f"at least k_min = {k_min} rows of other silos are left, or none"
+        left += "" if anonymous else "; fewer when devices drop out of the step"
+    return Leak(Secret.EMBEDDING, Role.SILO, Circumstance.HOSTED_DEVICES, host + left)
 
 
 def _guarantees(T: int, k_min: int, *, anonymous: bool, untold: bool) -> tuple[Guarantee, ...]:
@@ -133,7 +172,7 @@ def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
         ),
     ]
     if anonymous:
-        return (*at_target, *_LEAKS_OF_PARTNERS)
+        return (*at_target, *_LEAKS_OF_PARTNERS, *_LEAKS_OF_DROP_OUTS)
     at_relay = [
         Leak(
             secret,

@@ -108,10 +108,11 @@ class Devices(BoundMachine):
 
     def _planned(self, shuffles: Mapping[Direction, Ids | None] | None = None) -> dict[Direction, Plan]:
         scheme, grouping = self._scheme, self._topology.grouping
-        answered = grouping.answered(scheme.k_min)
+        counted = scheme.k_min, scheme.contributors
+        answered = grouping.answered(*counted)
         ways = {
             Direction.FORWARD: (grouping, answered),
-            Direction.BACKWARD: (grouping.reversed(), answered.reversed().answered(scheme.k_min)),
+            Direction.BACKWARD: (grouping.reversed(), answered.reversed().answered(*counted)),
         }
         found: dict[Direction, Plan] = {}
         for direction, (way, kept) in ways.items():

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import InputError
+from fgl_secure.protocols.partnering import Contributors
 from fgl_secure.protocols.relay_coded.wire import found_among, names_of, ranks
 from fgl_secure.protocols.topology import MEMBERS, Circuits, Grouping, PairIndex
 from fgl_secure.runtime.narrow import Numbers, kind_of, narrow
@@ -30,6 +31,7 @@ class Parameters:
         resends: how often a relay asks a sender again for what another relay holds.
         most_slots: messages of one sender in one step that headers can name.
         untold: whether nobody tells tags to those who send to devices.
+        contributors: which messages k_min counts.
     """
 
     field: PrimeField
@@ -41,6 +43,7 @@ class Parameters:
     resends: int
     most_slots: int
     untold: bool = False
+    contributors: Contributors = Contributors.ALL
 
     def padding_of(self, way: Grouping, name: str) -> int | None:
         """How many messages everybody sends and has under its tag; None where counts are shown.

@@ -24,7 +24,7 @@ from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.partnering import Partnering, SmallGroups, check_mutual
+from fgl_secure.protocols.partnering import Contributors, Partnering, SmallGroups, check_mutual
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.claim import claim_of
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography
@@ -104,6 +104,7 @@ class RelayCoded(Scheme):
         max_degree: D, most partners of a device where the graph is hidden, and how many messages everybody sends; None
             takes three times the mean number of neighbours, rounded down. Neighbours agree on partners, see `partners`.
         small_groups: what becomes of a device with fewer partners than k_min where the graph is hidden.
+        contributors: which messages k_min counts: all, or those of other silos than the receiver's.
         tags: how senders know under what they send to a device; sealed ones are for hidden graphs.
         resends: how often a relay asks a sender again for what another relay holds.
         keys: how senders and relays agree on keys, and what seals are made with; all parties must take the same one.
@@ -120,6 +121,7 @@ class RelayCoded(Scheme):
     profile: Profile = Profile.HIDDEN
     max_degree: int | None = None
     small_groups: SmallGroups = SmallGroups.TWO_HOP
+    contributors: Contributors = Contributors.ALL
     tags: Tagging = Tagging.DIRECT
     resends: int = 1
     keys: KeyAgreement = attribute(default_factory=KeyAgreement.best)
@@ -138,6 +140,7 @@ class RelayCoded(Scheme):
         "profile",
         "max_degree",
         "small_groups",
+        "contributors",
         "tags",
         "keys",
     )
@@ -195,6 +198,7 @@ class RelayCoded(Scheme):
             str(self.profile) if self.profile is not default.profile else "",
             f"max_degree={self.max_degree}" if self.max_degree is not None else "",
             str(self.small_groups) if self.small_groups is not default.small_groups else "",
+            str(self.contributors) if self.contributors is not default.contributors else "",
             f"tags={self.tags}" if self.tags is not default.tags else "",
             str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",
         ]
@@ -211,7 +215,8 @@ class RelayCoded(Scheme):
         most_slots = 2**32 if self.anonymous else wire.MOST_SLOTS
         numbers = (self.field, self.T, self.R, self.k_min)
         untold = self.tags is Tagging.SEALED
-        return Parameters(*numbers, self.anonymous, self.max_degree, self.resends, most_slots, untold)
+        shown = self.anonymous, self.max_degree, self.resends, most_slots
+        return Parameters(*numbers, *shown, untold, self.contributors)
 
     def refuses(self, topology: Topology) -> str | None:
         """None for sums for devices and for silos."""
@@ -225,7 +230,7 @@ class RelayCoded(Scheme):
         """What it hides from whom, and what it does not."""
         anonymous = self.anonymous and self.cryptography.unlinkable
         untold = anonymous and self.tags is Tagging.SEALED and topology.name != MEMBERS
-        return claim_of(self.T, self.k_min, self.keys, anonymous=anonymous, untold=untold)
+        return claim_of(self.T, self.k_min, self.keys, self.contributors, anonymous=anonymous, untold=untold)
 
     def limit(self, terms: int) -> int:  # noqa: ARG002  # whatever their number
         """Half of the field."""
@@ -249,15 +254,15 @@ class RelayCoded(Scheme):
         check_mutual(grouping.group_owner[grouping.target], grouping.row_owner[grouping.source])
         mean = len(grouping.source) / max(len(grouping.group_owner), 1)
         most = max(self.k_min, int(TIMES_MEAN * mean)) if self.max_degree is None else self.max_degree
-        return Partnering(most, self.k_min, self.small_groups)
+        return Partnering(most, self.k_min, self.small_groups, self.contributors)
 
     def among(self, partners: Partnering) -> RelayCoded:
         """The scheme in which everybody sends as many messages as it may have partners."""
         return replace(self, max_degree=partners.most)
 
     def answered(self, grouping: Grouping) -> Grouping:
-        """Without the messages to groups of fewer than k_min."""
-        return grouping.answered(self.k_min)
+        """Without the messages to groups of fewer than k_min, and those of too few other silos' devices."""
+        return grouping.answered(self.k_min, self.contributors)
 
     @property
     def helpers(self) -> Mapping[Role, int]:

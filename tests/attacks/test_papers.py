@@ -10,6 +10,8 @@ ROOT = Path(__file__).parents[2]
 OF_THE_PROJECT = {
     "clear-values",
     "silo-pattern",
+    "silent-partners",
+    "silent-pairs",
     "message-counts-relay",
     "tag-matching",
     "share-differences",

@@ -11,7 +11,7 @@ EXPECTED = {
     "single-neighbour-silo", "single-neighbour-device", "visible-devices", "visible-edges", "shared-mask",
     "differencing-silo", "differencing-device", "fingerprint-silo", "fingerprint-device", "containment-silo",
     "containment-device", "device-gradients", "message-counts-silo", "message-counts-relay", "silo-pattern",
-    "tag-matching",
+    "tag-matching", "silent-partners", "silent-pairs",
     "malicious-single-neighbour", "single-shares", "share-differences",
     "hop-shares", "hop-unfolding", "hop-fingerprint", "combined-columns", "query-rowspace",
     "hop-sum-rows", "hop-sum-edges", "hop-gradient-labels",

@@ -20,6 +20,7 @@ from fgl_secure.attacks.message_passing.knowledge import (
     SECMP_DROP_OUTS,
     SECMP_STATIC,
     SHARED_MASKS,
+    SILENT_SENDERS,
     SILO_PATH,
     SMALL_FIELD,
     TRAINING,
@@ -35,6 +36,7 @@ from fgl_secure.methods.hifgl.scenarios import (
     drop_out_run,
     in_small_field,
     recorded_exchange,
+    silent_run,
     static_run,
     training_run,
     variants_of,
@@ -131,6 +133,13 @@ def _dropping_out() -> RecordedRun:
     return run
 
 
+def _falling_silent() -> RecordedRun:
+    """Everybody may have all neighbours as partners, and nobody has others."""
+    run = silent_run(RelayCoded(k_min=1, max_degree=64), _meshed(), 0)
+    assert run is not None, "silos forward what devices send"
+    return run
+
+
 def _deviating() -> RecordedRun:
     run = deviating_run(SecretMessagePassing(), _half_graphs(), 0)
     assert run is not None, "silos decode what devices hand them"
@@ -176,6 +185,7 @@ _MADE: dict[str, Callable[[], RecordedRun]] = {
     SECMP_STATIC: lambda: static_run(SecretMessagePassing(), _half_graphs(), 0),
     CLEAR_GRADIENTS: lambda: gradient_run(_tree(), 0),
     SECMP_DROP_OUTS: _dropping_out,
+    SILENT_SENDERS: _falling_silent,
     SECMP_DEVIATING: _deviating,
 }
 

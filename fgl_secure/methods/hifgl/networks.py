@@ -43,6 +43,23 @@ class Absence:
         return arrives
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Silence:
+    """A network in which nothing that silent devices seal for relays reaches their silos.
+
+    Attributes:
+        by_round: int64 [rounds, k], identifiers of silent devices; others for nobody.
+    """
+
+    by_round: Ids
+
+    def __call__(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
+        """Bool [m]: which messages arrive."""
+        if phase is not Phase.SEALED:
+            return np.ones(len(receivers), dtype=np.bool_)
+        return ~np.isin(senders, self.by_round[step.round])
+
+
 @dataclass(slots=True, eq=False)
 class Deviation:
     """Devices that send the codes of their first neighbour where the protocol has them send a sum.

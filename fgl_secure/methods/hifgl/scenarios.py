@@ -16,10 +16,13 @@ from fgl_secure.attacks.message_passing.differencing import PARTICIPANTS
 from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
     DROP_OUTS,
+    NOT_SILENT,
+    SILENCE,
     SMALL_FEATURES,
     STATIC_ROWS,
     TRAINING,
     PublicRows,
+    SilentDevices,
 )
 from fgl_secure.attacks.message_passing.single_neighbour import CHOSEN
 from fgl_secure.attacks.message_passing.truth import MessageTruth
@@ -27,12 +30,13 @@ from fgl_secure.auditing.programs import public_of
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.networks import Absence, Deviation
+from fgl_secure.methods.hifgl.networks import Absence, Deviation, Silence
 from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
-from fgl_secure.runtime import Channel, Recording, Role, Step, Transcript
+from fgl_secure.runtime import Channel, Phase, Recording, Role, Step, Transcript
+from fgl_secure.runtime.channel import Level
 from fgl_secure.training.neighbourhood import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
 
@@ -64,7 +68,13 @@ PRESENCE = 0.9
 PROJECTED = 16
 """Columns of the projected features that are summed again and again."""
 
-SCENARIOS = frozenset({TRAINING, SMALL_FEATURES, STATIC_ROWS, DROP_OUTS, DEVIATION})
+SILENT_PAIRS = 8
+"""Cross-silo edges whose ends fall silent, each alone, both together, and each with an end of another edge."""
+
+MOST_AT_RELAYS = 2**23
+"""Messages at relays of all rounds in which devices fall silent; larger graphs have fewer pairs."""
+
+SCENARIOS = frozenset({TRAINING, SMALL_FEATURES, STATIC_ROWS, DROP_OUTS, SILENCE, DEVIATION})
 """All kinds of runs that an audit of HiFGL has."""
 
 
@@ -171,7 +181,7 @@ def special_runs(
     read: Container[str] = SCENARIOS,
     static: FederatedGraph | None = None,
 ) -> Iterator[RecordedRun]:
-    """Static rows released once, summed again in rounds with drop-outs, and exchanged with deviating devices.
+    """Static rows released once, summed again with drop-outs or silent devices, and exchanged with deviating devices.
 
     Args:
         scheme: how sums are computed.
@@ -184,6 +194,7 @@ def special_runs(
     makers: tuple[tuple[str, Callable[..., RecordedRun | None]], ...] = (
         (STATIC_ROWS, static_run),
         (DROP_OUTS, partial(drop_out_run, rounds=rounds)),
+        (SILENCE, silent_run),
         (DEVIATION, deviating_run),
     )
     for scenario, make in makers:
@@ -273,6 +284,54 @@ def sum_in_rounds(
     for number, here in enumerate(present):
         session.sum(values, Step(number, 0))
         _note_participants(channel, graph, here, Step(number, 0))
+
+
+def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int = SILENT_PAIRS) -> RecordedRun | None:
+    """Sums in which one device or two fall silent: in a step none of their messages reaches a relay.
+
+    Where devices tell tags, they have told theirs before. What relays are sent is recorded.
+
+    Args:
+        scheme: how sums are computed.
+        graph: who is whose neighbour.
+        seed: of the coins, and of which devices fall silent.
+        pairs: cross-silo edges whose ends fall silent at most.
+
+    Returns:
+        The run; None where devices don't send equally many messages each: then there are no relays, or they see more.
+    """
+    rules = scheme.partnering(neighbour_sums(graph))
+    if rules is None:
+        return None
+    a_round = graph.num_devices * rules.most * scheme.helpers.get(Role.RELAY, 1)
+    chosen = _apart(graph, min(pairs, MOST_AT_RELAYS // (4 * a_round)), np.random.default_rng(seed))
+    parties = hierarchy_of(graph, scheme.helpers)
+    ones, others = parties.ids(Role.DEVICE)[chosen.T]
+    nobody = np.full(1 + chosen.size, NOT_SILENT)
+    first = np.concatenate([nobody[:1], ones, others, ones, ones])
+    silent = np.stack([first, np.concatenate([nobody, others, np.roll(others, 1)])], axis=1)
+    kept = Recording(Level.EVERYTHING, phases=frozenset({Phase.FETCH, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS}))
+    channel = Channel(parties, SimulationCoins(seed), kept, loss=Silence(silent))
+    session = open_neighbours(scheme, neighbour_sums(graph), 1, channel)
+    for number in range(len(silent)):
+        session.sum(np.ones((graph.num_devices, 1)), Step(number, 0))
+    what = f"{len(silent)} sums in which one device or two of {chosen.size} fall silent"
+    run = _recorded(scheme, graph, channel.transcript, what, SILENCE)
+    return replace(run, knowledge=(SilentDevices(silent),))
+
+
+def _apart(graph: FederatedGraph, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """int64 [k, 2]: cross-silo edges drawn at random, of which no end of one is an end or a neighbour of another."""
+    found, taken = list[tuple[int, int]](), np.zeros(graph.num_devices, dtype=np.bool_)
+    crossing = graph.edges[:, graph.crosses_silos]
+    for one, other in rng.permutation(crossing.T).tolist():
+        if len(found) == most:
+            break
+        if not taken[[one, other]].any():
+            taken[[one, other]] = True
+            taken[graph.edges[1, np.isin(graph.edges[0], [one, other])]] = True
+            found.append((one, other))
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
 def deviating_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedRun | None:

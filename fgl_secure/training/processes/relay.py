@@ -1,7 +1,7 @@
 """The relay-coded scheme between processes: one a silo, which hosts its devices, and one a relay.
 
-A sum that is computed has at least k_min messages. Those of a silo's own devices count, and the silo could take them
-off.
+A silo's process knows the rows of its own devices and can subtract them from a sum. By default k_min counts these rows,
+so what is left may be the row of one device; under `foreign-contributors` a sum has k_min rows of other silos or none.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class HostedSums(NeighbourSums):
     ) -> None:
         self._share, self._scheme, self._session, self._draws = share, scheme, session, OwnDraws(coins)
         self._fixed = scheme.fixed_point(max(share.facts.largest_degree, 1))
-        self._neighbours, self._width = Neighbours(share, least_group(scheme), crossing=crossing), width
+        self._neighbours = Neighbours(share, least_group(scheme), scheme.contributors, crossing=crossing)
+        self._width = width
         self._numbering = Numbering(share.facts.silos, scheme.helpers.get(Role.RELAY, 0))
         self._due = _Due.FORWARD
         self._hosting: Hosting[SumMachine] | None = None

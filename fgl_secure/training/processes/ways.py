@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.partnering import Contributors, computed
 from fgl_secure.runtime import Direction, Phase, Step
 from fgl_secure.runtime.packing import Array, Arrays
 from fgl_secure.training.processes.parcels import Parcel
@@ -49,18 +50,21 @@ class Neighbours:
     Args:
         share: what the silo holds.
         minimum: least messages of a sum that is computed.
+        contributors: which messages count.
         crossing: whether messages go between silos alone, and each adds up inside itself.
     """
 
-    def __init__(self, share: Silo, minimum: int, *, crossing: bool = False) -> None:
+    def __init__(
+        self, share: Silo, minimum: int, contributors: Contributors = Contributors.ALL, *, crossing: bool = False
+    ) -> None:
         self._share, self._minimum = share, minimum
         self._from_here, self._to_here = share.inside
         self._source_silo, _ = share.owners(share.edges[0])
         self._target_silo, _ = share.owners(share.edges[1])
         heard = self._to_here & ~self._from_here if crossing else self._to_here
-        degrees = np.bincount(share.local(share.edges[1, heard]), minlength=len(share.nodes))
+        self._foreign = self._from_here != self._to_here if contributors is Contributors.FOREIGN else None
         self._forward: Flags = np.zeros(share.edges.shape[1], dtype=np.bool_)
-        self._forward[heard] = (degrees >= minimum)[share.local(share.edges[1, heard])]
+        self._forward[heard] = self._computed(share.edges[1], heard)
         self._backward: Flags = np.zeros_like(self._forward)
 
     def tell(self, direction: Direction) -> Outbox:
@@ -84,9 +88,13 @@ class Neighbours:
             raise ProtocolError("silos must send back along messages that were sent; one would not")
 
     def _settle_backward(self) -> None:
-        sources = self._share.local(self._share.edges[0, self._from_here])
-        sent = np.bincount(sources[self._forward[self._from_here]], minlength=len(self._share.nodes))
-        self._backward[self._from_here] = (sent >= self._minimum)[sources] & self._forward[self._from_here]
+        sent = self._from_here & self._forward
+        self._backward[sent] = self._computed(self._share.edges[0], sent)
+
+    def _computed(self, devices: Ids, which: Flags) -> Flags:
+        """Bool [k]: of some messages, to or from own devices, those that go into sums."""
+        foreign = None if self._foreign is None else self._foreign[which]
+        return computed(self._share.local(devices[which]), self._minimum, foreign)
 
     def way(self, direction: Direction) -> Way:
         """The messages of a direction, once both have been told."""

@@ -14,6 +14,8 @@ from fgl_secure.attacks.message_passing.knowledge import (
     SECMP_DEVIATING,
     SECMP_DROP_OUTS,
     SECMP_STATIC,
+    SILENCE,
+    SILENT_SENDERS,
     SILO_PATH,
     SMALL_FEATURES,
     SMALL_FIELD,
@@ -82,7 +84,7 @@ def test_only_the_small_field_is_read_by_brute_force() -> None:
     """The reference run in the field of 11 elements is material for brute force, single exchanges for all else."""
     material = {which: make().scenario for which, make in CONTROLS.items()}
     assert material.pop(SMALL_FIELD) is SMALL_FEATURES
-    special = {SECMP_STATIC: STATIC_ROWS, SECMP_DROP_OUTS: DROP_OUTS,
+    special = {SECMP_STATIC: STATIC_ROWS, SECMP_DROP_OUTS: DROP_OUTS, SILENT_SENDERS: SILENCE,
                SECMP_DEVIATING: DEVIATION}  # fmt: skip
     assert {which: material.pop(which) for which in special} == special
     assert set(material.values()) == {TRAINING}

@@ -13,6 +13,7 @@ from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.partnering import Contributors
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
 from fgl_secure.protocols.scheme import Scheme
@@ -58,6 +59,12 @@ OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded, bool]] = {
     "gcn, coded": (HIFGL, "gcn", RelayCoded(k_min=1, profile=Profile.SHOWN), True),
     "sage, coded": (HIFGL, "sage", RelayCoded(k_min=4, profile=Profile.SHOWN), True),
     "equations 2 and 3, coded": (HIFGL, "gcn_without_loops", RelayCoded(k_min=1, profile=Profile.SHOWN), True),
+    "foreign contributors": (
+        HIFGL,
+        "gcn",
+        RelayCoded(k_min=5, profile=Profile.SHOWN, contributors=Contributors.FOREIGN),
+        True,
+    ),
     "averaged every second round": (
         replace(HIFGL, local_steps=2),
         "gcn",
@@ -127,6 +134,32 @@ def test_training_between_partners_is_that_of_one_process(
     schemes: dict[str, Scheme] = {"neighbours": scheme, "members": Plaintext(), "server": Plaintext()}
     job = silos_of(paths, schemes, replace(HIFGL, epochs=1 if put_down else 2))
     agree(apart(job, put_down=put_down), in_one_process(job))
+
+
+WITHIN = {
+    "cliques of four": (4, [(i, j) for i in range(4) for j in range(i)], (0, 0, 0, 1)),
+    "paths whose ends are of one silo": (3, [(0, 1), (1, 2)], (0, 1, 0)),
+}
+"""Devices of a group, its edges, and how many silos further each is than the first."""
+
+
+@pytest.mark.parametrize("shape", WITHIN)
+def test_foreign_contributors_are_those_of_one_process(graph: FederatedGraph, shape: str) -> None:
+    """A process that hosts both ends of a way counts neither as foreign; a sum goes without few foreign rows."""
+    size, pairs, further = WITHIN[shape]
+    first = np.arange(0, 48, size)
+    there = np.concatenate([np.stack([first + i, first + j]) for i, j in pairs], axis=1)
+    edges = np.concatenate([there, there[::-1]], axis=1)
+    silo_of = (np.repeat(np.arange(len(first)), size) + np.tile(further, len(first))) % 3
+    groups = replace(
+        graph,
+        graph=replace(graph.graph, edges=read_only(edges[:, np.lexsort(edges)])),
+        silo_of=read_only(silo_of.astype(np.int64)),
+    )
+    scheme = RelayCoded(k_min=2, max_degree=4, contributors=Contributors.FOREIGN)
+    schemes: dict[str, Scheme] = {"neighbours": scheme, "members": Plaintext(), "server": Plaintext()}
+    job = silos_of(groups, schemes, replace(HIFGL, epochs=1))
+    agree(apart(job, put_down=True), in_one_process(job))
 
 
 def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:

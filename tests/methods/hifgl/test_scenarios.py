@@ -9,6 +9,7 @@ from fgl_secure.attacks.message_passing.differencing import PARTICIPANTS
 from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
     DROP_OUTS,
+    SILENCE,
     SMALL_FEATURES,
     STATIC_ROWS,
     TRAINING,
@@ -144,7 +145,7 @@ def test_devices_drop_out_behind_proxies() -> None:
         missing.append(devices - there)
     assert min(missing) >= 0
     assert sum(missing) > 0
-    assert {each.scenario for each in special_runs(scheme, graph, 0)} == {STATIC_ROWS, DROP_OUTS}
+    assert {each.scenario for each in special_runs(scheme, graph, 0)} == {STATIC_ROWS, DROP_OUTS, SILENCE}
 
 
 @pytest.mark.parametrize("read", [set(), {STATIC_ROWS}, {DROP_OUTS, DEVIATION}, {TRAINING}, {SMALL_FEATURES}])
@@ -158,7 +159,7 @@ def test_nothing_is_run_that_no_attack_reads(read: set[str]) -> None:
 def test_an_audit_by_one_attack_makes_no_run_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for the audited run, nor for its null control, nor in the clear; figures are those of a whole audit."""
     whole = audit(HiFGL(epochs=1), two_communities(), "secmp", ("visible-devices", "containment-silo"), device="cpu")
-    for name in ("static_run", "drop_out_run", "deviating_run"):
+    for name in ("static_run", "drop_out_run", "silent_run", "deviating_run"):
         monkeypatch.setattr(scenarios, name, lambda *_, **__: pytest.fail("no attack reads it"))
     one = audit(HiFGL(epochs=1), two_communities(), "secmp", "visible-devices", device="cpu")
     found = [each for each in whole.records if each.attack == "visible-devices"]
