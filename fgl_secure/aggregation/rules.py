@@ -30,6 +30,7 @@ from fgl_secure.runtime import Circumstance, Claim, Directory, Leak, Role, Secre
 from fgl_secure.runtime.messages import SESSION_BYTES
 
 MOST_ROUNDS = 2**32
+MOST_CLIENTS = 2**24
 MOST_BITS = 1000
 """Most bits behind the binary point, or before it: units are floats then."""
 
@@ -77,6 +78,8 @@ class Rules:
     def __post_init__(self) -> None:
         if self.clients < 2:
             raise InputError(f"clients must number at least 2, or the mean is one client's own; found {self.clients}")
+        if self.clients > MOST_CLIENTS:
+            raise InputError(f"clients must number at most {MOST_CLIENTS:,}; found {self.clients:,}")
         why = self.scheme.refuses(self._sum_of(1, 1))
         if why is not None:
             raise InputError(f"scheme must sum vectors of clients for a server; {self.scheme.name} does not: {why}")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.aggregation.arguments import bytes_of, integer_of
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.purposes import Found, Purpose
@@ -135,6 +136,7 @@ class ServerRound:
         Raises:
             ProtocolError: malformed, stale, from somebody else, or a second answer. The server is as it was before.
         """
+        client, message = integer_of(client, "client"), bytes_of(message, "message")
         if self.done or not 0 <= client < self._rules.clients:
             raise ProtocolError(f"answer must be of a client in a round that is not done; found client {client}")
         sender = int(self._clients[client])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.held import Held
+from fgl_secure.aggregation.held import Held, naming
 from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.precision import warn_of_lost_precision
 from fgl_secure.aggregation.purposes import Found, Purpose
@@ -22,7 +21,7 @@ from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import Outcome
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
-from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
+from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.runtime import Channel, Later, Phase, Role, Step
 
@@ -76,8 +75,8 @@ class Brought:
         shape, vetoes = (self.rules.clients, width), np.zeros(self.rules.clients, dtype=bool)
         rows = None if self._reads_later(purpose) else np.zeros(shape, dtype=np.int64)
         for index in filter(self._is_there, self.mappings):
-            with _named(index):
-                held = self.mappings[index]
+            held = self.mappings[index]
+            with naming(index):
                 vetoes[index] = self.rules.outgrown(purpose, self.layout, found, held)
                 vector = None if vetoes[index] else self._vector(index, held, purpose, found)
             if rows is not None and vector is not None:
@@ -107,8 +106,9 @@ class Brought:
         rows = np.zeros((len(places), width), dtype=np.int64)
         for row, index in zip(rows, places.tolist(), strict=True):
             if self._is_there(index) and not vetoes[index]:
-                with _named(index):
-                    row[:] = self._vector(index, self.mappings[index], purpose, found)
+                held = self.mappings[index]
+                with naming(index):
+                    row[:] = self._vector(index, held, purpose, found)
         return rows
 
     def arrives(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> Flags:  # noqa: ARG002  # a `Loss`
@@ -173,13 +173,3 @@ def _summed(
     if included is None:
         raise ProtocolError("scheme must say whose vectors are in a sum; it does not")
     return total, tuple(np.flatnonzero(np.isin(rules.parties.ids(Role.SILO), included)).tolist())
-
-
-@contextmanager
-def _named(index: int) -> Iterator[None]:
-    """Says whose input it was."""
-    try:
-        yield
-    except (FieldRangeError, InputError) as error:
-        kind = FieldRangeError if isinstance(error, FieldRangeError) else InputError
-        raise kind(f"client {index}: {error}") from error
