@@ -10,7 +10,7 @@ import numpy as np
 from fgl_secure.aggregation.arguments import bytes_of, check_kind, number_of
 from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
-from fgl_secure.aggregation.precision import warn_of_lost_precision
+from fgl_secure.aggregation.precision import warn_of_lost_updates
 from fgl_secure.aggregation.purposes import Purpose
 from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
 from fgl_secure.aggregation.rounded import KeptErrors
@@ -290,8 +290,8 @@ class ClientRound:
         rules, layout, found = self._rules, opening.layout, opening.found
         vector = rules.vector(purpose, layout, found, mapping, self._weight, self._coins, self._kept)
         if purpose.is_mean:
-            if rules.warns(layout):
-                warn_of_lost_precision(rules.code(layout, found.bounds), {self._place.index: mapping})
+            own, heaviest = self._place.index, rules.clients * rules.weighing.bound
+            warn_of_lost_updates(rules, rules.code(layout, found.bounds), {own: mapping}, (own,), heaviest)
             self._ledger.spend(layout, self._place.session, self._place.number, self._place.index)
         return vector
 

@@ -115,10 +115,6 @@ class Rules:
         """Whether clients keep the errors that their numbers are rounded by."""
         return self.scheme.rounding is Rounding.ERROR_FEEDBACK
 
-    def warns(self, layout: Layout) -> bool:
-        """Whether a client is told that others' numbers leave its own few bits: not where few bits are asked for."""
-        return self.finds_ranges(layout) and self.scheme.precision is None
-
     def first(self, layout: Layout, bounds: Mapping[str, float] | None) -> Purpose:
         """The first sum of a round: none of ranges where they follow from the rules, or are found and not watched."""
         finds = self.finds_ranges(layout) and (bounds is None or self.watched)

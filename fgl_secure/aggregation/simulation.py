@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.aggregation.arguments import number_of
 from fgl_secure.aggregation.held import Held, naming
 from fgl_secure.aggregation.layout import Layout, Tree
-from fgl_secure.aggregation.precision import warn_of_lost_precision
+from fgl_secure.aggregation.precision import warn_of_lost_updates
 from fgl_secure.aggregation.purposes import Found, Purpose
 from fgl_secure.aggregation.record import RoundRecord, is_kept, recording_for
 from fgl_secure.aggregation.rounded import KeptErrors
@@ -151,13 +152,14 @@ def simulated(
         if summed is not None:
             found = rules.found(purpose, layout, found, summed[0])
         purpose = rules.after(purpose, layout)
-    if rules.warns(layout):
-        warn_of_lost_precision(rules.code(layout, found.bounds), brought.mappings, brought.dropped)
     outcome = Outcome(rules, layout, found, total, included)
+    mean, weights = outcome.mean, {client: number_of(brought.weights[client], "weight") for client in included}
+    counted, code = [client for client in included if weights[client]], rules.code(layout, found.bounds)
+    warn_of_lost_updates(rules, code, brought.mappings, counted, sum(weights.values()), mean)
     for client in included:
         if client in brought.kept:
             brought.kept[client].settle()
-    return outcome.mean, outcome.record(number, channel, time.perf_counter() - start), found.bounds
+    return mean, outcome.record(number, channel, time.perf_counter() - start), found.bounds
 
 
 def _summed(
