@@ -23,6 +23,11 @@ class UnknownNameError(InputError):
         near = get_close_matches(str(name), known, n=1)
         meant = f"; did you mean {near[0]}?" if near else ""
         super().__init__(f"{kind} must be one of {', '.join(known)}; found {name!r}{meant}")
+        self._named = kind, name, known
+
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...]]]:
+        """Return what makes it again: an error of a worker process travels as a pickle."""
+        return UnknownNameError, self._named
 
 
 class DataNotFoundError(InputError):

@@ -7,7 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fgl_secure.aggregation.arguments import bytes_of, integer_of, list_of, number_of
+from fgl_secure.aggregation.arguments import (
+    bytes_of,
+    check_kind,
+    flag_of,
+    integer_of,
+    list_of,
+    number_of,
+)
 from fgl_secure.aggregation.client_round import ClientRound, Place
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.held import Held, Maker
@@ -126,15 +133,17 @@ class SecureAggregator:
             InputError: fewer than 2 clients, a threshold that privacy forbids, a k_min beyond the threshold, a
                 precision that the scheme does not have, or arguments that contradict each other.
         """
-        if integers not in tuple(IntegerRule):
+        if not isinstance(integers, str) or integers not in tuple(IntegerRule):
             raise UnknownNameError("integers", str(integers), tuple(IntegerRule))
-        if privacy is not None and not isinstance(privacy, DistributedNoise):
-            raise InputError(f"privacy must be a DistributedNoise; found {type(privacy).__name__}")
+        if privacy is not None:
+            check_kind(privacy, DistributedNoise, "privacy")
+        if limits is not None:
+            check_kind(limits, Limits, "limits")
+        _check_coins(coins)
         made = _scheme(scheme, None if threshold is None else integer_of(threshold, "threshold"))
-        if precision is not None or error_feedback:
-            made = made.at_precision(
-                integer_of(precision, "precision"), Rounding.ERROR_FEEDBACK if error_feedback else Rounding.FRESH
-            )
+        rounding = Rounding.ERROR_FEEDBACK if flag_of(error_feedback, "error_feedback") else Rounding.FRESH
+        if precision is not None or rounding is Rounding.ERROR_FEEDBACK:
+            made = made.at_precision(integer_of(precision, "precision"), rounding)
         if weight_bound is None:
             weight_bound = 1.0 if made.precision is not None and bound is not None else DEFAULT_WEIGHT_BOUND
         rules = Rules(
@@ -148,8 +157,8 @@ class SecureAggregator:
             integers=IntegerRule(integers),
             privacy=privacy,
             k_min=integer_of(k_min, "k_min"),
-            watched=watched,
-            clip=clip,
+            watched=flag_of(watched, "watched"),
+            clip=flag_of(clip, "clip"),
         )
         limits = limits or replace(DEFAULT_LIMITS, clients=max(DEFAULT_LIMITS.clients, rules.clients))
         limits.check_clients(rules.clients)
@@ -245,6 +254,8 @@ class SecureAggregator:
             InputError, FieldRangeError: the scheme has no room for such sums, or noise no place in such mappings.
             BudgetExhaustedError: the round would cost more than the privacy budget has left.
         """
+        check_kind(layout, Layout, "layout", "give Layout.of(mapping)")
+        _check_coins(coins)
         known, number = self._begun(layout)
         coins = coins or self._coins
         self._server = ServerRound(self._rules, layout, self._session, number, coins, known, limits=self._limits)
@@ -277,6 +288,9 @@ class SecureAggregator:
             InputError: no such client, session or number, or it has taken part in this round already.
         """
         place = Place(bytes_of(session, "session", SESSION_BYTES), _round(number), integer_of(index, "index"))
+        _check_coins(coins)
+        if kept is not None:
+            check_kind(kept, KeptErrors, "kept")
         if place in self._taken:
             raise InputError(f"client must take part in a round once; found client {index} in round {number} again")
         coins = coins or self._coins
@@ -303,6 +317,7 @@ class SecureAggregator:
             MalformedMessageError: it is no state of a client under these rules.
             InputError: the client checked identities, and would not any more.
         """
+        _check_coins(coins)
         coins = coins or self._coins
         client = ClientRound.restored(self._rules, state, coins, identity, identities, self._ledger, self._limits)
         self._taken.add(client.place)
@@ -370,6 +385,11 @@ def _scheme(scheme: str | Scheme, threshold: int | None) -> Scheme:
     return server_scheme(scheme if threshold is None else f"{scheme}[threshold={threshold}]")
 
 
+def _check_coins(coins: Coins | None) -> None:
+    if coins is not None:
+        check_kind(coins, Coins, "coins", "give SimulationCoins(seed) for repeatable ones, which keep no secret")
+
+
 def _round(number: int) -> int:
     found = integer_of(number, "number")
     if not 0 <= found < MOST_ROUNDS:
@@ -378,7 +398,7 @@ def _round(number: int) -> int:
 
 
 def _present(mappings: Sequence[Tree | Maker | None], clients: int) -> dict[int, Tree | Maker]:
-    found = list_of(mappings, "mappings") if not isinstance(mappings, Mapping) else []
+    found = list_of(mappings, "mappings")
     if len(found) != clients:
         raise InputError(f"mappings must be one for each of {clients} clients, or None; found {len(found)}")
     present = {index: mapping for index, mapping in enumerate(found) if mapping is not None}
@@ -389,7 +409,7 @@ def _present(mappings: Sequence[Tree | Maker | None], clients: int) -> dict[int,
 
 def _indices(dropped: Collection[int], clients: int) -> frozenset[int]:
     if isinstance(dropped, str | bytes) or not isinstance(dropped, Iterable):
-        raise InputError(f"dropped must be a collection of clients; found {type(dropped).__name__}")
+        raise InputError(f"dropped must be a collection of clients; found {type(dropped).__name__}: give {{1, 2}}")
     found = [integer_of(index, "dropped") for index in dropped]
     if len(set(found)) < len(found) or not all(0 <= index < clients for index in found):
         raise InputError(f"dropped must be different clients among 0..{clients - 1}; found {sorted(found)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.parameter import is_lazy
 
 from fgl_secure.errors import InputError
 
@@ -37,29 +39,66 @@ DTYPES = (*FLOATS, *INTEGERS, BOOL)
 
 
 def kind_of(value: object, name: str) -> Kind:
-    """Whether a value is a torch tensor or a numpy array.
+    """Return whether a value is a torch tensor or a numpy array.
 
     Raises:
-        InputError: it is neither, or one without plain memory: sparse, quantised, masked or without data.
+        InputError: it is neither, or one without plain memory: sparse, quantised, masked or without data. The message
+            says how it becomes one.
     """
     if isinstance(value, torch.Tensor):
-        if value.layout is not torch.strided or value.is_quantized or value.device.type == "meta":
-            raise InputError(f"tensor {name!r} must be dense and hold data; found {value.layout} on {value.device}")
+        if value.layout is not torch.strided or value.is_quantized or value.is_meta or not _is_plain(value):
+            raise InputError(f"tensor {name!r} must be dense and hold data; found {_special(value)}")
         return Kind.TORCH
     if isinstance(value, np.ndarray | np.generic) and not isinstance(value, np.ma.MaskedArray):
         return Kind.NUMPY
-    raise InputError(f"values must be torch tensors or numpy arrays; found {type(value).__name__} under {name!r}")
+    found = f"{type(value).__name__} under {name!r}: {_array_remedy(value)}"
+    raise InputError(f"values must be torch tensors or numpy arrays; found {found}")
+
+
+def _is_plain(value: torch.Tensor) -> bool:
+    """Return whether a tensor is one block of numbers, and no class of tensors that computes in its own way."""
+    dispatch = type(value).__torch_dispatch__
+    return not (value.is_nested or is_lazy(value)) and dispatch == torch.Tensor.__torch_dispatch__
+
+
+def _special(value: torch.Tensor) -> str:
+    """Return what kind of tensor it is that is refused, and how to make a plain one of it."""
+    if value.is_nested:
+        return "a nested tensor: give the list of its parts, unbind()"
+    if is_lazy(value):
+        return "a parameter without a shape: run the model once"
+    if value.is_meta:
+        return "a tensor on the meta device, which holds no numbers: give the tensors of the model that was trained"
+    if value.is_quantized:
+        return "a quantised tensor: call its dequantize()"
+    if value.layout is not torch.strided:
+        return f"{value.layout}: call its to_dense()"
+    return f"{type(value).__name__}: give a plain torch.Tensor"
+
+
+def _array_remedy(value: object) -> str:
+    """Return how a value that is no array becomes one."""
+    if isinstance(value, np.ma.MaskedArray):
+        return "call its filled(0)"
+    if hasattr(value, "toarray"):
+        return "call its toarray()"
+    with suppress(Exception):  # a foreign class may raise anything
+        if np.asarray(value).dtype.name in DTYPES:
+            return "give numpy.asarray of it"
+    return "leave it out, or give dict(pairs) where names and arrays come in pairs"
 
 
 def dtype_of(value: Array, name: str) -> str:
-    """The name of its type, one of `DTYPES`.
+    """Return the name of its type, one of `DTYPES`, in any byte order.
 
     Raises:
         InputError: another type, complex among them.
     """
     found = _name_of(value.dtype)
     if found not in DTYPES:
-        raise InputError(f"dtype of {name!r} must be one of {', '.join(DTYPES)}; found {found}")
+        convert = "float()" if isinstance(value, torch.Tensor) else "astype('float64')"
+        remedy = "real and its imag as two arrays" if found.startswith("complex") else f"{convert}, or leave it out"
+        raise InputError(f"dtype of {name!r} must be one of {', '.join(DTYPES)}; found {found}: give its {remedy}")
     return found
 
 
@@ -74,11 +113,16 @@ def reals_of(value: Array) -> NDArray[np.float64]:
 
 
 def entries_of(value: Array) -> NDArray[Any]:
-    """All entries in row-major order, in their own type; float32 for the type of floats that numpy lacks."""
+    """Return all entries in row-major order, in their own type and the byte order of this machine, [size].
+
+    Entries of the type of floats that numpy lacks, bfloat16, are float32.
+    """
     if isinstance(value, torch.Tensor):
         here = value.detach().cpu().resolve_neg()
         value = (here.float() if here.dtype is torch.bfloat16 else here).numpy()  # torch would wake threads to convert
-    return np.asarray(value).reshape(-1)
+    flat = np.asarray(value).reshape(-1)
+    # Compiled kernels take no foreign byte order, which arrays from files and networks may have.
+    return flat if flat.dtype.isnative else flat.astype(flat.dtype.newbyteorder("="))
 
 
 def array_from(values: NDArray[Any], shape: tuple[int, ...], dtype: str, kind: Kind, device: str) -> Array:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fgl_secure.aggregation.arguments import number_of
+from fgl_secure.aggregation.arguments import bytes_of, check_kind, number_of
 from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
-from fgl_secure.aggregation.precision import warn_of_lost_precision
+from fgl_secure.aggregation.precision import warn_of_lost_updates
 from fgl_secure.aggregation.purposes import Purpose
 from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
 from fgl_secure.aggregation.rounded import KeptErrors
@@ -84,6 +84,9 @@ class ClientRound:
             raise InputError(f"index must lie in 0..{rules.clients - 1}; found {place.index}")
         if (identity is None) != (identities is None):
             raise InputError("identity and identities must be given together; found one without the other")
+        if identity is not None:
+            check_kind(identity, Identity, "identity")
+            check_kind(identities, Identities, "identities", "give Identities(public keys by client)")
         self._rules, self._place, self._coins, self._limits = rules, place, coins, limits
         self._names: Names | None = None
         if identity is not None and identities is not None:
@@ -129,11 +132,12 @@ class ClientRound:
         """
         if self.provided:
             raise InputError("mapping must be provided once in a round; found a second one")
-        self._rules.weighing.units(number_of(weight, "weight"))
+        weight = number_of(weight, "weight")
+        self._rules.weighing.units(weight)
         if self._rules.privacy is not None and weight != 1:
             raise InputError("weights must all be 1 under privacy, or one client counts for several; one is not")
         Layout.of(mapping)
-        self._mapping, self._weight = mapping, float(weight)
+        self._mapping, self._weight = mapping, weight
 
     def check(self, message: bytes) -> None:
         """Raises unless a request is one to answer, as far as that can be seen before this client has what it adds.
@@ -205,7 +209,7 @@ class ClientRound:
             MalformedMessageError: it is no state of a client under these rules.
             InputError: the client checked identities, and would not any more.
         """
-        session, head, own, at, kept = unpacked(state, 5)
+        session, head, own, at, kept = unpacked(bytes_of(state, "state"), 5)
         number, index, weight, signed = _read_head(head)
         if signed and identities is None:
             raise InputError("identity and identities must be given again to a client that had them; found none")
@@ -237,7 +241,7 @@ class ClientRound:
         return part
 
     def _read(self, message: bytes) -> Request:
-        request = Request.from_bytes(message, self._limits)
+        request = Request.from_bytes(bytes_of(message, "message"), self._limits)
         if (request.session, request.number) != (self._place.session, self._place.number):
             raise StaleMessageError(f"request must be of round {self._place.number} of this session; it is of another")
         return request
@@ -288,8 +292,8 @@ class ClientRound:
         rules, layout, found = self._rules, opening.layout, opening.found
         vector = rules.vector(purpose, layout, found, mapping, self._weight, self._coins, self._kept)
         if purpose.is_mean:
-            if rules.warns(layout):
-                warn_of_lost_precision(rules.code(layout, found.bounds), {self._place.index: mapping})
+            own, heaviest = self._place.index, rules.clients * rules.weighing.bound
+            warn_of_lost_updates(rules, rules.code(layout, found.bounds), {own: mapping}, (own,), heaviest)
             self._ledger.spend(layout, self._place.session, self._place.number, self._place.index)
         return vector
 

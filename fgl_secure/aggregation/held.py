@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeGuard
+
+import torch
 
 from fgl_secure.aggregation.layout import Arrays, Layout, Tree
+from fgl_secure.errors import FieldRangeError, InputError
 
 Maker = Callable[[], Tree]
 """Makes a client's mapping, the same one whenever it is called."""
@@ -17,22 +23,33 @@ class Held(Mapping[int, Arrays]):
         given: a mapping, or what makes it, of each client that is there: at least one.
 
     Raises:
-        InputError: mappings that are in memory differ in keys, shapes or types; names client and key. Others are
-            checked whenever they are made.
+        InputError: mappings that are in memory differ in keys, shapes or types, or a function takes arguments; names
+            client and key. Others are checked whenever they are made.
     """
 
     def __init__(self, given: Mapping[int, Tree | Maker]) -> None:
-        self._makers = {index: each for index, each in given.items() if callable(each)}
-        first = next(iter(given.values()))
-        self.layout = Layout.of(first() if callable(first) else first)
+        self._makers, in_memory = dict[int, Maker](), dict[int, Tree]()
+        for index, each in given.items():
+            with naming(index):
+                if _makes(each):
+                    self._makers[index] = each
+                else:
+                    in_memory[index] = each
+        first = next(iter(given))
+        with naming(first):
+            self.layout = Layout.of(self._makers[first]() if first in self._makers else in_memory[first])
         """That of the first one."""
-        self._kept = {i: self.layout.arrays(each, _named(i)) for i, each in given.items() if not callable(each)}
+        self._kept = {index: self._arrays(each, index) for index, each in in_memory.items()}
         self._all = tuple(given)
 
     def __getitem__(self, index: int) -> Arrays:
         if index in self._makers:
-            return self.layout.arrays(self._makers[index](), _named(index))
+            return self._arrays(self._makers[index](), index)
         return self._kept[index]
+
+    def _arrays(self, mapping: Tree, index: int) -> Arrays:
+        with naming(index):
+            return self.layout.arrays(mapping, f"client {index}")
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._all)
@@ -44,5 +61,31 @@ class Held(Mapping[int, Arrays]):
         return index in self._makers or index in self._kept
 
 
-def _named(index: int) -> str:
-    return f"client {index}"
+@contextmanager
+def naming(index: int) -> Iterator[None]:
+    """Put the number of a client before what is wrong with its input."""
+    try:
+        yield
+    except (FieldRangeError, InputError) as error:
+        kind = FieldRangeError if isinstance(error, FieldRangeError) else InputError
+        raise kind(f"client {index}: {error}") from error
+
+
+def _makes(each: Tree | Maker) -> TypeGuard[Maker]:
+    """Return whether a value makes a mapping; models are callable, and make none.
+
+    Raises:
+        InputError: it is a function that takes arguments.
+    """
+    if not callable(each) or isinstance(each, torch.nn.Module | Mapping | list | tuple):
+        return False
+    try:
+        inspect.signature(each).bind()
+    except ValueError:  # some functions that are written in C have no signature
+        return True
+    except TypeError as error:
+        found = getattr(each, "__name__", type(each).__name__)
+        raise InputError(
+            f"mapping must be arrays by name, or a function of no arguments that makes them; found {found}: {error}"
+        ) from error
+    return True

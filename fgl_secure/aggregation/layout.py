@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -284,11 +284,21 @@ def _members(tree: object) -> Iterator[tuple[str, Any]]:
         yield from ((str(place), value) for place, value in enumerate(tree))
         return
     if not isinstance(tree, Mapping):
-        raise InputError(f"mapping must be from names to arrays, or a list of arrays; found {type(tree).__name__}")
+        found = f"{type(tree).__name__}{_mapping_remedy(tree)}"
+        raise InputError(f"mapping must be from names to arrays, or a list of arrays; found {found}")
     for key, value in tree.items():
         if not isinstance(key, str):
-            raise InputError(f"keys must be text; found {key!r}")
+            raise InputError(f"keys must be text; found {key!r}: give {{str(key): array for key, array in ...}}")
         yield key, value
+
+
+def _mapping_remedy(value: object) -> str:
+    """Return how a value that is no mapping becomes one."""
+    if isinstance(value, torch.nn.Module):
+        return ": call its state_dict()"
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return ": give {'update': array}"
+    return ": give a list of it" if isinstance(value, Iterable) and not isinstance(value, str | bytes) else ""
 
 
 def _frame(tree: Any, path: tuple[str, ...]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from fgl_secure.aggregation.arguments import integer_of
 from fgl_secure.errors import InputError, MalformedMessageError
 
 
@@ -37,6 +38,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for one in fields(self):
+            object.__setattr__(self, one.name, integer_of(getattr(self, one.name), one.name))
             if getattr(self, one.name) < 1:
                 raise InputError(f"{one.name} must be at least 1; found {getattr(self, one.name)}")
 

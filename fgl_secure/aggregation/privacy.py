@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fgl_secure.aggregation.arguments import integer_of, number_of
 from fgl_secure.aggregation.encoding import named
 from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.algebra.quantization import Integers, check_finite
@@ -27,7 +28,7 @@ from fgl_secure.dp import (
     rounded_norm,
 )
 from fgl_secure.dp.perturbation import RESERVED
-from fgl_secure.errors import InputError, ProtocolError
+from fgl_secure.errors import InputError, ProtocolError, UnknownNameError
 
 
 class NoiseKind(StrEnum):
@@ -76,6 +77,13 @@ class DistributedNoise:
     colluding: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("clip", "epsilon", "delta"):
+            object.__setattr__(self, name, number_of(getattr(self, name), name))
+        for name in ("rounds", "colluding"):
+            object.__setattr__(self, name, integer_of(getattr(self, name), name))
+        if self.kind not in tuple(NoiseKind):
+            raise UnknownNameError("kind", str(self.kind), tuple(NoiseKind))
+        object.__setattr__(self, "kind", NoiseKind(self.kind))
         if not (math.isfinite(self.clip) and self.clip > 0):
             raise InputError(f"clip must be a positive number; found {self.clip}")
         if self.colluding < 0:

@@ -34,6 +34,9 @@ def recording_for(rules: Rules, layout: Layout) -> Recording:
 class RoundRecord:
     """A round, as the server saw it or, where all parties are in one process, as it was.
 
+    Records are equal where all public figures are: transcripts and withheld entries are not compared. A pickle or a
+    copy has all messages of the transcript, and no party's inputs or random draws.
+
     Attributes:
         scheme: its name.
         ring: that vectors of the mean were masked in; None where they were not.
@@ -67,11 +70,11 @@ class RoundRecord:
     bounds: Mapping[str, float]
     units: Mapping[str, float]
     error_bound: Mapping[str, float]
-    transcript: Transcript = field(repr=False)
+    transcript: Transcript = field(repr=False, compare=False)
     width: int = 0
     seconds: float = 0.0
     k_min: int = 1
-    withheld: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
+    withheld: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def byte_count(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,8 @@ def write_report(
     """
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415  # not needed to import the package
 
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path must be text or a pathlib.Path; found {type(path).__name__}")
     found = compare(record, updates, labels)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(number=_number, percent=_percent, bytes=_bytes)

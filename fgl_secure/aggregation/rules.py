@@ -30,6 +30,7 @@ from fgl_secure.runtime import Circumstance, Claim, Directory, Leak, Role, Secre
 from fgl_secure.runtime.messages import SESSION_BYTES
 
 MOST_ROUNDS = 2**32
+MOST_CLIENTS = 2**24
 MOST_BITS = 1000
 """Most bits behind the binary point, or before it: units are floats then."""
 
@@ -77,6 +78,8 @@ class Rules:
     def __post_init__(self) -> None:
         if self.clients < 2:
             raise InputError(f"clients must number at least 2, or the mean is one client's own; found {self.clients}")
+        if self.clients > MOST_CLIENTS:
+            raise InputError(f"clients must number at most {MOST_CLIENTS:,}; found {self.clients:,}")
         why = self.scheme.refuses(self._sum_of(1, 1))
         if why is not None:
             raise InputError(f"scheme must sum vectors of clients for a server; {self.scheme.name} does not: {why}")
@@ -111,10 +114,6 @@ class Rules:
     def feeds_back(self) -> bool:
         """Whether clients keep the errors that their numbers are rounded by."""
         return self.scheme.rounding is Rounding.ERROR_FEEDBACK
-
-    def warns(self, layout: Layout) -> bool:
-        """Whether a client is told that others' numbers leave its own few bits: not where few bits are asked for."""
-        return self.finds_ranges(layout) and self.scheme.precision is None
 
     def first(self, layout: Layout, bounds: Mapping[str, float] | None) -> Purpose:
         """The first sum of a round: none of ranges where they follow from the rules, or are found and not watched."""

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.aggregation.arguments import bytes_of, integer_of
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
+from fgl_secure.aggregation.precision import warn_of_lost_mean
 from fgl_secure.aggregation.purposes import Found, Purpose
 from fgl_secure.aggregation.record import RoundRecord, recording_for
 from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
@@ -65,6 +67,7 @@ class ServerRound:
         self._channel = Channel(rules.parties, coins, recording or recording_for(rules, layout))
         self._start, self._seconds = time.perf_counter(), 0.0
         self._outcome: Outcome | None = None
+        self._warned = False
         self._open(rules.first(layout, bounds))
 
     @property
@@ -135,6 +138,7 @@ class ServerRound:
         Raises:
             ProtocolError: malformed, stale, from somebody else, or a second answer. The server is as it was before.
         """
+        client, message = integer_of(client, "client"), bytes_of(message, "message")
         if self.done or not 0 <= client < self._rules.clients:
             raise ProtocolError(f"answer must be of a client in a round that is not done; found client {client}")
         sender = int(self._clients[client])
@@ -180,12 +184,19 @@ class ServerRound:
     def result(self) -> dict[str, Any]:
         """The weighted mean of the included clients' mappings.
 
+        Warns:
+            PrecisionWarning: a bound that was given is so large that most of the mean keeps next to no bits.
+
         Raises:
             ProtocolError: the round is not done, or the sum is beyond the numbers and weights that there may be, so
                 that a client must have handed in something else.
             InputError: all weights are 0, or a mean of integers is none (names the key).
         """
-        return self._done().mean
+        outcome = self._done()
+        if not self._warned:
+            self._warned = True
+            outcome.warn_of_lost_mean()
+        return outcome.mean
 
     @property
     def record(self) -> RoundRecord:
@@ -249,6 +260,14 @@ class Outcome:
             self._mean = self._code.decode(self._total)
         return self._mean
 
+    def warn_of_lost_mean(self) -> None:
+        """Warn where most numbers of the mean keep next to no bits."""
+        warn_of_lost_mean(self._rules, self._code, self.mean, len(self.included), self._total_weight)
+
+    @property
+    def _total_weight(self) -> float:
+        return self._code.weight(self._total) * 2.0**-self._rules.weighing.fraction_bits
+
     def record(self, number: int, channel: Channel, seconds: float) -> RoundRecord:
         """What was seen.
 
@@ -267,7 +286,7 @@ class Outcome:
             included=self.included,
             dropped=tuple(sorted(set(range(rules.clients)) - set(self.included))),
             layout=self._layout,
-            total_weight=self._code.weight(total) * 2.0**-rules.weighing.fraction_bits,
+            total_weight=self._total_weight,
             bounds=self._code.bounds,
             units=self._code.units,
             error_bound=self._code.errors(total, len(self.included)),

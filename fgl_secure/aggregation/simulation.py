@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.held import Held
+from fgl_secure.aggregation.arguments import number_of
+from fgl_secure.aggregation.held import Held, naming
 from fgl_secure.aggregation.layout import Layout, Tree
-from fgl_secure.aggregation.precision import warn_of_lost_precision
+from fgl_secure.aggregation.precision import warn_of_lost_updates
 from fgl_secure.aggregation.purposes import Found, Purpose
 from fgl_secure.aggregation.record import RoundRecord, is_kept, recording_for
 from fgl_secure.aggregation.rounded import KeptErrors
@@ -22,7 +22,7 @@ from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import Outcome
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
-from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
+from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.runtime import Channel, Later, Phase, Role, Step
 
@@ -76,8 +76,8 @@ class Brought:
         shape, vetoes = (self.rules.clients, width), np.zeros(self.rules.clients, dtype=bool)
         rows = None if self._reads_later(purpose) else np.zeros(shape, dtype=np.int64)
         for index in filter(self._is_there, self.mappings):
-            with _named(index):
-                held = self.mappings[index]
+            held = self.mappings[index]
+            with naming(index):
                 vetoes[index] = self.rules.outgrown(purpose, self.layout, found, held)
                 vector = None if vetoes[index] else self._vector(index, held, purpose, found)
             if rows is not None and vector is not None:
@@ -107,8 +107,9 @@ class Brought:
         rows = np.zeros((len(places), width), dtype=np.int64)
         for row, index in zip(rows, places.tolist(), strict=True):
             if self._is_there(index) and not vetoes[index]:
-                with _named(index):
-                    row[:] = self._vector(index, self.mappings[index], purpose, found)
+                held = self.mappings[index]
+                with naming(index):
+                    row[:] = self._vector(index, held, purpose, found)
         return rows
 
     def arrives(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> Flags:  # noqa: ARG002  # a `Loss`
@@ -151,13 +152,14 @@ def simulated(
         if summed is not None:
             found = rules.found(purpose, layout, found, summed[0])
         purpose = rules.after(purpose, layout)
-    if rules.warns(layout):
-        warn_of_lost_precision(rules.code(layout, found.bounds), brought.mappings, brought.dropped)
     outcome = Outcome(rules, layout, found, total, included)
+    mean, weights = outcome.mean, {client: number_of(brought.weights[client], "weight") for client in included}
+    counted, code = [client for client in included if weights[client]], rules.code(layout, found.bounds)
+    warn_of_lost_updates(rules, code, brought.mappings, counted, sum(weights.values()), mean)
     for client in included:
         if client in brought.kept:
             brought.kept[client].settle()
-    return outcome.mean, outcome.record(number, channel, time.perf_counter() - start), found.bounds
+    return mean, outcome.record(number, channel, time.perf_counter() - start), found.bounds
 
 
 def _summed(
@@ -173,13 +175,3 @@ def _summed(
     if included is None:
         raise ProtocolError("scheme must say whose vectors are in a sum; it does not")
     return total, tuple(np.flatnonzero(np.isin(rules.parties.ids(Role.SILO), included)).tolist())
-
-
-@contextmanager
-def _named(index: int) -> Iterator[None]:
-    """Says whose input it was."""
-    try:
-        yield
-    except (FieldRangeError, InputError) as error:
-        kind = FieldRangeError if isinstance(error, FieldRangeError) else InputError
-        raise kind(f"client {index}: {error}") from error

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.arguments import list_of
+from fgl_secure.aggregation.arguments import check_kind, list_of
 from fgl_secure.aggregation.layout import Tree
 from fgl_secure.aggregation.record import RoundRecord
 from fgl_secure.errors import InputError
@@ -95,6 +95,8 @@ def compare(record: RoundRecord, updates: Sequence[Any], labels: LabelTest | Non
         raise InputError(f"updates must be one for each of {record.clients} clients; found {len(updates)}")
     if not record.layout.size:
         raise InputError("updates must have at least one entry to be compared; found none")
+    if labels is not None:
+        check_kind(labels, LabelTest, "labels")
     clients = record.included
     arrived = [seen(record, client) for client in clients]
     entries = min(record.layout.size, *(len(row) for row in arrived))
@@ -151,14 +153,10 @@ class _Aims:
                 f"bias must be a tensor among the first {entries:,} entries by name, which are kept of what arrives; "
                 f"found {test.bias!r}"
             )
-        if len(test.labels) != record.clients:
-            raise InputError(f"labels must be given for each of {record.clients} clients; found {len(test.labels)}")
-        counts = np.stack(
-            [
-                np.bincount(np.asarray(test.labels[client]), minlength=found.stop - found.start)
-                for client in record.included
-            ]
-        )
+        labels, classes = list_of(test.labels, "labels"), found.stop - found.start
+        if len(labels) != record.clients:
+            raise InputError(f"labels must be given for each of {record.clients} clients; found {len(labels)}")
+        counts = np.stack([_counted(labels[client], classes) for client in record.included])
         frequent = counts.argmax(axis=1)
         chance = float(np.bincount(frequent).max() / len(frequent))
         return cls(found, record.layout.flatten(test.reference)[found], frequent, chance)
@@ -166,6 +164,16 @@ class _Aims:
     def read(self, rows: Reals) -> float:
         """Share of the clients whose most frequent label is that of the bias that grew most."""
         return float(((rows[:, self.place] - self.before).argmax(axis=1) == self.frequent).mean())
+
+
+def _counted(labels: Any, classes: int) -> Integers:
+    """Return how many of one client's labels are of each class: int64 [classes]."""
+    found = np.asarray(labels)
+    if found.ndim != 1 or not (found.dtype.kind in "iu" or not found.size):
+        raise InputError(f"labels of a client must be integers [k]; found {found.dtype} {list(found.shape)}")
+    if found.size and not 0 <= int(found.min()) <= int(found.max()) < classes:
+        raise InputError(f"labels must lie in 0..{classes - 1}, the entries of the bias; at least one does not")
+    return np.bincount(found.astype(np.int64), minlength=classes).astype(np.int64)
 
 
 def _reading(rows: Reals, matches: Reals, aims: _Aims | None) -> Reading:

@@ -254,12 +254,21 @@ class Weighing:
         if not (math.isfinite(weight) and weight >= 0):
             raise InputError("weight must be a number of at least 0; it is not")
         if weight > self.bound:
-            raise FieldRangeError(f"weight must not exceed weight_bound = {self.bound:g}; it does")
+            raise FieldRangeError(
+                f"weight must not exceed weight_bound = {self.bound:g}; it does: give a larger weight_bound, or divide "
+                "all weights by the same number"
+            )
         if not self.fraction_bits and not float(weight).is_integer():
-            raise InputError("weight must be an integer unless weight_fraction_bits is given; it is not")
+            raise InputError(
+                "weight must be an integer unless weight_fraction_bits is given; it is a fraction: give integers, such "
+                "as numbers of examples, or shares up to weight_bound=1 with weight_fraction_bits=20"
+            )
         units = round(weight * 2.0**self.fraction_bits)
         if weight and not units:
-            raise InputError(f"weight must be 0 or above 2^-{self.fraction_bits + 1}; it is between")
+            raise InputError(
+                f"weight must be 0 or above 2^-{self.fraction_bits + 1}; it is between: give 0, or more "
+                "weight_fraction_bits"
+            )
         return units
 
 

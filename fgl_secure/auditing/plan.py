@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import torch
 
@@ -118,6 +119,8 @@ class Subject(ABC):
 class Plan:
     """Checked choices of a method: everything that an audit needs to know.
 
+    A pickle or a copy has no controls, which are functions of the process that audits.
+
     Attributes:
         method: its name.
         backbone: the graph neural network that is trained.
@@ -149,3 +152,7 @@ class Plan:
     controls: Makers
     notes: tuple[str, ...]
     score: Score = Score.ACCURACY
+
+    def __reduce__(self) -> tuple[Callable[[], Plan], tuple[()]]:
+        kept = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "controls"}
+        return partial(Plan, **kept, controls={}), ()

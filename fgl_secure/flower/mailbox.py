@@ -54,6 +54,10 @@ class RunStoppedError(ProtocolError):
         super().__init__(message)
         self.finished = finished
 
+    def __reduce__(self) -> tuple[type[RunStoppedError], tuple[str, Reports]]:
+        """Return what makes it again: an error of a worker process travels as a pickle."""
+        return RunStoppedError, (str(self), self.finished)
+
 
 class SiloMailbox:
     """The server's side of a run.

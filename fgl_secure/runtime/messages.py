@@ -6,7 +6,6 @@ import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -91,6 +90,37 @@ def taken(value: Any, places: Ids, axis: int = 0) -> Any:
     return value.take(places) if isinstance(value, Later) else np.take(value, places, axis=axis)
 
 
+class Fields(Mapping[str, Array]):
+    """Arrays by name, none of which can be replaced; arrays of a pickle or copy are read-only.
+
+    Args:
+        arrays: by name.
+    """
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = dict(arrays)
+
+    def __getitem__(self, name: str) -> Array:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __reduce__(self) -> tuple[Callable[[dict[str, Array]], Fields], tuple[dict[str, Array]]]:
+        return _read_only_fields, ({name: np.asarray(value) for name, value in self.items()},)
+
+
+def _read_only_fields(arrays: dict[str, Array]) -> Fields:
+    for array in arrays.values():
+        array.flags.writeable = False
+    return Fields(arrays)
+
+
 class _Taken(Mapping[str, Array]):
     """Some rows of other fields, which are laid out when they are read: what is handed on twice is copied once."""
 
@@ -120,6 +150,9 @@ class _Taken(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self.base)
+
+    def __reduce__(self) -> tuple[Callable[[dict[str, Array]], Fields], tuple[dict[str, Array]]]:
+        return _read_only_fields, ({name: np.asarray(value) for name, value in self.items()},)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,8 +252,7 @@ class Messages:
             kept.flags.writeable = False
             fields[name] = kept
         ends = self.senders, self.receivers
-        laid = MappingProxyType(fields)
-        return Messages(self.phase, self.step, *ends, laid, self.tape_axes, self.overhead, self.sealed)
+        return Messages(self.phase, self.step, *ends, Fields(fields), self.tape_axes, self.overhead, self.sealed)
 
 
 def is_frozen(value: Array) -> bool:
@@ -306,7 +338,7 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
             raise MalformedMessageError("fields must each have a name of their own; at least one has not")
         found[title] = value
     reader.end()
-    return Messages(Phase[name], step, senders, receivers, MappingProxyType(found), 0, overhead, bool(sealed))
+    return Messages(Phase[name], step, senders, receivers, Fields(found), 0, overhead, bool(sealed))
 
 
 def _field(reader: _Reader, count: int) -> tuple[str, Array]:

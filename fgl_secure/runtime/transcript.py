@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.runtime.ends import Ends, RepeatedEnds
-from fgl_secure.runtime.messages import PAYLOAD
+from fgl_secure.runtime.messages import PAYLOAD, Fields
 from fgl_secure.runtime.party import Directory, Party, Role
 from fgl_secure.runtime.phase import Phase, Step
 from fgl_secure.runtime.view import PrivateRows, ReceivedRows, View
@@ -129,6 +128,8 @@ class Incident:
 class Transcript:
     """Everything that a channel recorded, in order.
 
+    A pickle or a copy has all messages, and nothing private: no party's inputs, random draws and outputs.
+
     Attributes:
         parties: who took part.
         batch_axes: leading axes of every payload: 0, or 1 when all coin tapes ran at once.
@@ -142,6 +143,10 @@ class Transcript:
     messages: list[MessageBatch] = field(default_factory=list)
     private: list[PrivateBatch] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes a copy without secrets."""
+        return Transcript, (self.parties, self.batch_axes, self.messages, [], self.incidents)
 
     @property
     def message_count(self) -> int:
@@ -274,7 +279,7 @@ class _Seen:
         fields = None
         if batch.fields is not None:
             taken = {name: _rows(value, self.rows, batch_axes) for name, value in batch.fields.items()}
-            fields = MappingProxyType(taken)
+            fields = Fields(taken)
         columns = self.observers, self.senders, self.receivers
         return ReceivedRows(batch.phase, batch.step, *columns, batch.item_bytes, fields)
 

@@ -71,6 +71,7 @@ def test_means_of_random_trees_are_within_the_stated_error(data: st.DataObject, 
     check_mean(aggregator, aggregator.mean(mappings, weights), mappings, weights)
 
 
+@pytest.mark.filterwarnings("ignore::fgl_secure.errors.PrecisionWarning")  # random numbers are of all sizes
 @settings(max_examples=6)
 @given(st.data(), plans())
 @pytest.mark.parametrize("scheme", sorted(names("server")))
@@ -275,10 +276,10 @@ def test_unknown_schemes_are_named() -> None:
     ("arguments", "message"),
     [
         ({"mappings": states(2)}, "mappings must be one for each of 3 clients"),
-        ({"mappings": states(1)[0]}, "mappings must be one for each of 3 clients"),
-        ({"mappings": 3}, "mappings must be a sequence; found int"),
-        ({"weights": 3}, "weights must be a sequence; found int"),
-        ({"weights": {0: 1, 1: 1, 2: 1}}, "weights must be a sequence; found dict"),
+        ({"mappings": states(1)[0]}, "mappings must be a list, one for each client; found a dict with 3 keys"),
+        ({"mappings": 3}, "mappings must be a list, one for each client; found int"),
+        ({"weights": 3}, "weights must be a list, one for each client; found int"),
+        ({"weights": {0: 1, 1: 1, 2: 1}}, "weights must be a list, one for each client; found a dict with 3 keys"),
         ({"weights": [1, None, 1]}, "client 1: weight must be a number; found NoneType"),
         ({"weights": [1, 10**400, 1]}, "client 1: weight must be a number; found int"),
         ({"dropped": 1}, "dropped must be a collection of clients; found int"),

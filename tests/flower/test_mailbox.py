@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -245,3 +246,11 @@ def test_who_asks_nothing_else(job: Job) -> None:
     run(job, grid)
     first = {node: Turn.of(message.content) for node, message in reversed(grid.delivered)}
     assert {turn.number for turn in first.values()} == {WHO}
+
+
+def test_a_stopped_run_travels_between_processes() -> None:
+    """Its error is the same after a pickle, with what silos reported."""
+    error = RunStoppedError("silo 1 did not answer", {0: {"losses": np.ones(2)}})
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301  # made above
+    assert str(again) == str(error)
+    assert (again.finished[0]["losses"] == 1).all()
