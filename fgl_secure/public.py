@@ -9,8 +9,12 @@ audit(HiFGL(backbone="sage"), "Cora", ["secmp", "relay-coded"])
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from fgl_secure import methods
 from fgl_secure.auditing import audit as auditing
@@ -21,6 +25,7 @@ from fgl_secure.auditing.train import Trained
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph
+from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import Progress
 
@@ -40,11 +45,13 @@ def audit(
     *,
     method: Method | str | None = None,
     silos: Any = None,
+    split: int | None = None,
     scheme: Schemes = (),
     seed: int = 0,
     device: str = "auto",
     command: str = "",
     progress: Callable[[str], Progress] | None = None,
+    verbose: bool = True,
 ) -> Report:
     """Trains a method under each of some schemes, attacks every recorded run and reports.
 
@@ -58,17 +65,19 @@ def audit(
         method: where the data come first: a method or its name; HiFGL unless given.
         silos: how nodes are dealt to silos: a number, "louvain:5", or an array with the silo of each node; five silos
             at random unless given. Not for data that say it themselves.
+        split: of masks [n, k] of a graph of one's own, the column that is taken.
         scheme: the same as `schemes`.
         seed: of partition, split, initial weights and coins: equal seeds give equal reports.
         device: where model compute runs: "auto", "cpu" or "cuda".
         command: how to repeat it, for the report; the call itself unless given.
         progress: given what is being done, in words, what to call after each step of it: a round, or an attack.
+        verbose: whether to warn, by `DataWarning`, of what is dropped, not used or missing of a graph of one's own.
 
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran; or schemes were named and no attack that was
             chosen measured anything.
     """
-    chosen, source = _chosen(of, data, method, silos, seed)
+    chosen, source = _chosen(of, data, method, seed, _Own(silos, split, verbose))
     named = _one_of("scheme", schemes, scheme)
     return auditing.audit(
         chosen, source, named, attacks, seed=seed, device=device, progress=progress,
@@ -83,10 +92,12 @@ def train(
     *,
     method: Method | str | None = None,
     silos: Any = None,
+    split: int | None = None,
     seed: int = 0,
     device: str = "auto",
     coins: Coins | None = None,
     progress: Callable[[str], Progress] | None = None,
+    verbose: bool = True,
 ) -> Trained:
     """Trains a method once.
 
@@ -101,44 +112,66 @@ def train(
         scheme: the schemes of the run, as text or by topology; None takes those that the method trains under.
         method: as in `audit`.
         silos: as in `audit`.
+        split: as in `audit`.
         seed: of partition, split and initial weights.
         device: where model compute runs: "auto", "cpu" or "cuda".
         coins: where masks and noise come from; the operating system's entropy unless given.
         progress: as in `audit`.
+        verbose: as in `audit`.
 
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran.
     """
-    chosen, source = _chosen(of, data, method, silos, seed)
+    chosen, source = _chosen(of, data, method, seed, _Own(silos, split, verbose))
     return training.train(chosen, source, scheme, seed=seed, device=device, coins=coins, progress=progress)
 
 
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """How a graph of one's own is taken, as for `audit`."""
+
+    silos: Any
+    split: int | None
+    verbose: bool
+
+
 def _chosen(
-    of: Any, data: Any, method: Method | str | None, silos: Any, seed: int
+    of: Any, data: Any, method: Method | str | None, seed: int, own: _Own
 ) -> tuple[Method, Source | str | None]:
     if isinstance(of, Method):
         if method is not None:
             raise InputError(f"method must be given once; found {of.name} and {method!r}")
-        return of, _source(of, data, silos, seed)
+        return of, _source(of, data, seed, own)
     if data is not None:
         raise InputError(
             f"of must be a method such as fgl_secure.methods.HiFGL() where data come second; found {type(of).__name__}"
         )
     made = methods.method(METHOD if method is None else method)() if isinstance(method, str | None) else method
     check_method(made)
-    return made, _source(made, of, silos, seed)
+    return made, _source(made, of, seed, own)
 
 
-def _source(method: Method, data: Any, silos: Any, seed: int) -> Source | str | None:
+def _source(method: Method, data: Any, seed: int, own: _Own) -> Source | str | None:
     """Data of any kind as those that methods take."""
-    if silos is not None and method.data is not Data:
-        raise InputError(f"silos must not be given for {method.name}, whose data say who has what; found {silos!r}")
-    if data is not None and all(hasattr(data, key) for key in ("x", "y", "edge_index")):
-        return FederatedGraph.from_pyg(data, SILOS if silos is None else silos, seed=seed)
-    if silos is None:
-        given: Source | str | None = data  # a name is read by the method, which knows what kind of data it stands for
-        return given
-    if not isinstance(data, str | None) or not isinstance(silos, str | int):
+    given = {name: value for name, value in (("silos", own.silos), ("split", own.split)) if value is not None}
+    if method.data is not Data:
+        if given:
+            name = next(iter(given))
+            raise InputError(f"{name} must not be given for {method.name}, whose data say who has what; found {given}")
+        source: Source | str | None = data  # a name is read by the method, which knows what kind of data it stands for
+        return source
+    data = os.fspath(data) if isinstance(data, os.PathLike) else data
+    silos = SILOS if own.silos is None else own.silos
+    if isinstance(data, Data | GraphSets | FederatedGraph):
+        if given:
+            raise InputError(
+                "silos and split must go with a graph of PyTorch Geometric or the name of a data set; found "
+                f"{' and '.join(type(value).__name__ for value in given.values())} with {type(data).__name__}"
+            )
+        return replace(data, verbose=data.verbose and own.verbose) if isinstance(data, Data) else data
+    if not isinstance(data, str | None):
+        return FederatedGraph.from_pyg(data, silos, seed=seed, split=own.split, verbose=own.verbose)
+    if not isinstance(silos, str | int | np.integer):
         raise InputError(
             "silos must go with a graph of PyTorch Geometric, or, as a number or PARTITION:K, with the name of a data "
             f"set; found {type(silos).__name__} with {type(data).__name__}"
@@ -146,7 +179,7 @@ def _source(method: Method, data: Any, silos: Any, seed: int) -> Source | str | 
     name, _, count = str(silos).rpartition(":")
     if not count.isdecimal():
         raise InputError(f"silos must be a number, or PARTITION:K such as louvain:5; found {silos!r}")
-    return Data(data or "digits", name or "random", int(count))
+    return Data(data or "digits", name or "random", int(count), split=own.split, verbose=own.verbose)
 
 
 def _one_of(name: str, first: Schemes, second: Schemes) -> Schemes:
