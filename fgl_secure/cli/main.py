@@ -65,7 +65,7 @@ def _warn_in_a_line(*, quiet: bool) -> None:
 
     before = warnings.showwarning
     warnings.filterwarnings("ignore" if quiet else "default", category=DataWarning)
-    warnings.showwarning = shown  # type: ignore[assignment]  # it takes all that the other takes
+    warnings.showwarning = shown
 
 
 def _run(words: list[str]) -> int:

@@ -55,6 +55,8 @@ def own_graph(
     edges = as_array("edge_index", arrays["edge_index"])
     if x.ndim != 2:
         raise InputError(f"x must have shape [nodes, features]; found shape {x.shape}")
+    if edges.ndim == 2 and len(edges) != 2 and edges.shape[1] == 2:
+        raise InputError(f"edge_index must have shape [2, edges]; found shape {edges.shape}: take edge_index.T")
     labels = _labels(arrays["y"], x.shape[0])
     labelled = labels != UNLABELLED
     graph = Graph.from_arrays(name, x, np.where(labelled, labels, 0), edges)

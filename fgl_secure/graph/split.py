@@ -196,7 +196,7 @@ class AssignmentRules:
         if len(skipped):
             raise InputError(
                 f"{self.argument} must use every {self.owner} from 0 to {used[-1]}; {self.owner} {skipped[0]} has no "
-                f"{self.thing}"
+                f"{self.thing}: number them from 0 on, without gaps"
             )
         return owner_of
 
