@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph
 from fgl_secure.graph.graph_sets import GraphSets
+from fgl_secure.graph.own_arrays import warned
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import Progress
 
@@ -77,12 +77,13 @@ def audit(
         FglSecureError: a choice breaks a rule, before anything ran; or schemes were named and no attack that was
             chosen measured anything.
     """
-    chosen, source = _chosen(of, data, method, seed, _Own(silos, split, verbose))
-    named = _one_of("scheme", schemes, scheme)
-    return auditing.audit(
-        chosen, source, named, attacks, seed=seed, device=device, progress=progress,
-        command=command or _call("audit", chosen, source, named, seed),
-    )  # fmt: skip
+    with warned(verbose=verbose):
+        chosen, source = _chosen(of, data, method, silos, split, seed)
+        named = _one_of("scheme", schemes, scheme)
+        return auditing.audit(
+            chosen, source, named, attacks, seed=seed, device=device, progress=progress,
+            command=command or _call("audit", chosen, source, named, seed),
+        )  # fmt: skip
 
 
 def train(
@@ -122,64 +123,49 @@ def train(
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran.
     """
-    chosen, source = _chosen(of, data, method, seed, _Own(silos, split, verbose))
-    return training.train(chosen, source, scheme, seed=seed, device=device, coins=coins, progress=progress)
-
-
-@dataclass(frozen=True, slots=True)
-class _Own:
-    """How a graph of one's own is taken, as for `audit`."""
-
-    silos: Any
-    split: int | None
-    verbose: bool
+    with warned(verbose=verbose):
+        chosen, source = _chosen(of, data, method, silos, split, seed)
+        return training.train(chosen, source, scheme, seed=seed, device=device, coins=coins, progress=progress)
 
 
 def _chosen(
-    of: Any, data: Any, method: Method | str | None, seed: int, own: _Own
+    of: Any, data: Any, method: Method | str | None, silos: Any, split: int | None, seed: int
 ) -> tuple[Method, Source | str | None]:
     if isinstance(of, Method):
         if method is not None:
             raise InputError(f"method must be given once; found {of.name} and {method!r}")
-        return of, _source(of, data, seed, own)
+        return of, _source(of, data, silos, split, seed)
     if data is not None:
         raise InputError(
             f"of must be a method such as fgl_secure.methods.HiFGL() where data come second; found {type(of).__name__}"
         )
     made = methods.method(METHOD if method is None else method)() if isinstance(method, str | None) else method
     check_method(made)
-    return made, _source(made, of, seed, own)
+    return made, _source(made, of, silos, split, seed)
 
 
-def _source(method: Method, data: Any, seed: int, own: _Own) -> Source | str | None:
+def _source(method: Method, data: Any, silos: Any, split: int | None, seed: int) -> Source | str | None:
     """Data of any kind as those that methods take."""
-    given = {name: value for name, value in (("silos", own.silos), ("split", own.split)) if value is not None}
-    if method.data is not Data:
-        if given:
-            name = next(iter(given))
-            raise InputError(f"{name} must not be given for {method.name}, whose data say who has what; found {given}")
-        source: Source | str | None = data  # a name is read by the method, which knows what kind of data it stands for
-        return source
-    data = os.fspath(data) if isinstance(data, os.PathLike) else data
-    silos = SILOS if own.silos is None else own.silos
-    if isinstance(data, Data | GraphSets | FederatedGraph):
-        if given:
-            raise InputError(
-                "silos and split must go with a graph of PyTorch Geometric or the name of a data set; found "
-                f"{' and '.join(type(value).__name__ for value in given.values())} with {type(data).__name__}"
-            )
-        return replace(data, verbose=data.verbose and own.verbose) if isinstance(data, Data) else data
-    if not isinstance(data, str | None):
-        return FederatedGraph.from_pyg(data, silos, seed=seed, split=own.split, verbose=own.verbose)
-    if not isinstance(silos, str | int | np.integer):
+    given = [(name, value) for name, value in (("silos", silos), ("split", split)) if value is not None]
+    if given and method.data is not Data:
+        name, value = given[0]
+        raise InputError(f"{name} must not be given for {method.name}, whose data say who has what; found {value!r}")
+    source = os.fspath(data) if isinstance(data, os.PathLike) else data
+    if method.data is Data and not isinstance(source, str | Data | GraphSets | FederatedGraph | None):
+        return FederatedGraph.from_pyg(source, SILOS if silos is None else silos, seed=seed, split=split)
+    if not given:
+        whole: Source | str | None = source  # a name is read by the method, which knows what it stands for
+        return whole
+    if not isinstance(source, str | None) or not isinstance(silos, str | int | np.integer | None):
+        name, value = given[0]
         raise InputError(
-            "silos must go with a graph of PyTorch Geometric, or, as a number or PARTITION:K, with the name of a data "
-            f"set; found {type(silos).__name__} with {type(data).__name__}"
+            f"{name} must go with a graph of PyTorch Geometric, or, as a number or PARTITION:K, with the name of data; "
+            f"found {type(value).__name__} with {type(source).__name__}"
         )
-    name, _, count = str(silos).rpartition(":")
+    name, _, count = str(SILOS if silos is None else silos).rpartition(":")
     if not count.isdecimal():
         raise InputError(f"silos must be a number, or PARTITION:K such as louvain:5; found {silos!r}")
-    return Data(data or "digits", name or "random", int(count), split=own.split, verbose=own.verbose)
+    return Data(source or "digits", name or "random", int(count), split=split)
 
 
 def _one_of(name: str, first: Schemes, second: Schemes) -> Schemes:

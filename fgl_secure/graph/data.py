@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,6 @@ class Data:
         silo_file: file with the silo of each node (see `read_assignment`); replaces partition and silos.
         root: folder of the raw data sets; None takes FGL_SECURE_DATA, then a download.
         split: of a graph of one's own, the column that is taken of masks [n, k].
-        verbose: whether to warn of what is dropped, not used or missing of a graph of one's own.
 
     Raises:
         UnknownNameError: there is no such partition.
@@ -59,7 +58,6 @@ class Data:
     split: int | None = choice(
         None, "which split of your own graph's masks [n, k], whose columns are splits: 0 to k - 1", shown="COLUMN"
     )
-    verbose: bool = field(default=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -91,9 +89,9 @@ class Data:
     def _loaded(self, seed: int, fractions: tuple[float, float, float]) -> tuple[Graph, SplitMasks]:
         path = Path(self.name)
         if self.name.strip().casefold().endswith(FORM):
-            return read_graph(path, seed, split=self.split, verbose=self.verbose)
+            return read_graph(path, seed, split=self.split)
         published = self.name.casefold() in map(str.casefold, available())
-        if not published and (path.suffix or len(path.parts) > 1 or os.path.exists(path)):
+        if not published and (path.suffix or len(path.parts) > 1 or os.path.exists(self.name)):
             raise of_another_form(path)
         if self.split is not None:
             raise InputError(f"split must go with an .npz file whose masks have columns; found {self.name!r}")

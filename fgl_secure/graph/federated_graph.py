@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import Graph, as_array, read_only
-from fgl_secure.graph.own_arrays import MASKS, REQUIRED, own_graph
+from fgl_secure.graph.own_arrays import MASKS, REQUIRED, own_graph, warned
 from fgl_secure.graph.partition import partition
 from fgl_secure.graph.split import AssignmentRules, SplitMasks
 
@@ -41,8 +41,8 @@ def _arrays_of(data: Any) -> tuple[dict[str, Any], list[str]]:
     missing = [key for key in REQUIRED if key not in arrays]
     if missing:
         raise InputError(
-            f"data must have {', '.join(REQUIRED)}, as torch_geometric.data.Data has; missing: {', '.join(missing)} of "
-            f"{type(data).__name__}"
+            f"data must have {', '.join(REQUIRED)}; missing: {', '.join(missing)}; found "
+            f"{type(data).__name__}, and torch_geometric.data.Data has them"
         )
     return arrays, unused
 
@@ -146,7 +146,8 @@ class FederatedGraph:
                 `from_assignment` or of the partition.
         """
         arrays, unused = _arrays_of(data)
-        graph, masks = own_graph(name, arrays, seed, unused=unused, split=split, verbose=verbose)
+        with warned(verbose=verbose):
+            graph, masks = own_graph(name, arrays, seed, unused=unused, split=split)
         called, silo_of = _dealt(graph, silos, seed)
         return cls.from_assignment(graph, silo_of, masks, called)
 

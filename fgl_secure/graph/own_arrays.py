@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,19 @@ _LISTED = 8
 """Names in a message, at most."""
 
 
+_WARNING: ContextVar[bool] = ContextVar("warning of data", default=True)
+
+
+@contextmanager
+def warned(*, verbose: bool) -> Iterator[None]:
+    """Within it there is no `DataWarning` unless `verbose`, in this thread alone."""
+    token = _WARNING.set(verbose and _WARNING.get())
+    try:
+        yield
+    finally:
+        _WARNING.reset(token)
+
+
 def own_graph(
     name: str,
     arrays: Mapping[str, Any],
@@ -34,7 +49,6 @@ def own_graph(
     *,
     unused: Collection[str] = (),
     split: int | None = None,
-    verbose: bool = True,
 ) -> tuple[Graph, SplitMasks]:
     """Check the arrays of a graph, and warn of what is not taken as it is.
 
@@ -46,7 +60,6 @@ def own_graph(
         seed: Repeats the random split.
         unused: Names of other arrays that came with these.
         split: The column of masks [n, k].
-        verbose: Whether to warn.
 
     Raises:
         InputError: An array breaks a rule; the message names it.
@@ -62,7 +75,7 @@ def own_graph(
     graph = Graph.from_arrays(name, x, np.where(labelled, labels, 0), edges)
     given = {key: arrays[key] for key in MASKS if key in arrays}
     masks = _masks(given, labelled, seed, split, unused)
-    if verbose:
+    if _WARNING.get():
         for note in (*_edge_notes(edges, graph), *_label_notes(labels), *_other_notes(given, unused)):
             warnings.warn(f"{name}: {note}", DataWarning, stacklevel=3)
     return graph, masks
@@ -138,7 +151,7 @@ def _other_notes(given: Mapping[str, Any], unused: Collection[str]) -> Iterator[
     if given and "test_mask" not in given:
         yield "test_mask is missing: there are no test nodes"
     if unused:
-        yield f"not used: {listed(unused)}"
+        yield f"not used: {listed(sorted(unused))}"
 
 
 def listed(names: Collection[object]) -> str:

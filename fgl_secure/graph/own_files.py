@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 
 
 def read_graph(
-    path: Path, seed: int, most_entries: int = MOST_ENTRIES, *, split: int | None = None, verbose: bool = True
+    path: Path, seed: int, most_entries: int = MOST_ENTRIES, *, split: int | None = None
 ) -> tuple[Graph, SplitMasks]:
     """Reads a graph that was written with `numpy.savez(path, x=..., y=..., edge_index=..., ...)`.
 
@@ -47,7 +47,6 @@ def read_graph(
         seed: of a random 60/20/20 split if there is none of the masks.
         most_entries: numbers that these arrays may have together.
         split: the column that is taken of masks [n, k].
-        verbose: whether to warn, by `DataWarning`, of what is dropped, not used or missing.
 
     Raises:
         DataNotFoundError: there is no such file.
@@ -63,7 +62,7 @@ def read_graph(
             f"{path} must hold the arrays {', '.join(REQUIRED)}; missing: {', '.join(missing)}, found: "
             f"{listed([*arrays, *others]) or 'nothing'}; {FORM_IN_WORDS}"
         )
-    return own_graph(path.stem, arrays, seed, unused=others, split=split, verbose=verbose)
+    return own_graph(path.stem, arrays, seed, unused=others, split=split)
 
 
 def of_another_form(path: Path) -> InputError:

@@ -157,7 +157,7 @@ def check_disjoint(masks: Mapping[str, Mask], thing: str) -> None:
     if shared.any():
         first = int(np.argmax(shared))
         names = " and ".join(name for name, mask in masks.items() if mask[first])
-        raise InputError(f"masks must not overlap; {thing} {first} is in {names}, {shared.sum()} in more than one")
+        raise InputError(f"masks must not overlap; {thing} {first} is in more than one: {names}")
 
 
 Masks = tuple[Mask, Mask, Mask]
