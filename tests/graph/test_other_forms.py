@@ -11,11 +11,12 @@ from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
+import networkx
 import numpy as np
 import pytest
 import torch
 
-from fgl_secure import train
+from fgl_secure import FederatedGraph, train
 from fgl_secure.cli.main import main
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph import Data, read_assignment
@@ -24,6 +25,8 @@ from fgl_secure.methods import FedAvg, FedVN
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its own imports are deprecated in torch
     from torch_geometric.data import Data as PygData
+    from torch_geometric.data import InMemoryDataset
+    from torch_geometric.utils import from_networkx
 
 N = 12
 NODE = np.arange(N)
@@ -241,3 +244,14 @@ def test_assignments_of_other_lengths_or_from_one_on_are_refused(text: str, rule
     Path("silos.txt").write_text(text, encoding="ascii")
     with pytest.raises(InputError, match=rule):
         train(FedAvg(epochs=1), Data("ring.npz", silo_file=Path("silos.txt")), "plaintext")
+
+
+def test_the_conversions_of_the_page_work() -> None:
+    """Of a processed file of PyTorch Geometric, and of a NetworkX graph."""
+    whole = PygData(**{key: torch.from_numpy(value) for key, value in {**RING, **MASKS}.items()})
+    InMemoryDataset.save([whole], "data.pt")
+    np.savez("graph.npz", **torch.load("data.pt", weights_only=False)[0])
+    assert Data("graph.npz", silos=2).federated().test_mask.tolist() == MASKS["test_mask"].tolist()
+    data = from_networkx(networkx.cycle_graph(N))
+    data.x, data.y = whole.x, whole.y
+    assert FederatedGraph.from_pyg(data, 2).edges.shape == (2, 2 * N)
