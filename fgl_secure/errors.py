@@ -46,6 +46,10 @@ class PrecisionWarning(UserWarning):
     """Numbers of one party are so large that those of the others keep few bits."""
 
 
+class DataWarning(UserWarning):
+    """A part of the user's graph is dropped, not used, or missing."""
+
+
 class DeviceUnavailableError(InputError):
     """A compute device was asked for that this machine does not have."""
 

@@ -9,8 +9,11 @@ audit(HiFGL(backbone="sage"), "Cora", ["secmp", "relay-coded"])
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import numpy as np
 
 from fgl_secure import methods
 from fgl_secure.auditing import audit as auditing
@@ -21,6 +24,8 @@ from fgl_secure.auditing.train import Trained
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph
+from fgl_secure.graph.graph_sets import GraphSets
+from fgl_secure.graph.own_arrays import warned
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import Progress
 
@@ -40,11 +45,13 @@ def audit(
     *,
     method: Method | str | None = None,
     silos: Any = None,
+    split: int | None = None,
     scheme: Schemes = (),
     seed: int = 0,
     device: str = "auto",
     command: str = "",
     progress: Callable[[str], Progress] | None = None,
+    verbose: bool = True,
 ) -> Report:
     """Trains a method under each of some schemes, attacks every recorded run and reports.
 
@@ -58,22 +65,25 @@ def audit(
         method: where the data come first: a method or its name; HiFGL unless given.
         silos: how nodes are dealt to silos: a number, "louvain:5", or an array with the silo of each node; five silos
             at random unless given. Not for data that say it themselves.
+        split: of masks [n, k] of a graph of one's own, the column that is taken.
         scheme: the same as `schemes`.
         seed: of partition, split, initial weights and coins: equal seeds give equal reports.
         device: where model compute runs: "auto", "cpu" or "cuda".
         command: how to repeat it, for the report; the call itself unless given.
         progress: given what is being done, in words, what to call after each step of it: a round, or an attack.
+        verbose: whether to warn, by `DataWarning`, of what is dropped, not used or missing of a graph of one's own.
 
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran; or schemes were named and no attack that was
             chosen measured anything.
     """
-    chosen, source = _chosen(of, data, method, silos, seed)
-    named = _one_of("scheme", schemes, scheme)
-    return auditing.audit(
-        chosen, source, named, attacks, seed=seed, device=device, progress=progress,
-        command=command or _call("audit", chosen, source, named, seed),
-    )  # fmt: skip
+    with warned(verbose=verbose):
+        chosen, source = _chosen(of, data, method, silos, split, seed)
+        named = _one_of("scheme", schemes, scheme)
+        return auditing.audit(
+            chosen, source, named, attacks, seed=seed, device=device, progress=progress,
+            command=command or _call("audit", chosen, source, named, seed),
+        )  # fmt: skip
 
 
 def train(
@@ -83,10 +93,12 @@ def train(
     *,
     method: Method | str | None = None,
     silos: Any = None,
+    split: int | None = None,
     seed: int = 0,
     device: str = "auto",
     coins: Coins | None = None,
     progress: Callable[[str], Progress] | None = None,
+    verbose: bool = True,
 ) -> Trained:
     """Trains a method once.
 
@@ -101,52 +113,59 @@ def train(
         scheme: the schemes of the run, as text or by topology; None takes those that the method trains under.
         method: as in `audit`.
         silos: as in `audit`.
+        split: as in `audit`.
         seed: of partition, split and initial weights.
         device: where model compute runs: "auto", "cpu" or "cuda".
         coins: where masks and noise come from; the operating system's entropy unless given.
         progress: as in `audit`.
+        verbose: as in `audit`.
 
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran.
     """
-    chosen, source = _chosen(of, data, method, silos, seed)
-    return training.train(chosen, source, scheme, seed=seed, device=device, coins=coins, progress=progress)
+    with warned(verbose=verbose):
+        chosen, source = _chosen(of, data, method, silos, split, seed)
+        return training.train(chosen, source, scheme, seed=seed, device=device, coins=coins, progress=progress)
 
 
 def _chosen(
-    of: Any, data: Any, method: Method | str | None, silos: Any, seed: int
+    of: Any, data: Any, method: Method | str | None, silos: Any, split: int | None, seed: int
 ) -> tuple[Method, Source | str | None]:
     if isinstance(of, Method):
         if method is not None:
             raise InputError(f"method must be given once; found {of.name} and {method!r}")
-        return of, _source(of, data, silos, seed)
+        return of, _source(of, data, silos, split, seed)
     if data is not None:
         raise InputError(
             f"of must be a method such as fgl_secure.methods.HiFGL() where data come second; found {type(of).__name__}"
         )
     made = methods.method(METHOD if method is None else method)() if isinstance(method, str | None) else method
     check_method(made)
-    return made, _source(made, of, silos, seed)
+    return made, _source(made, of, silos, split, seed)
 
 
-def _source(method: Method, data: Any, silos: Any, seed: int) -> Source | str | None:
+def _source(method: Method, data: Any, silos: Any, split: int | None, seed: int) -> Source | str | None:
     """Data of any kind as those that methods take."""
-    if silos is not None and method.data is not Data:
-        raise InputError(f"silos must not be given for {method.name}, whose data say who has what; found {silos!r}")
-    if data is not None and all(hasattr(data, key) for key in ("x", "y", "edge_index")):
-        return FederatedGraph.from_pyg(data, SILOS if silos is None else silos, seed=seed)
-    if silos is None:
-        given: Source | str | None = data  # a name is read by the method, which knows what kind of data it stands for
-        return given
-    if not isinstance(data, str | None) or not isinstance(silos, str | int):
+    given = [(name, value) for name, value in (("silos", silos), ("split", split)) if value is not None]
+    if given and method.data is not Data:
+        name, value = given[0]
+        raise InputError(f"{name} must not be given for {method.name}, whose data say who has what; found {value!r}")
+    source = os.fspath(data) if isinstance(data, os.PathLike) else data
+    if method.data is Data and not isinstance(source, str | Data | GraphSets | FederatedGraph | None):
+        return FederatedGraph.from_pyg(source, SILOS if silos is None else silos, seed=seed, split=split)
+    if not given:
+        whole: Source | str | None = source  # a name is read by the method, which knows what it stands for
+        return whole
+    if not isinstance(source, str | None) or not isinstance(silos, str | int | np.integer | None):
+        name, value = given[0]
         raise InputError(
-            "silos must go with a graph of PyTorch Geometric, or, as a number or PARTITION:K, with the name of a data "
-            f"set; found {type(silos).__name__} with {type(data).__name__}"
+            f"{name} must go with a graph of PyTorch Geometric, or, as a number or PARTITION:K, with the name of data; "
+            f"found {type(value).__name__} with {type(source).__name__}"
         )
-    name, _, count = str(silos).rpartition(":")
+    name, _, count = str(SILOS if silos is None else silos).rpartition(":")
     if not count.isdecimal():
         raise InputError(f"silos must be a number, or PARTITION:K such as louvain:5; found {silos!r}")
-    return Data(data or "digits", name or "random", int(count))
+    return Data(source or "digits", name or "random", int(count), split=split)
 
 
 def _one_of(name: str, first: Schemes, second: Schemes) -> Schemes:

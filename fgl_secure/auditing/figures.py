@@ -21,6 +21,7 @@ def summary(plan: Plan, protocol: str, result: TrainingResult, cost: PrivacyCost
         "partition": plan.graph.partition,
         "silos": plan.graph.num_silos,
         "preset": plan.preset,
+        "chosen_on": plan.chosen_on,
         "protocol": protocol,
         "seed": plan.seed,
         "device": str(plan.device),

@@ -17,6 +17,7 @@ from fgl_secure.auditing.report import Report
 from fgl_secure.auditing.schema import Exposure
 from fgl_secure.runtime import Circumstance, Claim, Guarantee
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.presets import LAST_ROUND
 
 
 def report_of(
@@ -53,6 +54,7 @@ def report_of(
             "silos": plan.graph.num_silos,
             "preset": plan.preset,
             "epochs": plan.epochs,
+            "chosen_on": plan.chosen_on,
             "seed": plan.seed,
             "device": str(plan.device),
             "score": str(plan.score),
@@ -156,6 +158,7 @@ def _notes(plan: Plan) -> tuple[str, ...]:
         "bytes are counted over all rounds.",
         "Masks come from repeatable simulation coins, so that every figure can be repeated; training outside an audit "
         "takes them from the operating system.",
+        *([f"Reported round: {plan.chosen_on}."] if plan.chosen_on.endswith(LAST_ROUND) else []),
         *plan.notes,
         "Every party attacks alone, with what was sent to it and what it drew itself. All parties run in one process.",
         "An attack that finds nothing to read under a protocol has no row there.",

@@ -8,13 +8,15 @@ misses a flaw or rejects what is sound. 2: bad usage, input or output, with one 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from fgl_secure.cli import completion
 from fgl_secure.cli.config import commanded, file_of, read, with_options
 from fgl_secure.cli.output import BAD_INPUT, CONTRADICTED, FAULT, INTERRUPTED, OK, complain, flush, say
 from fgl_secure.cli.usage import METHOD, parser_for
-from fgl_secure.errors import FglSecureError
+from fgl_secure.errors import DataWarning, FglSecureError
 
 __all__ = ["BAD_INPUT", "CONTRADICTED", "FAULT", "INTERRUPTED", "OK", "main", "with_method"]
 
@@ -30,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _run(words)
+        with warnings.catch_warnings():
+            _warn_in_a_line(quiet=not {"-q", "--quiet"}.isdisjoint(words))
+            return _run(words)
     except FglSecureError as error:
         complain(f"fgl-secure: error: {error}")
         return BAD_INPUT
@@ -42,6 +46,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as error:  # a traceback is for who asks for it
         return _fault(error, words)
+
+
+def _warn_in_a_line(*, quiet: bool) -> None:
+    """Warnings about the user's own data are a line each on the standard error stream; with --quiet there are none."""
+
+    def shown(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, DataWarning):
+            complain(f"fgl-secure: {message}")
+        else:
+            before(message, category, *place, **more)
+
+    before = warnings.showwarning
+    warnings.filterwarnings("ignore" if quiet else "default", category=DataWarning)
+    warnings.showwarning = shown
 
 
 def _run(words: list[str]) -> int:

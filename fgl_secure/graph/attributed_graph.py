@@ -150,6 +150,23 @@ def read_only(array: NDArray[ScalarT]) -> NDArray[ScalarT]:
     return array
 
 
+def as_array(argument: str, values: Any) -> NDArray[Any]:
+    """Return numbers as a dense array, whether a list, numpy, scipy or torch holds them.
+
+    Raises:
+        InputError: They are no numbers, or of a type that numpy lacks; the message names `argument`.
+    """
+    try:
+        if hasattr(values, "detach"):  # of torch, on any device, sparse or with a gradient
+            values = values.detach().cpu().to_dense().numpy()
+        array = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
+    except (AttributeError, TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{argument} must be an array of numbers; found {type(values).__name__} ({error})") from error
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{argument} must be an array of numbers; found {type(values).__name__} of {array.dtype}")
+    return array
+
+
 def integers(argument: str, values: ArrayLike) -> NDArray[np.int64]:
     """Copy integers of any width into int64.
 

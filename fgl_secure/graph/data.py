@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,14 +10,12 @@ import numpy as np
 
 from fgl_secure.choices import check_choices, choice
 from fgl_secure.errors import InputError
-from fgl_secure.graph.datasets import load
+from fgl_secure.graph.attributed_graph import Graph
+from fgl_secure.graph.datasets import available, load
 from fgl_secure.graph.federated_graph import FederatedGraph
-from fgl_secure.graph.own_files import read_assignment, read_graph
+from fgl_secure.graph.own_files import FORM, of_another_form, read_assignment, read_graph
 from fgl_secure.graph.partition import PARTITIONS, partition
-from fgl_secure.graph.split import random_split
-
-OWN_GRAPH = ".npz"
-"""How the path of a user's own graph ends; every other data set is a name."""
+from fgl_secure.graph.split import SplitMasks, random_split
 
 THIRDS = (0.6, 0.2, 0.2)
 """Shares of the nodes that train, validate and test where a method names no others."""
@@ -32,6 +31,7 @@ class Data:
         silos: number of silos.
         silo_file: file with the silo of each node (see `read_assignment`); replaces partition and silos.
         root: folder of the raw data sets; None takes FGL_SECURE_DATA, then a download.
+        split: of a graph of one's own, the column that is taken of masks [n, k].
 
     Raises:
         UnknownNameError: there is no such partition.
@@ -55,6 +55,10 @@ class Data:
         shown="DIR",
     )
 
+    split: int | None = choice(
+        None, "which split of your own graph's masks [n, k], whose columns are splits: 0 to k - 1", shown="COLUMN"
+    )
+
     def __post_init__(self) -> None:
         check_choices(self)
 
@@ -70,11 +74,7 @@ class Data:
             DataNotFoundError: its raw files are not there.
             InputError: a file breaks a rule, or a silo is left without a training node.
         """
-        if self.name.endswith(OWN_GRAPH):
-            data, masks = read_graph(Path(self.name), seed)
-        else:
-            data = load(self.name, self.root)
-            masks = random_split(data.num_nodes, seed, fractions)
+        data, masks = self._loaded(seed, fractions)
         if self.silo_file is not None:
             return FederatedGraph.from_assignment(data, read_assignment(self.silo_file), masks)
         silo_of = partition(self.partition, data, self.silos, seed)
@@ -85,3 +85,15 @@ class Data:
                 f"with seed {seed}, and silo {idle[0]} has none"
             )
         return FederatedGraph.from_assignment(data, silo_of, masks, self.partition)
+
+    def _loaded(self, seed: int, fractions: tuple[float, float, float]) -> tuple[Graph, SplitMasks]:
+        path = Path(self.name)
+        if self.name.strip().casefold().endswith(FORM):
+            return read_graph(path, seed, split=self.split)
+        published = self.name.casefold() in map(str.casefold, available())
+        if not published and (path.suffix or len(path.parts) > 1 or os.path.exists(self.name)):
+            raise of_another_form(path)
+        if self.split is not None:
+            raise InputError(f"split must go with an .npz file whose masks have columns; found {self.name!r}")
+        data = load(self.name, self.root)
+        return data, random_split(data.num_nodes, seed, fractions)

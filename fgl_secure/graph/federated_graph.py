@@ -12,63 +12,54 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph.attributed_graph import Graph, read_only
+from fgl_secure.graph.attributed_graph import Graph, as_array, read_only
+from fgl_secure.graph.own_arrays import MASKS, REQUIRED, own_graph, warned
 from fgl_secure.graph.partition import partition
-from fgl_secure.graph.split import AssignmentRules, SplitMasks, random_split
+from fgl_secure.graph.split import AssignmentRules, SplitMasks
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-_REQUIRED = ("x", "y", "edge_index")
-_MASKS = ("train_mask", "val_mask", "test_mask")
-
-
-def graph_from_pyg(data: Data, name: str) -> Graph:
-    """Build a graph from x [n, d], y [n] and edge_index [2, m].
-
-    Raises:
-        InputError: One of them is missing or not a tensor, or breaks a rule of `Graph.from_arrays`.
-    """
-    missing = [key for key in _REQUIRED if getattr(data, key, None) is None]
-    if missing:
-        raise InputError(f"data must have {', '.join(_REQUIRED)}; missing: {', '.join(missing)}")
-    features, labels, edges = (_as_array(data, key) for key in _REQUIRED)
-    return Graph.from_arrays(name, features, labels, edges)
-
-
-def masks_from_pyg(data: Data, num_nodes: int, seed: int) -> SplitMasks:
-    """Take the three masks where all are there and 1-D, else split 60/20/20 at random.
-
-    A 2-D mask holds several splits, and choosing one of them is the caller's decision.
-
-    Raises:
-        InputError: A mask is not a tensor, or `seed` is negative.
-    """
-    if any(getattr(data, key, None) is None for key in _MASKS):
-        return random_split(num_nodes, seed)
-    masks = [_as_array(data, key) for key in _MASKS]
-    if any(mask.ndim != 1 for mask in masks):
-        return random_split(num_nodes, seed)
-    return SplitMasks(*masks)
-
-
-def _as_array(data: Data, key: str) -> NDArray[Any]:
-    value = getattr(data, key)
-    try:
-        return np.asarray(value.detach().cpu().to_dense().numpy())
-    except (AttributeError, TypeError) as error:
-        raise InputError(
-            f"data.{key} must be a tensor of a dtype that numpy has; found {type(value).__name__}"
-        ) from error
-
-
 __all__ = ["FederatedGraph", "Graph"]
+
+
+def _arrays_of(data: Any) -> tuple[dict[str, Any], list[str]]:
+    """What a graph of PyTorch Geometric holds of `REQUIRED` and `MASKS`, and the names of all else."""
+    if hasattr(data, "to_homogeneous"):
+        raise InputError(
+            f"data must have one type of nodes and edges; found {type(data).__name__}: take data.to_homogeneous(), in "
+            "which nodes without a label have -1"
+        )
+    found = {key: getattr(data, key, None) for key in (*REQUIRED, *MASKS)}
+    arrays = {key: value for key, value in found.items() if value is not None}
+    names = data.keys() if callable(getattr(data, "keys", None)) else getattr(data, "__dict__", ())
+    others = (str(name) for name in names if name not in (*found, "num_nodes"))
+    unused = [name for name in others if getattr(data, name, None) is not None]
+    if "edge_index" not in arrays and "adj_t" in unused:
+        arrays["edge_index"] = _edges_of(data.adj_t)
+        unused.remove("adj_t")
+    missing = [key for key in REQUIRED if key not in arrays]
+    if missing:
+        raise InputError(
+            f"data must have {', '.join(REQUIRED)}; missing: {', '.join(missing)}; found "
+            f"{type(data).__name__}, and torch_geometric.data.Data has them"
+        )
+    return arrays, unused
+
+
+def _edges_of(adj_t: Any) -> NDArray[np.int64]:
+    """The edges of a transposed sparse adjacency matrix, of torch or torch_sparse: sources are its columns."""
+    if hasattr(adj_t, "coo"):
+        target, source, _ = adj_t.coo()
+    else:
+        target, source = adj_t.to_sparse_coo().coalesce().indices()
+    return np.stack([as_array("adj_t", source), as_array("adj_t", target)])
 
 
 def _dealt(graph: Graph, silos: ArrayLike | str | int, seed: int) -> tuple[str, ArrayLike]:
     """What an assignment is called, and the silo of each node."""
-    if isinstance(silos, int) and not isinstance(silos, bool):
-        return "random", partition("random", graph, silos, seed)
+    if isinstance(silos, int | np.integer) and not isinstance(silos, bool):
+        return "random", partition("random", graph, int(silos), seed)
     if not isinstance(silos, str):
         return "given", silos
     name, _, count = silos.partition(":")
@@ -111,7 +102,8 @@ class FederatedGraph:
         Args:
             graph: The graph, n nodes.
             silo_of: Integers [n] in 0..K-1.
-            masks: Three disjoint bool [n]; each silo must have a training node.
+            masks: Three disjoint masks, bool [n] or in another form of `read_mask`; each silo must have a
+                training node.
             partition: What the assignment is called in tables.
 
         Raises:
@@ -123,7 +115,14 @@ class FederatedGraph:
 
     @classmethod
     def from_pyg(
-        cls, data: Data, silos: ArrayLike | str | int, *, name: str = "custom", seed: int = 0
+        cls,
+        data: Data,
+        silos: ArrayLike | str | int,
+        *,
+        name: str = "custom",
+        seed: int = 0,
+        split: int | None = None,
+        verbose: bool = True,
     ) -> FederatedGraph:
         """Take a graph of your own from PyTorch Geometric, directed or undirected as it is.
 
@@ -132,20 +131,25 @@ class FederatedGraph:
             FederatedGraph.from_pyg(data, silo_of)          # as you say, one integer a node
 
         Args:
-            data: Must have x [n, d], y [n] and edge_index [2, m]. Its train_mask, val_mask and test_mask are used where
-                all three are there and 1-D; otherwise the nodes are split 60/20/20 at random.
+            data: Must have x [n, d], y [n] and edge_index [2, m] (or adj_t). A node with label -1 has none and is in
+                no mask. Its train_mask, val_mask and test_mask are the split, in any form of `read_mask`; one that is
+                missing marks no node. Without any of the three the nodes are split 60/20/20 at random.
             silos: Integers [n] in 0..K-1; or the number K of silos of equal size; or a partition by name and K, as
                 "louvain:5" (see `PARTITIONS`).
             name: What the graph is called in tables.
             seed: Repeats the random split, and the partition.
+            split: The column that is taken of masks [n, k], each of whose columns is a split.
+            verbose: Whether to warn, by `DataWarning`, of what is dropped, not used or missing.
 
         Raises:
             InputError: Something is missing (the message says what), or breaks a rule of `Graph.from_arrays`, of
                 `from_assignment` or of the partition.
         """
-        graph = graph_from_pyg(data, name)
+        arrays, unused = _arrays_of(data)
+        with warned(verbose=verbose):
+            graph, masks = own_graph(name, arrays, seed, unused=unused, split=split)
         called, silo_of = _dealt(graph, silos, seed)
-        return cls.from_assignment(graph, silo_of, masks_from_pyg(data, graph.num_nodes, seed), called)
+        return cls.from_assignment(graph, silo_of, masks, called)
 
     @property
     def num_devices(self) -> int:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph.attributed_graph import integers
+from fgl_secure.graph.attributed_graph import as_array, integers
+
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +108,59 @@ def seeded_generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-Masks = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
+def read_mask(name: str, values: Any, number: int, *, split: int | None = None, thing: str = "node") -> Mask:
+    """Return a mask as bool [number], from any form that says clearly what is in it.
+
+    Args:
+        name: What the mask is called in messages.
+        values: True or False, or 0 or 1, of shape [number] or [number, 1]; or [number, k], of which a column is taken;
+            or the numbers of the things that are in the mask, each once. An array or tensor of any type, or a list.
+        number: The number of things.
+        split: The column that is taken of [number, k].
+        thing: What is in the mask, for messages.
+
+    Raises:
+        InputError: It is none of these, or has several columns and `split` is none of them.
+    """
+    array = as_array(name, values)
+    found = f"found {array.dtype} of shape {array.shape}"
+    if array.ndim == 2 and len(array) == number:
+        columns = array.shape[1]
+        if columns > 1 and split is None:
+            raise InputError(
+                f"{name} must hold one split; {found}: choose a column with split=0 to {columns - 1}, or --split"
+            )
+        if not 0 <= (split or 0) < columns:
+            raise InputError(f"split must be a column of {name}, 0..{columns - 1}; found {split}")
+        array = array[:, split or 0]
+    if array.shape == (number,) and np.isin(array, (0, 1)).all():
+        return array.astype(np.bool_)
+    if array.ndim == 1 and array.dtype.kind in "iuf"[: 3 - bool(array.size)]:
+        mask = np.zeros(number, dtype=np.bool_)
+        if not array.size or (array.min() >= 0 and array.max() < number and len(np.unique(array)) == len(array)):
+            mask[array.astype(np.int64)] = True
+            return mask
+    what = ", with other values than 0 and 1" if array.shape == (number,) else ""
+    raise InputError(
+        f"{name} must be bool of shape ({number},), one entry a {thing} (or 0 and 1, or the numbers of its {thing}s, "
+        f"each once); {found}{what}"
+    )
+
+
+def check_disjoint(masks: Mapping[str, Mask], thing: str) -> None:
+    """Raise unless nothing is in two masks.
+
+    Raises:
+        InputError: Something is; the message names it and the masks.
+    """
+    shared = np.sum(list(masks.values()), axis=0) > 1
+    if shared.any():
+        first = int(np.argmax(shared))
+        names = " and ".join(name for name, mask in masks.items() if mask[first])
+        raise InputError(f"masks must not overlap; {thing} {first} is in more than one: {names}")
+
+
+Masks = tuple[Mask, Mask, Mask]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,21 +196,22 @@ class AssignmentRules:
         if len(skipped):
             raise InputError(
                 f"{self.argument} must use every {self.owner} from 0 to {used[-1]}; {self.owner} {skipped[0]} has no "
-                f"{self.thing}"
+                f"{self.thing}: number them from 0 on, without gaps"
             )
         return owner_of
 
     def checked_masks(self, masks: SplitMasks, owner_of: NDArray[np.int64]) -> Masks:
-        """Three disjoint bool masks of the things, the first with one of every owner.
+        """Three disjoint bool masks of the things, the first with one of every owner; see `read_mask` for their forms.
 
         Raises:
             InputError: They are not; the message names the thing or the owner.
         """
-        named = {"train": masks.train, "validation": masks.validation, "test": masks.test}
-        train, validation, test = (self._mask(name, mask, len(owner_of)) for name, mask in named.items())
-        shared = np.sum([train, validation, test], axis=0) > 1
-        if shared.any():
-            raise InputError(f"masks must not overlap; {self.thing} {int(np.argmax(shared))} is in more than one")
+        if not isinstance(masks, SplitMasks):
+            raise InputError(f"masks must be SplitMasks(train, validation, test); found {type(masks).__name__}")
+        given = {"masks.train": masks.train, "masks.validation": masks.validation, "masks.test": masks.test}
+        named = {name: read_mask(name, mask, len(owner_of), thing=self.thing) for name, mask in given.items()}
+        check_disjoint(named, self.thing)
+        train, validation, test = named.values()
         if not train.any():
             raise InputError(f"masks.train must mark at least one {self.thing}; found none")
         idle = np.bincount(owner_of[train], minlength=int(owner_of.max()) + 1) == 0
@@ -164,12 +221,3 @@ class AssignmentRules:
                 f"{int(np.argmax(idle))} has no training {self.thing}"
             )
         return train, validation, test
-
-    def _mask(self, name: str, values: ArrayLike, number: int) -> NDArray[np.bool_]:
-        mask = np.array(values)
-        if mask.dtype != np.bool_ or mask.shape != (number,):
-            raise InputError(
-                f"masks.{name} must be bool of shape ({number},), one entry a {self.thing}; "
-                f"found {mask.dtype} of shape {mask.shape}"
-            )
-        return mask

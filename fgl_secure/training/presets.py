@@ -127,19 +127,22 @@ def preset(name: str, dataset: str) -> Preset:
     return HONEST if name == "honest" else _PUBLISHED_SETTINGS.get(dataset, _PUBLISHED_SETTINGS["Cora"])
 
 
-def check_selection(name: str, selection: Selection, graph: FederatedGraph) -> None:
-    """Raises unless the graph has nodes to choose the reported round on.
+LAST_ROUND = "the last round"
+"""How the reported round is chosen if there is nothing to choose it on."""
+
+
+def choice_of_round(selection: Selection | None, graph: FederatedGraph, by: str = "accuracy") -> str:
+    """Say how the reported round is chosen: the last one if there are no nodes to choose it on.
 
     Args:
-        name: the preset's.
-        selection: what the preset chooses the round on.
-        graph: who has what.
+        selection: what the preset chooses the round on; None for the last one.
+        graph: its masks.
+        by: what is compared on these nodes.
     """
-    chosen_on = {Selection.VALIDATION: graph.validation_mask, Selection.TEST: graph.test_mask}[selection]
-    if not chosen_on.any():
-        raise InputError(
-            f"masks.{selection} must mark at least one node, the {name} preset chooses the round on them; found none"
-        )
+    if selection is None:
+        return LAST_ROUND
+    mask = {Selection.VALIDATION: graph.validation_mask, Selection.TEST: graph.test_mask}[selection]
+    return f"chosen on {selection} {by}" if mask.any() else f"no {selection} nodes: {LAST_ROUND}"
 
 
 @dataclass(frozen=True, slots=True)

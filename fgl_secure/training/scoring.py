@@ -28,10 +28,13 @@ def counts_of(silo: Silo, predicted: NDArray[np.int64]) -> Counts:
 
 
 class Scores:
-    """Keeps the best round by the accuracy that a preset selects on; the first one seen where it selects on none.
+    """Keeps the best round by the accuracy that a preset selects on; without nodes to select on, the last round.
+
+    Of equal rounds the first is kept, except that any trained model replaces an equal one before training. A round
+    whose score is NaN is kept only until there is another.
 
     Args:
-        selection: which accuracy picks the reported round.
+        selection: which accuracy picks the reported round; None for the last one.
         less: whether less is better, as of errors.
 
     Attributes:
@@ -44,7 +47,7 @@ class Scores:
         self._selection, self._sign = selection, -1.0 if less else 1.0
         self.best: Counts = np.zeros(COUNTS, dtype=np.int64)
         self.own: Counts = np.zeros(COUNTS, dtype=np.int64)
-        self._top = 0.0
+        self._top = -np.inf
         self.best_round = -1
 
     def see(self, number: int, counts: Counts, own: Counts | None = None, score: float | None = None) -> None:
@@ -54,16 +57,19 @@ class Scores:
             number: of rounds.
             counts: int64 [COUNTS or more].
             own: the same of this silo.
-            score: which is best where it is highest, in the place of an accuracy.
+            score: which is best where it is highest, in the place of an accuracy; NaN without nodes to score.
         """
-        found = self._score(counts) if score is None else score
-        if self.best_round < 0 or found > self._top:
+        found = self._score(number, counts, score)
+        if self.best_round < 0 or found > self._top or (self.best_round == 0 and found == self._top):
             self.best, self.best_round, self._top = counts.copy(), number, found
             self.own = counts.copy() if own is None else own.copy()
 
-    def _score(self, counts: Counts) -> float:
-        validation, test = _share(counts[:2]), _share(counts[2:COUNTS])
-        return self._sign * {Selection.VALIDATION: validation, Selection.TEST: test, None: 0.0}[self._selection]
+    def _score(self, number: int, counts: Counts, score: float | None) -> float:
+        right, of = {Selection.VALIDATION: counts[:2], Selection.TEST: counts[2:COUNTS], None: (0, 0)}[self._selection]
+        if not of and (score is None or np.isnan(score)):
+            return float(number)
+        found = self._sign * float(right / of) if score is None else score
+        return -np.inf if np.isnan(found) else found
 
     @property
     def report(self) -> dict[str, Array]:
@@ -91,7 +97,3 @@ class Scores:
 def share_of(counts: Counts) -> Array:
     """Float64: right predictions among all, of int64 [2]; NaN without any."""
     return np.asarray(counts[0] / counts[1] if counts.any() else np.nan, dtype=np.float64)
-
-
-def _share(counts: Counts) -> float:
-    return int(counts[0]) / int(counts[1]) if counts[1] else 0.0

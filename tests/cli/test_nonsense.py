@@ -95,7 +95,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("empty.npz").write_bytes(b"\xff")
     np.savez("noedge.npz", x=ONES, y=ALTERNATE)
     np.savez("far.npz", x=ONES, y=ALTERNATE, edge_index=RING + 9)
-    np.savez("negative.npz", x=ONES, y=-ALTERNATE, edge_index=RING)
+    np.savez("negative.npz", x=ONES, y=-2 * ALTERNATE, edge_index=RING)
     np.savez("pickled.npz", x=np.array([object()] * 4), y=ALTERNATE, edge_index=RING)
     return tmp_path
 

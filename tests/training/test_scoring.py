@@ -14,15 +14,15 @@ ROUNDS = ([6, 10, 3, 4], [4, 10, 4, 4], [6, 10, 1, 4], [4, 10, 0, 4])
 @pytest.mark.parametrize(
     ("selection", "less", "best"),
     [
-        (Selection.VALIDATION, False, 0),
+        (Selection.VALIDATION, False, 2),
         (Selection.TEST, False, 1),
         (Selection.VALIDATION, True, 1),
         (Selection.TEST, True, 3),
-        (None, False, 0),
+        (None, False, 3),
     ],
 )
 def test_the_best_round_is_kept(selection: Selection | None, less: bool, best: int) -> None:
-    """The first of equal ones: the most where counts are right predictions, the least where they are errors."""
+    """The most of right predictions, the least of errors; of equal ones the first that was trained; else the last."""
     scores = Scores(selection, less=less)
     for number, counts in enumerate(ROUNDS):
         scores.see(number, np.array(counts))

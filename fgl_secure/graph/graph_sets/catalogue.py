@@ -132,6 +132,11 @@ def load_set(name: str, seed: int = 0, data_root: str | os.PathLike[str] | None 
             f"neither comes with the sentences; the sets are {', '.join(available_sets())}"
         )
     entry = _BY_NAME.get(name.casefold())
+    if entry is None and os.path.exists(name):
+        raise InputError(
+            f"graph set must be one of {', '.join(available_sets())}, for clients have many graphs; found {name}: a "
+            "file with one graph is for the other methods"
+        )
     if entry is None:
         raise UnknownNameError("graph set", name, available_sets())
     return entry.make(seed, chosen_folder(data_root, DATA_VARIABLE))

@@ -174,6 +174,8 @@ def _facts(source: Source, seed: int) -> dict[str, object]:
     if isinstance(source, GraphSets):
         return {"dataset": source.drawn(seed).name, "partition": "as drawn"}
     graph = source if isinstance(source, FederatedGraph) else source.federated(seed)
+    if not graph.test_mask.any():
+        raise InputError("masks.test must mark at least one node, methods are compared on test nodes; found none")
     arrays = (graph.graph.features, graph.graph.edges, graph.graph.labels, graph.silo_of, graph.train_mask)
     digest = sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in arrays)).hexdigest()[:16]
     return {"dataset": graph.graph.name, "partition": graph.partition, "silos": graph.num_silos, "digest": digest}

@@ -19,7 +19,7 @@ from fgl_secure.methods.fed2gnn.training import clients_of
 from fgl_secure.runtime import Claim
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import compute_device
-from fgl_secure.training.presets import check_selection
+from fgl_secure.training.presets import choice_of_round
 
 SPLIT = (0.4, 0.3, 0.3)
 """Shares of the nodes that train, validate and test (Fed2GNN, 5.1)."""
@@ -83,7 +83,6 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
     sampled = sampled_neighbours(graph, preset.neighbours, asked.seed)
     for run in runs:
         check_sums(sampled, *run, f" and {preset.neighbours} sampled neighbours")
-    check_selection(preset.name, preset.selection, graph)
     return Plan(
         method.name,
         method.backbone,
@@ -94,7 +93,7 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
         preset.epochs,
         device,
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
-        f"chosen on {preset.selection} accuracy",
+        choice_of_round(preset.selection, graph),
         tuple(Fed2GNNSubject(asked.seed, graph, *run, device, method, preset) for run in runs),
         CONTROLS,
         (CLIENT_NOTE, *NOTES),

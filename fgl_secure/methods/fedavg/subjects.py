@@ -30,7 +30,7 @@ from fgl_secure.runtime import Claim
 from fgl_secure.statistics.lower_bounds import gaussian_bound
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
-from fgl_secure.training.presets import Preset, preset
+from fgl_secure.training.presets import Preset, choice_of_round, preset
 from fgl_secure.training.server_sums import promises, server_schemes
 
 
@@ -210,7 +210,7 @@ def fedavg_plan(method: FedAvg, asked: Asked, kind: Callable[..., Program] = Pro
         training.epochs,
         device,
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
-        f"chosen on {training.selection} accuracy",
+        choice_of_round(training.selection, graph),
         tuple(FedAvgSubject(method, asked.seed, graph, training, rule, device, kind) for rule in rules),
         CONTROLS,
         NOTES,

@@ -21,7 +21,7 @@ from fgl_secure.methods.fedgcn.training import clients_of, row_range
 from fgl_secure.runtime import Claim
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import compute_device
-from fgl_secure.training.presets import AveragedPreset, check_selection
+from fgl_secure.training.presets import AveragedPreset, choice_of_round
 from fgl_secure.training.program import Program
 
 SPLIT = (0.1, 0.1, 0.8)
@@ -76,7 +76,6 @@ def fedgcn_plan(method: FedGCN, asked: Asked) -> Plan:
     check_undirected(graph)
     for run in runs:
         check_sums(graph, *run)
-    check_selection(preset.name, preset.selection, graph)
     return Plan(
         method.name,
         "gcn",
@@ -87,7 +86,7 @@ def fedgcn_plan(method: FedGCN, asked: Asked) -> Plan:
         preset.epochs,
         device,
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
-        f"chosen on {preset.selection} accuracy",
+        choice_of_round(preset.selection, graph),
         tuple(FedGCNSubject(asked.seed, graph, *run, device, preset) for run in runs),
         CONTROLS,
         (*OWN_NOTES, *NOTES),

@@ -24,7 +24,7 @@ from fgl_secure.runtime import Claim
 from fgl_secure.schemes import parse
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult, compute_device
-from fgl_secure.training.presets import check_selection
+from fgl_secure.training.presets import choice_of_round
 
 NOTES = (
     "A client of FED-PUB is a silo of this report: it trains on the edges between its own nodes, and predicts with "
@@ -119,7 +119,6 @@ def fedpub_plan(method: FedPub, asked: Asked) -> Plan:
         clients_of(graph, {CLIENTS: averages}, preset)  # checks alone
         averages.threshold_for(graph.num_silos - 1)
         figures.threshold_for(graph.num_silos)
-    check_selection(preset.name, preset.selection, graph)
     return Plan(
         method.name,
         "gcn",
@@ -130,7 +129,7 @@ def fedpub_plan(method: FedPub, asked: Asked) -> Plan:
         preset.epochs,
         device,
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
-        f"chosen on {preset.selection} accuracy",
+        choice_of_round(preset.selection, graph),
         tuple(FedPubSubject(asked.seed, graph, *run, device, preset) for run in runs),
         CONTROLS,
         NOTES,

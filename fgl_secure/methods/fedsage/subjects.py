@@ -25,7 +25,7 @@ from fgl_secure.runtime import Claim
 from fgl_secure.schemes import parse
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult, compute_device
-from fgl_secure.training.presets import check_selection
+from fgl_secure.training.presets import choice_of_round
 
 SPLIT = (0.1, 0.1, 0.8)
 """Shares of the nodes that train, validate and test, as FedStruct (ICLR 2025, section 6) compares it."""
@@ -121,7 +121,6 @@ def fedsage_plan(method: FedSage, asked: Asked) -> Plan:
     graph = asked.federated(SPLIT)
     for run in runs:
         _check_clients(graph, *run)
-    check_selection(preset.name, preset.selection, graph)
     return Plan(
         method.name,
         "sage",
@@ -132,7 +131,7 @@ def fedsage_plan(method: FedSage, asked: Asked) -> Plan:
         preset.rounds_together + preset.epochs,
         device,
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
-        f"chosen on {preset.selection} accuracy",
+        choice_of_round(preset.selection, graph),
         tuple(FedSageSubject(asked.seed, graph, *run, preset, device) for run in runs),
         CONTROLS,
         NOTES,

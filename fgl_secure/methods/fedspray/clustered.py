@@ -83,11 +83,7 @@ def plain_clients(
     seed: int = 0,
     device: torch.device | None = None,
 ) -> Job:
-    """The clients of a baseline; arguments as for `clients_of`.
-
-    Raises:
-        InputError: there is no validation node.
-    """
+    """The clients of a baseline; arguments as for `clients_of`."""
     kind = ClusteredClient if baseline is Baseline.GCFL else PlainClient
     return chosen(
         graph,

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.preset import FedSprayPreset, RoundChoice
 from fgl_secure.methods.fedspray.subgraph import Subgraph
@@ -19,6 +18,7 @@ from fgl_secure.runtime.packing import Array
 from fgl_secure.training.calls import Reals
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Make, Task
+from fgl_secure.training.presets import Selection
 from fgl_secure.training.rounds import NOTHING, Figures, Rounds
 from fgl_secure.training.scoring import COUNTS, counts_of, share_of
 from fgl_secure.training.server_sums import FRACTION_BITS
@@ -61,7 +61,7 @@ class ChosenRounds(Rounds):
     """
 
     def __init__(self, talk: Collectives, preset: FedSprayPreset, device: torch.device) -> None:
-        super().__init__(talk, preset.epochs, None, preset.patience)
+        super().__init__(talk, preset.epochs, Selection.VALIDATION, preset.patience)
         self.preset, self.subgraph, self.predictions = preset, Subgraph.of(talk.silo, device), torch.empty(0)
 
     def added(
@@ -116,12 +116,5 @@ def chosen(graph: FederatedGraph, scheme: Scheme, preset: FedSprayPreset, make: 
         scheme: adds the clients' vectors up.
         preset: rounds, and how the round is chosen.
         make: makes a client's `ChosenRounds`.
-
-    Raises:
-        InputError: there is no validation node.
     """
-    if not graph.validation_mask.any():
-        raise InputError(
-            f"masks.validation must mark at least one node, the round is chosen by {preset.choice}; found none"
-        )
     return Job(Task(make, {SERVER: scheme}, preset.epochs), graph, heard=graph.restricted_to_silos())

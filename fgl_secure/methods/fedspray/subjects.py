@@ -24,6 +24,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Claim
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.presets import Selection, choice_of_round
 from fgl_secure.training.server_sums import server_schemes
 
 SPLIT = (0.4, 0.3, 0.3)
@@ -101,8 +102,6 @@ def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
     preset = fedspray_preset(method.preset, graph.graph.name).with_epochs(method.epochs)
     if graph.num_silos < 2:
         raise InputError(f"silos must be at least 2 for fedspray; found {graph.num_silos}")
-    if not graph.validation_mask.any():
-        raise InputError(f"masks.validation must mark at least one node, the round is chosen by {preset.choice}")
     setting = Setting(preset, method.backbone, asked.seed, device)
     return Plan(
         method.name,
@@ -114,7 +113,7 @@ def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
         preset.epochs,
         device,
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
-        f"chosen by {preset.choice}",
+        choice_of_round(Selection.VALIDATION, graph, preset.choice.removeprefix("validation ")),
         tuple(FedSpraySubject(graph, setting, scheme) for scheme in server_schemes(asked.runs, graph.num_silos)),
         CONTROLS,
         NOTES,

@@ -30,9 +30,6 @@ def clients_of(
         backbone: "gcn", "sgc" or "sage".
         seed: of initial weights.
         device: where model compute runs; the CPU by default.
-
-    Raises:
-        InputError: there is no validation node.
     """
     return chosen(
         graph,

@@ -21,7 +21,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Claim
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult, compute_device
-from fgl_secure.training.presets import check_selection
+from fgl_secure.training.presets import choice_of_round
 from fgl_secure.training.server_sums import server_schemes
 
 NOTES = (
@@ -87,7 +87,6 @@ def fedstar_plan(method: FedStar, asked: Asked) -> Plan:
     preset = replace(preset, **chosen)
     graph = asked.federated()
     schemes = server_schemes(asked.runs, graph.num_silos)
-    check_selection(preset.name, preset.selection, graph)
     return Plan(
         method.name,
         "gin",
@@ -98,7 +97,7 @@ def fedstar_plan(method: FedStar, asked: Asked) -> Plan:
         preset.epochs,
         device,
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
-        f"chosen on {preset.selection} accuracy",
+        choice_of_round(preset.selection, graph),
         tuple(FedStarSubject(asked.seed, graph, scheme, preset, device) for scheme in schemes),
         CONTROLS,
         NOTES,

@@ -303,9 +303,7 @@ class FedStruct(Rounds):
         return np.append(counts, [round(weight * SHARE * right / max(tested, 1)), weight])
 
     def _score(self, sums: Counts, number: int) -> float | None:
-        """What a round is chosen by; the last one where nothing is selected on, and never the untrained model."""
-        if self._preset.selection is None:
-            return float(number)
+        """What a round is chosen by, where that is no pooled accuracy; never the untrained model."""
         if not number:
             return -1.0
         return self._mean(sums) if self._preset.selection is Selection.TEST else None

@@ -40,6 +40,7 @@ from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Claim
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.presets import choice_of_round
 
 SPLIT = (0.1, 0.1, 0.8)
 """Shares of the nodes that train, validate and test (FedStruct, section 6)."""
@@ -148,7 +149,7 @@ def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
         preset.epochs,
         device,
         _averaged(preset, graph),
-        "the last" if preset.selection is None else f"chosen on {preset.selection} accuracy",
+        choice_of_round(preset.selection, graph),
         tuple(
             FedStructSubject(method, asked.seed, graph, preset, exchange, name_of(exchange), device, SeenModels())
             for exchange in exchanges

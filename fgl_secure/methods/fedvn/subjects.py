@@ -20,6 +20,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Claim, Recording
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.presets import choice_of_round
 from fgl_secure.training.server_sums import server_schemes
 
 NOTES = (
@@ -101,7 +102,7 @@ def fedvn_plan(method: FedVN, asked: Asked) -> Plan:
         preset.epochs,
         device,
         f"mean of the {score} of {sets.num_clients} clients, on {int(sets.test.sum()):,} graphs",
-        f"chosen on {preset.selection} {score}",
+        choice_of_round(preset.selection, setting.union, str(score)),
         tuple(FedVNSubject(setting, scheme) for scheme in server_schemes(asked.runs, sets.num_clients)),
         CONTROLS,
         NOTES,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from fgl_secure.coins import Coins
-from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.methods.fedvn.clustered import Clustered
 from fgl_secure.methods.fedvn.preset import FEDVN, FedVNPreset, GraphMethod
@@ -15,7 +14,6 @@ from fgl_secure.protocols.topology import SERVER
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.presets import Selection
 
 
 class HandingOn(OneProcess):
@@ -54,11 +52,7 @@ def clients_of(
         device: where model compute runs; the CPU by default.
         passing: whether clients hand all they have to the next one after each round, so that what comes from a place
             says nothing of what came from it before; for null controls.
-
-    Raises:
-        InputError: there is no graph that the preset chooses the round on.
     """
-    check(sets, preset)
 
     def make(talk: Collectives, _coins: Coins) -> FedVN:
         kind = Clustered if method.clustered else FedVN
@@ -67,14 +61,3 @@ def clients_of(
     driver = HandingOn if passing else OneProcess
     shares = tuple(ClientGraphs.share_of(sets, client) for client in range(sets.num_clients))
     return Job(Task(make, {SERVER: scheme}, preset.epochs), sets.union(), shares=shares, driver=driver)
-
-
-def check(sets: GraphSet, preset: FedVNPreset) -> None:
-    """Raises unless there are graphs that a round is chosen on."""
-    held_out = sets.validation & (not preset.validation_trains)
-    chosen_on = {Selection.VALIDATION: held_out, Selection.TEST: sets.test}[preset.selection]
-    if not chosen_on.any():
-        raise InputError(
-            f"sets.{preset.selection} must mark at least one graph that is not trained on, the {preset.name} preset "
-            f"chooses the round on them; found none"
-        )

@@ -27,7 +27,7 @@ from fgl_secure.schemes import Assignment, parse
 from fgl_secure.training.loop import compute_device
 from fgl_secure.training.neighbourhood import most_terms
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
-from fgl_secure.training.presets import Preset, check_selection
+from fgl_secure.training.presets import Preset
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +72,6 @@ def prepare(method: HiFGL, asked: Asked) -> Prepared:
     named = [{**usual, **run} for run in asked.runs]
     runs = tuple(method.assigned(filled(run, graph.num_silos)) for run in named)
     training = method.training(graph.graph.name)
-    check_selection(training.name, training.selection, graph)
     heard = graph.restricted_to_split() if training.split_restricted else graph
     _check_ranges([run[NEIGHBOURS] for run in runs], heard)
     names = tuple(map(name_of, named))

@@ -34,6 +34,7 @@ from fgl_secure.schemes import Assignment
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.parties import neighbour_sums
+from fgl_secure.training.presets import choice_of_round
 
 NOTES = (
     "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "
@@ -159,7 +160,7 @@ def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
         prepared.preset.epochs,
         prepared.device,
         f"pooled over {int(prepared.graph.test_mask.sum()):,} devices",
-        f"chosen on {prepared.preset.selection} accuracy",
+        choice_of_round(prepared.preset.selection, prepared.graph),
         tuple(HiFGLSubject(prepared, *each) for each in zip(prepared.runs, prepared.names, strict=True)),
         CONTROLS,
         NOTES,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -210,15 +209,6 @@ def test_runs_that_cannot_be_are_refused_before_anything_runs(silos: int, scheme
     """Each message names the argument and the rule; under secmp a client would decode every part of its sum."""
     with pytest.raises(FglSecureError, match=rule):
         METHOD.plan(Data(silos=silos), schemes)
-
-
-def test_a_round_needs_nodes_to_be_chosen_on() -> None:
-    """Without validation nodes the honest preset would report the untrained model, and is refused."""
-    graph = attached()
-    unchecked = replace(graph, validation_mask=np.zeros_like(graph.validation_mask))
-    with pytest.raises(FglSecureError, match=r"masks.validation must mark at least one node"):
-        METHOD.plan(unchecked, ["plaintext"])
-    assert Fed2GNN(preset="paper").plan(unchecked, ["plaintext"]).subjects
 
 
 def test_least_sums_are_looked_for_among_sampled_neighbours() -> None:

@@ -281,12 +281,6 @@ def test_clients_without_nodes_are_no_clients() -> None:
         FederatedGraph.from_assignment(GRAPH.graph, lacking, masks)
 
 
-def test_graphs_with_nothing_to_choose_a_round_on_are_refused() -> None:
-    """Before anything runs."""
-    with pytest.raises(InputError, match=r"masks\.validation must mark at least one node"):
-        FedPub().plan(replace(GRAPH, validation_mask=np.zeros_like(GRAPH.validation_mask)), "plaintext")
-
-
 @pytest.mark.parametrize(
     ("choice", "rule"),
     [

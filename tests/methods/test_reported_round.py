@@ -1,0 +1,110 @@
+"""Which round is reported if there are no nodes to choose it on, if scores tie, and if they are no numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fgl_secure import audit, methods, train
+from fgl_secure.auditing.method import Method
+from fgl_secure.cli.printing import describe
+from fgl_secure.graph import Data
+from fgl_secure.methods import FedAvg, FedStruct, HiFGL
+from fgl_secure.methods.fed2gnn import subjects
+from fgl_secure.training.presets import Selection
+from fgl_secure.training.scoring import Scores
+from tests.graphs import two_communities
+from tests.methods.fed2gnn.small import hurried_preset
+
+WHOLE = two_communities(60, 3)
+NONE = np.zeros_like(WHOLE.train_mask)
+ROUNDS = 3
+OPTIONS: dict[str, dict[str, Any]] = {"fedsage": {"generator_rounds": 1}}
+NODE_METHODS = [name for name in methods.names() if methods.method(name).data is Data]
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subjects, "fed2gnn_preset", hurried_preset)
+
+
+def method(name: str) -> Method:
+    """With few rounds."""
+    return methods.method(name)(epochs=ROUNDS, **OPTIONS.get(name, {}))
+
+
+@pytest.mark.parametrize("name", NODE_METHODS)
+def test_without_validation_nodes_every_method_reports_its_last_round(name: str) -> None:
+    """Trained, as long as it goes, and said in the result, in JSON and in print; FedSpray counts rounds from 0."""
+    done = train(method(name), replace(WHOLE, validation_mask=NONE), "plaintext", device="cpu")
+    result = done.result
+    assert result.selected_round == result.rounds - (name == "fedspray") > 0
+    assert result.accuracy.validation is None
+    assert result.accuracy.test is not None
+    said = "no validation nodes: the last round"
+    assert done.to_json()["chosen_on"] == said
+    assert said in describe(done)
+
+
+@pytest.mark.parametrize("kind", [partial(HiFGL, preset="paper"), partial(FedStruct, preset="paper")])
+def test_presets_that_choose_on_test_nodes_report_the_last_round_without_any(kind: Any) -> None:
+    """As without validation nodes; there is no test accuracy then."""
+    done = train(kind(epochs=ROUNDS), replace(WHOLE, test_mask=NONE), "plaintext", device="cpu")
+    assert done.result.selected_round == done.result.rounds
+    assert done.accuracy.test is None
+    assert str(done.to_json()["chosen_on"]).endswith("the last round")
+
+
+def test_the_last_round_is_that_of_training_with_validation_nodes() -> None:
+    """The masks of other nodes change no model: the test accuracy is that of the last of the same rounds."""
+    rounds = [
+        train(FedAvg(epochs=epochs), replace(WHOLE, validation_mask=NONE), "plaintext", device="cpu").accuracy.test
+        for epochs in range(1, 13)
+    ]
+    chosen = train(FedAvg(epochs=12), WHOLE, "plaintext", device="cpu")
+    assert chosen.accuracy.test == rounds[chosen.result.selected_round - 1]
+    assert rounds[-1] is not None
+    assert rounds[-1] > 0.6
+
+
+def test_a_report_says_that_the_last_round_is_reported() -> None:
+    """In its notes, as a run that chooses does not."""
+    notes = [
+        audit(FedAvg(epochs=1), graph, "plaintext", attacks="gradient-labels", device="cpu").notes
+        for graph in (replace(WHOLE, validation_mask=NONE), WHOLE)
+    ]
+    assert ["Reported round: no validation nodes: the last round." in each for each in notes] == [True, False]
+
+
+def test_some_silos_without_validation_nodes_change_nothing() -> None:
+    """Validation nodes of one silo choose the round for all."""
+    graph = replace(WHOLE, validation_mask=WHOLE.validation_mask & (WHOLE.silo_of == 0))
+    done = train(FedAvg(epochs=ROUNDS), graph, "plaintext", device="cpu")
+    assert done.accuracy.validation is not None
+    assert done.to_json()["chosen_on"] == "chosen on validation accuracy"
+
+
+def seen(scores: Scores, *rounds: tuple[int, float | None]) -> int:
+    """The round that is kept of some, each with right predictions of two validation nodes and a score."""
+    for number, (right, score) in enumerate(rounds):
+        scores.see(number, np.array([right, 2, 0, 0]), score=score)
+    return scores.best_round
+
+
+def test_no_score_that_is_no_number_is_chosen() -> None:
+    """Losses that overflow: a round before or after them is kept, and the first if there is no other."""
+    nan = float("nan")
+    assert seen(Scores(Selection.VALIDATION), (1, nan), (1, -9.0), (1, nan), (1, -8.0), (1, nan)) == 3
+    assert seen(Scores(Selection.VALIDATION), (1, -9.0), (1, nan)) == 0
+
+
+def test_equal_scores_keep_the_first_trained_model() -> None:
+    """One validation node that is predicted right, or wrong, all along doesn't choose the untrained model."""
+    for right in (0, 1, 2):
+        assert seen(Scores(Selection.VALIDATION), (right, None), (right, None), (right, None)) == 1
+    assert seen(Scores(Selection.VALIDATION), (2, None), (1, None), (2, None)) == 2
+    assert seen(Scores(Selection.VALIDATION), (1, None), (2, None), (2, None)) == 1
