@@ -21,7 +21,9 @@ from fgl_secure.auditing.train import Trained
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph
+from fgl_secure.host import library_settings
 from fgl_secure.schemes import Assignment
+from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress
 
 METHOD = "hifgl"
@@ -32,6 +34,8 @@ SILOS = 5
 Schemes = Iterable[str | Assignment] | str | Assignment
 
 
+@library_settings()
+@one_thread()
 def audit(
     of: Any,  # a method, or data of any of the kinds below
     data: Any = None,
@@ -76,6 +80,8 @@ def audit(
     )  # fmt: skip
 
 
+@library_settings()
+@one_thread()
 def train(
     of: Any,  # as in `audit`
     data: Any = None,

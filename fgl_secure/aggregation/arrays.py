@@ -81,6 +81,7 @@ def entries_of(value: Array) -> NDArray[Any]:
     return np.asarray(value).reshape(-1)
 
 
+@torch.inference_mode(mode=False)
 def array_from(values: NDArray[Any], shape: tuple[int, ...], dtype: str, kind: Kind, device: str) -> Array:
     """An array of that type and place, in memory of its own; a value rounded to a float type stays finite.
 

@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "backbones": {"errors", "outside", "training"},  # for names of types alone
     "ahead": set(),
     "threads": {"ahead"},
+    "host": set(),
     "processor": set(),
     "memory": set(),
     "crypto": {"errors", "threads", "processor"},
