@@ -123,6 +123,8 @@ def compile_listed(path: str, modules: Sequence[str]) -> None:
 
     Those of modules whose loops are not called here are left out.
     """
+    from fgl_secure.jit import kept  # noqa: PLC0415  # processes that compile alone take numba at once
+
     gc.disable()  # for seconds, in a process that then ends
     ours = [each for each in listed(Path(path)) if each.module in modules]
     for name in dict.fromkeys(each.name for each in ours):
@@ -130,6 +132,8 @@ def compile_listed(path: str, modules: Sequence[str]) -> None:
             if each.name == name:
                 with suppress(Exception):  # it is then compiled, or fails, where it is called
                     _compile(each)
+                if not all(kept):  # others could not find it
+                    return
         print(name, flush=True)
 
 

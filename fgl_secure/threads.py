@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from fgl_secure import ahead
+from fgl_secure.jit import njit
 
 SERIAL_UP_TO = 2**18
 """Loops over arrays of at most so many numbers take one thread: they take less than a millisecond, and two pools of
@@ -30,7 +31,7 @@ Thread = tuple[int, int]
 """Which of how many threads: (0, 1) is alone."""
 
 
-@numba.njit  # type: ignore[untyped-decorator]  # numba ships no types
+@njit(cache=False)
 def slice_of(count: int, thread: Thread) -> Any:
     """The slice of `count` elements that one thread goes over; for compiled loops, which have it inlined.
 
@@ -40,7 +41,7 @@ def slice_of(count: int, thread: Thread) -> Any:
     return slice(number * count // threads, (number + 1) * count // threads)
 
 
-@numba.njit  # type: ignore[untyped-decorator]  # as above
+@njit(cache=False)
 def range_of(count: int, thread: Thread) -> Any:
     """Those of range(count) that one thread goes over; for compiled loops, which have it inlined."""
     own = slice_of(count, thread)
@@ -59,7 +60,7 @@ def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
     Args:
         function: of arrays, tuples of arrays and numbers, and of `thread`.
     """
-    kernel = numba.njit(cache=True, nogil=True, boundscheck=False)(function)
+    kernel = njit(nogil=True, boundscheck=False)(function)
     name = f"{function.__module__}.{function.__qualname__}"
 
     @functools.wraps(function)

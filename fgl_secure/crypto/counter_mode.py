@@ -14,7 +14,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from llvmlite import ir
@@ -23,6 +22,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
+from fgl_secure.jit import njit
 from fgl_secure.threads import Thread, parallel, range_of, read_only
 
 Bytes = NDArray[np.uint8]
@@ -182,7 +182,7 @@ def _update(_: Any, address: Any, context: Any, out: Any, written: Any, read: An
     return _SIGNATURE, _code(ir.IntType(32))
 
 
-@numba.njit(cache=True, nogil=True, boundscheck=False)  # type: ignore[untyped-decorator]  # as above
+@njit(nogil=True, boundscheck=False)
 def _in_one_loop(
     initialise: int, update: int, context: int, keys: Bytes, nonce: Bytes, sizes: Ids, out: Bytes, written: Any
 ) -> bool:
@@ -247,7 +247,7 @@ def _add_in_pieces(
                 off[task, s] |= outside > 0
 
 
-@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # as above
+@njit(boundscheck=False)
 def add_words(total: Elements, words: NDArray[Any], mask: Any, modulus: int, negative: bool) -> int:
     """total[i] += or -= words[i] & mask, corrected once; says how many words lie outside the field.
 
