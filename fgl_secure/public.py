@@ -26,7 +26,9 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.graph.own_arrays import warned
+from fgl_secure.host import library_settings
 from fgl_secure.schemes import Assignment
+from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress
 
 METHOD = "hifgl"
@@ -37,6 +39,8 @@ SILOS = 5
 Schemes = Iterable[str | Assignment] | str | Assignment
 
 
+@library_settings()
+@one_thread()
 def audit(
     of: Any,  # a method, or data of any of the kinds below
     data: Any = None,
@@ -86,6 +90,8 @@ def audit(
         )  # fmt: skip
 
 
+@library_settings()
+@one_thread()
 def train(
     of: Any,  # as in `audit`
     data: Any = None,

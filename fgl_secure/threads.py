@@ -1,10 +1,11 @@
-"""How many threads a compiled loop takes: none of its own for little work, and never more than PyTorch does."""
+"""How many threads loops and models take: one for little work, and in compiled loops never more than PyTorch does."""
 
 from __future__ import annotations
 
 import functools
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -14,6 +15,9 @@ from typing import Any
 import numba
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from fgl_secure.jit import njit
 
 SERIAL_UP_TO = 2**18
 """Loops over arrays of at most so many numbers take one thread: they take less than a millisecond, and two pools of
@@ -26,7 +30,7 @@ Thread = tuple[int, int]
 """Which of how many threads: (0, 1) is alone."""
 
 
-@numba.njit  # type: ignore[untyped-decorator]  # numba ships no types
+@njit(cache=False)
 def slice_of(count: int, thread: Thread) -> Any:
     """The slice of `count` elements that one thread goes over; for compiled loops, which have it inlined.
 
@@ -36,7 +40,7 @@ def slice_of(count: int, thread: Thread) -> Any:
     return slice(number * count // threads, (number + 1) * count // threads)
 
 
-@numba.njit  # type: ignore[untyped-decorator]  # as above
+@njit(cache=False)
 def range_of(count: int, thread: Thread) -> Any:
     """Those of range(count) that one thread goes over; for compiled loops, which have it inlined."""
     own = slice_of(count, thread)
@@ -55,7 +59,7 @@ def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
     Args:
         function: of arrays, tuples of arrays and numbers, and of `thread`.
     """
-    kernel = numba.njit(cache=True, nogil=True, boundscheck=False)(function)
+    kernel = njit(nogil=True, boundscheck=False)(function)
 
     @functools.wraps(function)
     def run(*arguments: Any, work: int = 0) -> Any:
@@ -93,10 +97,74 @@ def at_most(threads: int) -> Iterator[None]:
         _MOST.reset(token)
 
 
+class _OneThread:
+    """Calls inside `one_thread`, and what the first of them replaced."""
+
+    def __init__(self) -> None:
+        self.lock, self.own = threading.RLock(), threading.local()
+        self.calls, self.before = 0, 0
+        self.blas: Any = None
+
+    def enter(self) -> None:
+        """One more thread is inside."""
+        import torch  # noqa: PLC0415  # loops alone do without
+
+        with self.lock:
+            if self.calls == 0:
+                self.before = torch.get_num_threads()
+                self.blas = ThreadpoolController().limit(limits=1, user_api="blas")
+            self.calls += 1
+            torch.set_num_threads(1)
+
+    def leave(self) -> None:
+        """One thread fewer is inside."""
+        import torch  # noqa: PLC0415  # as above
+
+        with self.lock:
+            self.calls -= 1
+            torch.set_num_threads(self.before)
+            if self.calls == 0:
+                self.blas.restore_original_limits()
+                return
+            later = threading.Thread(target=torch.set_num_threads, args=(1,))  # not this thread's any more
+            later.start()
+            later.join()
+
+
+_ONE = _OneThread()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch and BLAS compute with one thread inside; also a decorator of functions.
+
+    Matrices of small models gain little from a second thread. On busy cores threads wait for each other, which takes
+    many times as long. Compiled loops, which wait without spinning, keep the caller's number of threads.
+
+    PyTorch has a number of threads for each thread that has called it, and one for those that call it later. Both are
+    the caller's again afterwards; the second stays 1 until calls in all threads have returned, as that of BLAS does.
+    """
+    if getattr(_ONE.own, "inside", False):
+        yield
+        return
+    _ONE.enter()
+    _ONE.own.inside = True
+    try:
+        yield
+    finally:
+        _ONE.own.inside = False
+        _ONE.leave()
+
+
 def most() -> int:
-    """The threads that a large loop takes: no more than NUMBA_NUM_THREADS, than PyTorch, and than `at_most` says."""
+    """The threads that a large loop takes: no more than NUMBA_NUM_THREADS, than PyTorch, and than `at_most` says.
+
+    Inside `one_thread` PyTorch's are those of the caller.
+    """
     torch = sys.modules.get("torch")  # who has not loaded it has set no number of threads there
     allowed = min(_MOST.get(), int(numba.config.NUMBA_NUM_THREADS))
+    if _ONE.calls:
+        return min(allowed, _ONE.before)
     return allowed if torch is None else min(allowed, torch.get_num_threads())
 
 

@@ -32,6 +32,7 @@ from fgl_secure.aggregation.view import Comparison, LabelTest
 from fgl_secure.algebra import Weighing
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.host import numpy_settings
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.precision import Rounding
 from fgl_secure.protocols.scheme import Scheme
@@ -206,6 +207,7 @@ class SecureAggregator:
         """Counts the rounds that an earlier process took part in, before the first of this one."""
         self._ledger.resume(integer_of(rounds, "rounds"))
 
+    @numpy_settings()
     def mean(
         self,
         mappings: Sequence[Tree | Maker | None],
@@ -243,6 +245,7 @@ class SecureAggregator:
         mean, self._last, self._bounds = simulated(brought, number, known)
         return mean
 
+    @numpy_settings()
     def server_round(self, layout: Layout, coins: Coins | None = None) -> ServerRound:
         """The server's part in the next round; its `session` and `number` are what clients need to take part.
 
@@ -325,6 +328,7 @@ class SecureAggregator:
             self._kept[client.place.index] = client.kept
         return client
 
+    @numpy_settings()
     def write_report(
         self, path: str | Path, updates: Sequence[Tree | None], labels: LabelTest | None = None
     ) -> Comparison:

@@ -125,6 +125,7 @@ def entries_of(value: Array) -> NDArray[Any]:
     return flat if flat.dtype.isnative else flat.astype(flat.dtype.newbyteorder("="))
 
 
+@torch.inference_mode(mode=False)
 def array_from(values: NDArray[Any], shape: tuple[int, ...], dtype: str, kind: Kind, device: str) -> Array:
     """An array of that type and place, in memory of its own; a value rounded to a float type stays finite.
 

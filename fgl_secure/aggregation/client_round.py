@@ -19,6 +19,7 @@ from fgl_secure.aggregation.spending import Ledger
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
+from fgl_secure.host import numpy_settings
 from fgl_secure.protocols.identity import Identities, Identity, Names
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import OwnDraws, Role
@@ -120,6 +121,7 @@ class ClientRound:
         """Whether it has given its last answer in the round."""
         return self._part is not None and self._part.purpose.is_mean and self._part.machine.over
 
+    @numpy_settings()
     def provide(self, mapping: Tree, weight: float = 1) -> None:
         """Takes what this client adds; wanted before it answers for the first time.
 
@@ -139,6 +141,7 @@ class ClientRound:
         Layout.of(mapping)
         self._mapping, self._weight = mapping, weight
 
+    @numpy_settings()
     def check(self, message: bytes) -> None:
         """Raises unless a request is one to answer, as far as that can be seen before this client has what it adds.
 
@@ -150,6 +153,7 @@ class ClientRound:
         if self._opens(request):
             self._machine(request.purpose, self._checked_opening(request))
 
+    @numpy_settings()
     def reply(self, message: bytes) -> bytes:
         """Answers the server.
 

@@ -22,6 +22,7 @@ from fgl_secure.aggregation.withheld import only_opened, withheld_entries
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
+from fgl_secure.host import numpy_settings
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import Channel, Messages, Recording, Role
 from fgl_secure.runtime.packing import unpacked
@@ -128,6 +129,7 @@ class ServerRound:
         places = np.flatnonzero(np.isin(self._clients, asked)).tolist()
         return _Requests(tuple(places), self._request)
 
+    @numpy_settings()
     def receive(self, client: int, message: bytes) -> None:
         """Takes an answer.
 
@@ -156,6 +158,7 @@ class ServerRound:
                 self._machine.restore(before)
             raise
 
+    @numpy_settings()
     def advance(self) -> None:
         """Goes on with what has arrived: clients that have not answered have dropped out of the sum.
 
@@ -181,6 +184,7 @@ class ServerRound:
         self._open(self._rules.after(self._purpose, self._layout))
 
     @property
+    @numpy_settings()
     def result(self) -> dict[str, Any]:
         """The weighted mean of the included clients' mappings.
 
@@ -199,6 +203,7 @@ class ServerRound:
         return outcome.mean
 
     @property
+    @numpy_settings()
     def record(self) -> RoundRecord:
         """What the server saw.
 

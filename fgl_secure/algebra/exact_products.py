@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from llvmlite import binding
@@ -20,6 +19,7 @@ from threadpoolctl import ThreadpoolController
 from fgl_secure.algebra import pair_products
 from fgl_secure.algebra.residues import Remainders
 from fgl_secure.errors import FieldRangeError
+from fgl_secure.jit import njit
 
 MOST_BITS = 7
 """Of the magnitude of a remainder."""
@@ -116,7 +116,7 @@ def _weighed(left: Remainders, right: Remainders) -> Products:
     return out[:, None] if swapped else out[None]
 
 
-@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit(boundscheck=False)
 def _weigh(weights: Remainders, rows: Remainders, out: NDArray[np.int32]) -> None:
     """out[k] = the sum over i of weights[i] * rows[i, k], of at most ROWS rows."""
     for i in range(len(rows)):

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, SketchOverfullError
+from fgl_secure.jit import njit
 
 HASHES = 3
 """Cells of each entry, one in each third of the table: large tables of 1.222 cells an entry can then be read."""
@@ -121,7 +121,7 @@ class LinearSketch:
         return ordered // self.shape[1], ordered % self.shape[1], values[:found][order]
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit()
 def _cell(key: int, which: int, third: int, seed: int) -> int:
     """The cell of a key in one third of the table: splitmix64 of key and seed, which spreads keys evenly."""
     x = np.uint64(key) + seed + np.uint64(which + 1) * np.uint64(0x9E3779B97F4A7C15)
@@ -131,7 +131,7 @@ def _cell(key: int, which: int, third: int, seed: int) -> int:
     return which * third + np.int64((x >> np.uint64(1)) % np.uint64(third))  # type: ignore[return-value]
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit()
 def _add(
     table: Integers, rows: Integers, columns: Integers, values: Integers, width: int, third: int, seed: int, split: bool
 ) -> None:
@@ -147,7 +147,7 @@ def _add(
                 table[1, cell] += values[e] * key
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit()
 def _only_key(table: Integers, cell: int, height: int, width: int, third: int, seed: int, split: bool) -> int:
     """The key of a cell that looks as if it held one entry, else -1."""
     value = table[0, cell]
@@ -167,7 +167,7 @@ def _only_key(table: Integers, cell: int, height: int, width: int, third: int, s
     return key if _cell(key, cell // third, third, seed) == cell else -1
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit()
 def _peel(
     table: Integers, keys: Integers, values: Integers, height: int, width: int, third: int, seed: int, split: bool
 ) -> int:

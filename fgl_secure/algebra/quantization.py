@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NoReturn, overload
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra.array_kinds import arithmetic_of
 from fgl_secure.algebra.prime_field import Elements, PrimeField
 from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.jit import njit
 
 Integers = NDArray[np.int64]
 
@@ -70,7 +70,7 @@ def rounded(
     return out
 
 
-@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit(boundscheck=False)
 def _round(values: NDArray[np.floating[Any]], scale: float, out: Integers) -> None:
     """out[i] = values[i] * scale in float64, to the nearest integer."""
     for i in range(len(values)):

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-import numba
 import numpy as np
 
+from fgl_secure.jit import njit
 from fgl_secure.threads import parallel
 
 MERSENNE_31 = 2**31 - 1
@@ -33,7 +33,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that LLVM puts into the loops that call it; numba's own inlining takes twice as long to compile."""
-    return cast("Callable[..., Any]", numba.njit(function))
+    return cast("Callable[..., Any]", njit(cache=False)(function))
 
 
 @inlined

@@ -22,14 +22,18 @@ from fgl_secure.auditing.write_up import report_of, sentence
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import boundary_nodes
+from fgl_secure.host import library_settings
 from fgl_secure.runtime import Circumstance, Claim
 from fgl_secure.schemes import Assignment
 from fgl_secure.statistics import exact_proportion
+from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress, TrainingResult
 
 ALL = "all"
 
 
+@library_settings()
+@one_thread()
 def audit(
     method: Method,
     data: Source | str | None = None,

@@ -85,11 +85,16 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
     return tuple(folder / name for name in texts)
 
 
+def _utf_8(text: str) -> bytes:
+    """A text as bytes; names of files, whose bytes Python keeps as surrogates in a C locale, are what they were."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode("utf-8")
+
+
 def _replace_all(texts: dict[Path, str]) -> None:
     beside = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in texts}
     try:
         for path, text in texts.items():
-            beside[path].write_text(text, encoding="utf-8", newline="\n")
+            beside[path].write_bytes(_utf_8(text))
         for path in texts:
             os.replace(beside[path], path)
     finally:

@@ -11,7 +11,9 @@ from fgl_secure.auditing.plan import Plan
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
+from fgl_secure.host import library_settings
 from fgl_secure.schemes import Assignment
+from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Accuracy, Progress, TrainingResult
 
 
@@ -44,6 +46,8 @@ class Trained:
         return {**summary(self.plan, self.scheme, self.result, self.privacy), **hosted}
 
 
+@library_settings()
+@one_thread()
 def train(
     method: Method,
     data: Source | str | None = None,

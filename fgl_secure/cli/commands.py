@@ -79,10 +79,12 @@ def _printed(report: Report, *, verbose: bool) -> str:
 
     from fgl_secure.auditing import print_report
 
-    there, here = Console(), io.StringIO()
+    there = Console()
+    here = io.TextIOWrapper(io.BytesIO(), there.encoding, "replace")  # whose encoding has lines of its own in tables
     console = Console(file=here, force_terminal=there.is_terminal, width=there.width)
     print_report(report, console, verbose=verbose)
-    lines = [line.rstrip() for line in here.getvalue().splitlines()]
+    here.seek(0)
+    lines = [line.rstrip() for line in here.read().splitlines()]
     if not verbose:
         lines.append("every figure with its interval and prior: --verbose, or report.html")
     return "\n".join(lines)

@@ -14,7 +14,17 @@ from typing import Any
 
 from fgl_secure.cli import completion
 from fgl_secure.cli.config import commanded, file_of, read, with_options
-from fgl_secure.cli.output import BAD_INPUT, CONTRADICTED, FAULT, INTERRUPTED, OK, complain, flush, say
+from fgl_secure.cli.output import (
+    BAD_INPUT,
+    CONTRADICTED,
+    FAULT,
+    INTERRUPTED,
+    OK,
+    complain,
+    flush,
+    say,
+    standard_streams,
+)
 from fgl_secure.cli.usage import METHOD, parser_for
 from fgl_secure.errors import DataWarning, FglSecureError
 
@@ -30,7 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    with standard_streams():
+        return _status(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _status(words: list[str]) -> int:
+    """Runs a command; whatever it raises is one line and a status."""
     try:
         with warnings.catch_warnings():
             _warn_in_a_line(quiet=not {"-q", "--quiet"}.isdisjoint(words))
@@ -44,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("fgl-secure: interrupted")
         return INTERRUPTED
+    except UnicodeEncodeError as error:
+        complain(f"fgl-secure: error: file names must be in the system's encoding, or PYTHONUTF8=1 be set; {error}")
+        return BAD_INPUT
     except Exception as error:  # a traceback is for who asks for it
         return _fault(error, words)
 

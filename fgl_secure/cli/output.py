@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from fgl_secure.errors import FglSecureError
 
@@ -38,9 +39,9 @@ def _written() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        _close()
+        _close(sys.stdout)
     except OSError as error:
-        _close()
+        _close(sys.stdout)
         raise OutputError(f"standard output must take what is printed; found {error}") from error
 
 
@@ -50,9 +51,40 @@ def complain(text: str) -> None:
     try:
         print(line, file=sys.stderr, flush=True)
     except OSError:  # nobody can be told
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        _close(sys.stderr)
 
 
-def _close() -> None:
+@contextmanager
+def standard_streams() -> Iterator[None]:
+    """Standard streams take any text inside, as the caller's are again afterwards.
+
+    A closed one is the null device: in its place the next file that is opened would get what libraries print. Letters
+    that the encoding of standard output lacks, as in a C locale, are question marks.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
+    before = sys.stdout, sys.stderr
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        sys.stdout, sys.stderr = (nowhere if each is None or each.closed else each for each in before)
+        errors = getattr(sys.stdout, "errors", None)
+        changed = errors in ("strict", "surrogateescape") and hasattr(sys.stdout, "reconfigure")
+        try:
+            if changed:
+                sys.stdout.reconfigure(errors="replace")
+            yield
+        finally:
+            try:
+                sys.stderr.flush()
+            except OSError:
+                _close(sys.stderr)
+            if changed:
+                sys.stdout.reconfigure(errors=errors)
+            sys.stdout, sys.stderr = before
+
+
+def _close(stream: TextIO) -> None:
     """Lets the interpreter flush into nothing when it ends, instead of complaining."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -10,6 +10,7 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from fgl_secure.cli.output import complain
 from fgl_secure.ledger import Entry, Watch, clock_text
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class _Lines(Phases):
         return self._state.phase(name)
 
     def say(self, text: str) -> None:
-        print(f"fgl-secure: {text}", file=sys.stderr, flush=True)
+        complain(f"fgl-secure: {text}")
 
 
 @contextmanager
@@ -159,7 +160,7 @@ def _lines() -> Iterator[Phases]:
 
     def tell() -> None:
         while not over.wait(EVERY):
-            print(state.line(), file=sys.stderr, flush=True)
+            complain(state.line())
 
     teller = Thread(target=tell, name="progress", daemon=True)
     teller.start()

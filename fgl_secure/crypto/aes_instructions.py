@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -16,6 +15,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.counter_mode import MOST_TASKS, PIECE, STEP, add_words
+from fgl_secure.jit import njit
 from fgl_secure.processor import has
 from fgl_secure.threads import Thread, parallel, range_of, read_only
 
@@ -207,7 +207,7 @@ def _encrypt(_: Any, schedule: Any, high: Any, low: Any, count: Any, out: Any) -
     return types.void(*(types.uint64,) * 5), code
 
 
-@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit(boundscheck=False)
 def _write_schedules(keys: Bytes, first: int, stop: int, room: Any) -> None:
     """Schedules of as many keys as there are lanes, at an address; of the last one again where there are no more."""
     a, b, c, d = (

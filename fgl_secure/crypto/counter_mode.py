@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
+
+from fgl_secure.jit import njit
 
 Bytes = NDArray[np.uint8]
 Ids = NDArray[np.int64]
@@ -43,7 +44,7 @@ def write_streams(keys: Bytes, nonce: bytes, sizes: Ids) -> Bytes:
     return out
 
 
-@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit(boundscheck=False)
 def add_words(total: Elements, words: NDArray[Any], mask: Any, modulus: int, negative: bool) -> int:
     """total[i] += or -= words[i] & mask, corrected once; says how many words lie outside the field.
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from fgl_secure.crypto import aes_instructions
 from fgl_secure.crypto.counter_mode import add_words
 from fgl_secure.errors import InputError
+from fgl_secure.jit import njit
 
 KEY_BYTES = 32
 CHUNK_BYTES = 2**19
@@ -125,7 +125,7 @@ def word_of(modulus: int) -> tuple[np.dtype[Any], Any]:
     return word, word.type(2**bits - 1)
 
 
-@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit(boundscheck=False)
 def _accept(words: NDArray[Any], mask: Any, modulus: Any, out: NDArray[np.int64]) -> int:
     """Writes the masked words below the modulus to the front of `out`, in order, as many as fit; says how many."""
     if len(words) <= len(out):  # in large fields hardly a word is rejected, and copying all of them takes wide steps

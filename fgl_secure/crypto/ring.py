@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.prg import word_of
 from fgl_secure.errors import InputError, MalformedMessageError
+from fgl_secure.jit import njit
 
 Elements = NDArray[np.int64]
 Array = NDArray[Any]
@@ -103,7 +103,7 @@ class Ring:
             raise MalformedMessageError(f"elements must be below {self.modulus}; at least one is not")
 
 
-@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit(boundscheck=False)
 def _pack(rows: Elements, bits: int, out: Array) -> None:
     """Writes each row's elements one behind the other, lowest bit first."""
     for row in range(len(rows)):
@@ -125,7 +125,7 @@ def _pack(rows: Elements, bits: int, out: Array) -> None:
             out[row, at] = held
 
 
-@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit(boundscheck=False)
 def _unpack(packed: Array, bits: int, out: Elements) -> int:
     """Reads what `_pack` wrote; says which bits behind the last element are not 0 in some row."""
     beyond = 0

@@ -14,12 +14,13 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.jit import njit
+
 UNIFORM_BITS = 63
-_DIGITS = 60
+_CONTEXT = decimal.Context(prec=60)
 _SCALE = 2**UNIFORM_BITS
 
 
@@ -47,7 +48,7 @@ class NoiseTable:
 @lru_cache(maxsize=32)
 def discrete_gaussian_table(sigma: float) -> NoiseTable:
     """The table of P[X = x] proportional to exp(-x^2 / (2 sigma^2)) (Canonne, Kamath, Steinke 2020, Def. 1)."""
-    with decimal.localcontext(prec=_DIGITS):
+    with decimal.localcontext(_CONTEXT):
         exponent = 1 / (2 * Decimal(sigma) ** 2)
         weight, ratio, step = Decimal(1), (-exponent).exp(), (-2 * exponent).exp()
         weights = []
@@ -64,7 +65,7 @@ def skellam_table(variance: float) -> NoiseTable:
     P[X = x] is proportional to the Bessel function I_|x|(variance). The recurrence I_(k-1) = I_(k+1) + 2 k I_k / z is
     stable downwards and may start from any values far beyond the support (Miller's algorithm).
     """
-    with decimal.localcontext(prec=_DIGITS):
+    with decimal.localcontext(_CONTEXT):
         z, above, here = Decimal(variance), Decimal(0), Decimal(1)
         downwards = [here]
         for k in range(_reach(math.sqrt(variance)), 0, -1):
@@ -102,7 +103,7 @@ def _total_variation(tails: Sequence[int], weights: Sequence[Decimal], total: De
     return float(off / 2)
 
 
-@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit(boundscheck=False)
 def _count_below(uniform: NDArray[Any], cumulative: NDArray[Any], out: NDArray[Any]) -> None:
     """How many entries of the table, a power of two long, do not exceed each element: log2 of it steps, always."""
     for i in range(len(uniform)):

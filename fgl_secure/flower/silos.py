@@ -22,9 +22,11 @@ from flwr.common.logger import log
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.flower.kept import KEY, Keeper, state_file
 from fgl_secure.flower.records import digest_of_configuration
+from fgl_secure.host import library_settings
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import Array, Arrays, named_to_bytes, under, within
+from fgl_secure.threads import one_thread
 from fgl_secure.training.processes.program_run import LEAST_SILOS
 from fgl_secure.training.processes.sealing import Post, SealedParty
 
@@ -159,6 +161,8 @@ def silo_app(
     app = ClientApp()
 
     @app.query()
+    @library_settings()
+    @one_thread()
     def turn(message: Message, context: Context) -> Message:
         asked = Turn.of(message.content)
         try:

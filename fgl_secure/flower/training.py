@@ -11,12 +11,14 @@ from fgl_secure.auditing.method import Method, Source, check_method
 from fgl_secure.auditing.train import Trained, silent
 from fgl_secure.errors import InputError
 from fgl_secure.flower.programs import run_in_simulation
+from fgl_secure.host import library_settings
 from fgl_secure.runtime import Circumstance, Transcript
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import Accuracy, TrainingResult, compute_device
 from fgl_secure.training.parties import hierarchy_of
 
 
+@library_settings()
 def train_on_flower(
     method: Method,
     data: Source | str | None = None,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.graph.attributed_graph import Graph
 from fgl_secure.graph.graphlets import FIRST_OF_FIVE, ORBITS, edges_of_orbit, equation_matrix, extensions
+from fgl_secure.jit import njit
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit()
 def count_sets_of_four(  # noqa: PLR0912, PLR0915 (four nested loops that share all their arrays)
     starts: NDArray[np.int64],
     neighbours: NDArray[np.int64],

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import Graph
 from fgl_secure.graph.split import seeded_generator
+from fgl_secure.jit import njit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +62,7 @@ def random_walks(
     return walks
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit()
 def _walk(
     row_starts: NDArray[np.int64],
     targets: NDArray[np.int64],
@@ -201,7 +201,7 @@ def _batch_gradient(
     return gradient, touched
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@njit(fastmath={"reassoc", "contract"})
 def add_loss_gradient(
     vectors: NDArray[np.float32],
     walks: NDArray[np.int64],

@@ -6,13 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fgl_secure.errors import InputError
+from fgl_secure.host import library_settings
 from fgl_secure.museum.catalogue import EXHIBITS
 from fgl_secure.museum.examination import Finding, examine
 from fgl_secure.museum.exhibit import Exhibit
+from fgl_secure.threads import one_thread
 
 HEADER = ("exhibit", "flaw", "source", "result", "coalition", "statistic", "seconds")
 
 
+@library_settings()
+@one_thread()
 def visit(
     names: Sequence[str] = (), *, seed: int | None = None, before: Callable[[Exhibit], object] = lambda _: None
 ) -> tuple[Finding, ...]:

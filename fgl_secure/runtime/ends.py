@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.jit import njit
 from fgl_secure.runtime.narrow import Numbers, narrow
 
 Ids = NDArray[np.int64]
@@ -101,7 +101,7 @@ def _pairs(senders: Ids, receivers: Ids, most_pairs: int | None = None) -> Ends 
     return Ends(different % width + first, different // width + lowest, times)
 
 
-@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit(boundscheck=False)
 def _hashed(senders: Ids, receivers: Ids, parties: int) -> Any:
     """Two sums of 64 bits over a hash of each message's ends."""
     one, other = np.uint64(0), np.uint64(0)

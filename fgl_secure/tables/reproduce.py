@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
+from fgl_secure.host import library_settings
 from fgl_secure.ledger import Entry, Ledger, Run, Watch, completed, provenance
 from fgl_secure.schemes import parse
 from fgl_secure.tables.rows import Figure, Row, printed_figures
 from fgl_secure.tables.table import Case, Choices, Data, Measure, Metric, PaperTable
+from fgl_secure.threads import one_thread
 from fgl_secure.training.presets import preset
 
 Runs = Mapping[Case, Sequence[Mapping[Metric, float]]]
@@ -40,6 +42,8 @@ class Reproduction:
         }
 
 
+@library_settings()
+@one_thread()
 def reproduce(
     table: PaperTable,
     choices: Choices,

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.host import library_settings
 from fgl_secure.memory import collect_if_large
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Channel, Recording
+from fgl_secure.threads import one_thread
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.one_process import OneProcess
@@ -118,6 +120,8 @@ class Job:
             crossing=task.crossing,
         )
 
+    @library_settings()
+    @one_thread()
     def train(self, channel: Channel | None = None, progress: Progress | None = None) -> TrainingResult:
         """Runs all rounds in one process; arguments as for `opened`, a fresh channel unless given.
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
+from fgl_secure.jit import njit
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Later, Step
@@ -218,7 +218,7 @@ def as_elements(row: Integers, modulus: int) -> Integers:
     return elements
 
 
-@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit(boundscheck=False)
 def _wrap(row: Integers, modulus: int, out: Integers) -> None:
     """out[i] = row[i], plus the modulus where that is negative."""
     for i in range(len(row)):

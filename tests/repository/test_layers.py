@@ -11,9 +11,10 @@ from networkx import DiGraph, strongly_connected_components
 
 ROOT = Path(__file__).parents[2]
 
-_LOW = {"errors", "outside", "choices", "crypto", "coins", "algebra"}
+_LOW = {"errors", "outside", "choices", "jit", "crypto", "coins", "algebra"}
 _MIDDLE = _LOW | {"runtime", "dp", "graph"}
-_HIGH = _MIDDLE | {"protocols", "aggregation", "training", "statistics", "attacks"}
+_HOST = {"host", "threads"}
+_HIGH = _MIDDLE | _HOST | {"protocols", "aggregation", "training", "statistics", "attacks"}
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
@@ -21,12 +22,14 @@ ALLOWED: dict[str, set[str]] = {
     "choices": {"errors"},
     "ledger": {"errors"},
     "backbones": {"errors", "outside", "training"},  # for names of types alone
-    "threads": set(),
+    "jit": set(),
+    "threads": {"jit"},
+    "host": set(),
     "processor": set(),
     "memory": set(),
-    "crypto": {"errors", "threads", "processor"},
+    "crypto": {"errors", "jit", "threads", "processor"},
     "coins": {"errors", "crypto"},
-    "algebra": {"errors", "threads", "processor", "crypto", "coins"},
+    "algebra": {"errors", "jit", "threads", "processor", "crypto", "coins"},
     "runtime": _LOW,
     "dp": _LOW,
     "graph": _LOW,
@@ -34,15 +37,15 @@ ALLOWED: dict[str, set[str]] = {
     "attacks": _MIDDLE - {"dp", "crypto"} | {"statistics"},
     "protocols": _LOW | {"runtime", "dp"},
     "schemes": _LOW | {"protocols"},
-    "aggregation": _LOW | {"runtime", "dp", "protocols", "schemes"},
-    "training": _MIDDLE | {"protocols", "schemes", "aggregation", "memory"},
-    "tables": _MIDDLE | {"protocols", "schemes", "training", "ledger"},
+    "aggregation": _LOW | {"host", "runtime", "dp", "protocols", "schemes"},
+    "training": _MIDDLE | _HOST | {"protocols", "schemes", "aggregation", "memory"},
+    "tables": _MIDDLE | _HOST | {"protocols", "schemes", "training", "ledger"},
     "auditing": _HIGH | {"schemes", "tables", "memory"},
     "methods": _HIGH | {"testing", "auditing", "schemes", "tables", "backbones", "ledger"},
-    "flower": _MIDDLE | {"protocols", "schemes", "aggregation", "training", "auditing"},
+    "flower": _MIDDLE | _HOST | {"protocols", "schemes", "aggregation", "training", "auditing"},
     "testing": _LOW | {"runtime", "statistics", "protocols"},
-    "museum": _LOW | {"runtime", "dp", "statistics", "protocols", "testing"},
-    "cli": _HIGH | {"threads", "auditing", "methods", "schemes", "tables", "testing", "museum", "flower", "ledger"},
+    "museum": _LOW | _HOST | {"runtime", "dp", "statistics", "protocols", "testing"},
+    "cli": _HIGH | {"auditing", "methods", "schemes", "tables", "testing", "museum", "flower", "ledger"},
     "public": _HIGH | {"auditing", "methods", "schemes"},
     "__main__": {"cli"},
     "__init__": {"aggregation", "attacks", "graph", "methods", "public", "schemes"},

@@ -19,12 +19,14 @@ from fgl_secure.auditing.schema import Score
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import Data, FederatedGraph
 from fgl_secure.graph.graph_sets import GraphSets, available_sets
+from fgl_secure.host import library_settings
 from fgl_secure.ledger import Entry, Ledger, Run, Watch, completed, provenance
 from fgl_secure.methods import method as method_of
 from fgl_secure.methods import names
 from fgl_secure.methods.comparison.lines import TONES, LeftOut, Line, Reading, side_of
 from fgl_secure.methods.comparison.page import Comparison
 from fgl_secure.schemes import TOPOLOGIES, assignment
+from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress, compute_device
 
 CLEAR = "plaintext"
@@ -34,6 +36,8 @@ SECURED = ("relay-coded", "pairwise-masking")
 server."""
 
 
+@library_settings()
+@one_thread()
 def compare(
     data: Source | str | None = None,
     schemes: Sequence[str] = SECURED,

@@ -20,8 +20,10 @@ from fgl_secure.coins import Coins
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, KeyPair, Offer, wrap
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError
+from fgl_secure.host import library_settings
 from fgl_secure.protocols.identity import SIGNATURE_BYTES, Identities, Identity
 from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.threads import one_thread
 from fgl_secure.training.processes.parcels import parcels_from_bytes, parcels_to_bytes
 from fgl_secure.training.processes.process import SERVER, Outbox, Process
 from fgl_secure.training.processes.sum_server import SumServer
@@ -106,6 +108,8 @@ class SealedParty:
         """Whether its keys are signed, and those of others must be."""
         return self._identity is not None
 
+    @library_settings()
+    @one_thread()
     def turn(self, post: Post) -> dict[int, bytes]:
         """One turn.
 

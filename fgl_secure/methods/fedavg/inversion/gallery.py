@@ -19,12 +19,13 @@ from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, load
-from fgl_secure.methods.fedavg.inversion.invert import one_thread
+from fgl_secure.host import library_settings
 from fgl_secure.methods.fedavg.inversion.page import picture_svg
 from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
 from fgl_secure.methods.fedavg.small_rounds import fresh_model, recorded_round
 from fgl_secure.runtime import Role
 from fgl_secure.schemes import server_scheme
+from fgl_secure.threads import one_thread
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -83,6 +84,8 @@ class Gallery:
         return f'<tr><th style="text-align:left">{escape(panel.caption)}</th>{drawn}{scores}</tr>'
 
 
+@library_settings()
+@one_thread()
 def gallery(
     *,
     dataset: str = "digits",
@@ -186,8 +189,7 @@ class _Cut:
 
 def _rows_of(run: RecordedRun, targets: Ids, effort: Effort) -> Floats:
     shown = exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
-    with one_thread():
-        guess = Inverted(shown, tuple(inverting_gradients(each.seen, effort) for each in shown))
+    guess = Inverted(shown, tuple(inverting_gradients(each.seen, effort) for each in shown))
     by_device = {
         int(device): row
         for each in aligned_with(guess, run.truth(GradientTruth))

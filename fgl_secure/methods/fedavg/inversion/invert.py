@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Measurement
@@ -41,9 +39,11 @@ from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data
+from fgl_secure.host import library_settings
 from fgl_secure.methods.fedavg.inversion.options import CLEAR, SINGLE, InvertOptions
 from fgl_secure.methods.fedavg.small_rounds import fresh_model, full_batches, recorded_round
 from fgl_secure.schemes import server_scheme
+from fgl_secure.threads import one_thread
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -166,6 +166,8 @@ class Inversion:
     summed: bool
 
 
+@library_settings()
+@one_thread()
 def invert(options: InvertOptions) -> Inversion:
     """One round of small batches at a fresh model, and an attack on what its server sees.
 
@@ -175,8 +177,7 @@ def invert(options: InvertOptions) -> Inversion:
     options.check()
     run = round_of(options)
     each = attack_of(options)
-    with one_thread():
-        guess = run.guess(each)
+    guess = run.guess(each)
     if guess is None:
         raise InputError(
             f"attack must be one that can read such a round; {options.attack} makes nothing of {options.batch} nodes a "
@@ -220,17 +221,6 @@ def attack_of(options: InvertOptions) -> Attack[Any, Any]:
         seed=options.seed,
     )
     return WithEffort(each, effort)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch on one thread for a while: matrices are small here, and threads would wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _epsilon(options: InvertOptions, run: RecordedRun) -> float | None:

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from fgl_secure.auditing.report import write_files
 from fgl_secure.dp import Relation, Unit
 from fgl_secure.methods.fedavg.inversion.invert import Inversion, Rows
 from fgl_secure.methods.fedavg.inversion.print import as_json, heading, structure_means
@@ -52,11 +53,11 @@ NAMES = {"this run": "Found", "prior": "Mean of the node's class (prior)", "rand
 
 def write_inversion(result: Inversion, folder: Path, command: str) -> tuple[Path, Path]:
     """Writes inversion.html and inversion.json into a folder, which is made if it isn't there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    page, figures = folder / "inversion.html", folder / "inversion.json"
-    page.write_text(render_inversion(result, command), encoding="utf-8")
-    figures.write_text(json.dumps({**as_json(result), "command": command}, indent=2) + "\n", encoding="utf-8")
-    return page, figures
+    figures = json.dumps({**as_json(result), "command": command}, indent=2) + "\n"
+    page, numbers = write_files(
+        folder, {"inversion.html": render_inversion(result, command), "inversion.json": figures}
+    )
+    return page, numbers
 
 
 def render_inversion(result: Inversion, command: str) -> str:
