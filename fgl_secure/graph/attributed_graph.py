@@ -122,6 +122,15 @@ class Graph:
         return next(bits for bits in range(MOST_FEATURE_BITS + 1) if whole % 2 ** (MOST_FEATURE_BITS - bits) == 0)
 
     @property
+    def largest_node(self) -> float:
+        """The largest sum of magnitudes of one node's features."""
+        if isinstance(self.stored, SparseRows):
+            return float(abs(self.stored.matrix).sum(axis=1).max())
+        several = max(_LOOKED_AT // self.num_features, 1)
+        parts = (self.stored[start : start + several] for start in range(0, self.num_nodes, several))
+        return max(float(np.abs(part).sum(axis=1, dtype=np.float64).max()) for part in parts)
+
+    @property
     def num_classes(self) -> int:
         """One more than the largest label."""
         return int(self.labels.max()) + 1
