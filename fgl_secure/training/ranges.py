@@ -42,14 +42,14 @@ RANGES = "ranges"
 
 
 def finds_ranges(facts: Facts, code: FixedPoint | None, *, noisy: bool = False) -> bool:
-    """Return whether ranges are found: features are large, rows carry noise, or a bound above the usual one is given.
+    """Return whether ranges are found: features are large, rows carry noise, or another bound than the usual is given.
 
     Args:
         facts: what is public of the graph.
         code: how rows for neighbours are written; None where they have no bound.
         noisy: whether they carry noise.
     """
-    return facts.large_features or noisy or (code is not None and code.bound > ROW_BOUND)
+    return facts.large_features or noisy or (code is not None and code.bound != ROW_BOUND)
 
 
 def plain_code(code: Code | None) -> FixedPoint | None:
@@ -134,7 +134,7 @@ class Ranges:
             warnings.warn(
                 f"rows for neighbours must not round to zero; {lost} of {some} here do, as sums up to "
                 f"2^{math.log2(code.bound) + exponent:.0f} leave multiples of 2^{math.log2(unit):.0f}: scale the "
-                f"features, take a larger field, as in relay-coded[p=2^61-1], or a smaller bound",
+                f"features, take a larger field, as in relay-coded[p={MERSENNE_61}], or a smaller bound",
                 PrecisionWarning,
                 stacklevel=2,
             )

@@ -18,10 +18,6 @@ Ids = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-USUAL = 32.0
-"""Features of a node that add up to no more in magnitude leave sums within the bounds of schemes, as weights start."""
-
-
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What everybody knows before a run.
@@ -35,8 +31,8 @@ class Facts:
         name: what the graph is called.
         feature_bits: behind the binary point of any feature, as its description says: 0 where they are integers; None
             where they are any real numbers.
-        large_features: whether the features of some node add up to more than 32 in magnitude, so that ranges of sums
-            are found; see `Ranges`.
+        large_features: whether a feature exceeds 4 in magnitude or those of a node add up to more than 32; ranges of
+            sums are found then, see `Ranges`.
     """
 
     sizes: tuple[int, ...]
@@ -255,4 +251,4 @@ def facts_of(graph: FederatedGraph, heard: FederatedGraph | None = None) -> Fact
     largest = max(int(way.in_degree.max()), int(np.bincount(way.edges[0], minlength=1).max()))
     whole, labelled = graph.graph, int(graph.train_mask.sum())
     shape = whole.num_features, graph.num_classes, labelled, largest
-    return Facts(sizes, *shape, whole.name, whole.feature_bits, whole.largest_node > USUAL)
+    return Facts(sizes, *shape, whole.name, whole.feature_bits, whole.has_large_features)
