@@ -147,6 +147,11 @@ class Collective:
             channel.note_outputs(PARTICIPANTS, step, np.repeat(owner, len(found)), everywhere)
 
     @property
+    def code(self) -> Code | None:
+        """How real rows become integers; None where they go in as they are."""
+        return self._code
+
+    @property
     def vetoed(self) -> bool:
         """Whether the last sum was vetoed, so that nobody knows it."""
         return any(machine.vetoed for machine in self._machines)

@@ -54,6 +54,7 @@ class Perturbed(Scheme):
 
     label: ClassVar[str] = "dp"
     summary: ClassVar[str] = "noise on neighbours' rows, under any scheme"
+    adds_noise: ClassVar[bool] = True
 
     @property
     def keyed(self) -> bool:  # type: ignore[override]  # as the inner scheme is

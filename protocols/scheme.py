@@ -27,6 +27,10 @@ Ids = NDArray[np.int64]
 NO_HELPERS: Mapping[Role, int] = MappingProxyType({})
 
 
+ROW_BOUND = 16.0
+"""Largest magnitude of an entry of a neighbour's row over a field, unless another bound is given."""
+
+
 class Encoding(Protocol):
     """A map of real rows into what a scheme sums, and of sums back; `FixedPoint` is one."""
 
@@ -129,6 +133,8 @@ class Scheme(ABC):
     """Whether rows of one sum of all clients may be `Later`: each is read once, when its client hands it in."""
     wide: ClassVar[str] = "its sums have no ring that could be smaller"
     """Why numbers can't be written at fewer bits, in words that follow "because"."""
+    adds_noise: ClassVar[bool] = False
+    """Whether neighbours' rows are clipped, and carry noise that may be larger than what schemes are made for."""
     keyed: ClassVar[bool] = True
     """Whether keys, tags or masks are bound to the name of a session, which is drawn for those alone."""
 

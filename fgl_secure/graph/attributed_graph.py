@@ -17,6 +17,9 @@ MOST_CLASSES = 2**16
 MOST_FEATURE_BITS = 8
 """Features with more bits behind the binary point are taken for any real numbers."""
 
+USUAL_FEATURE, USUAL_NODE = 4.0, 32.0
+"""Magnitudes of a feature, and of all features of a node together, that leave sums within the usual bounds of schemes."""
+
 _LOOKED_AT = 2**20
 """Features that are looked at together."""
 
@@ -112,7 +115,8 @@ class Graph:
         values = self.stored.matrix.data if isinstance(self.stored, SparseRows) else self.stored.reshape(-1)
         whole = 0
         for start in range(0, len(values), _LOOKED_AT):
-            shifted = values[start : start + _LOOKED_AT] * np.float32(2**MOST_FEATURE_BITS)
+            with np.errstate(over="ignore"):
+                shifted = values[start : start + _LOOKED_AT] * np.float32(2**MOST_FEATURE_BITS)
             if float(np.abs(shifted).max()) >= 2**24:
                 return None
             units = shifted.astype(np.int32)
@@ -120,6 +124,16 @@ class Graph:
                 return None
             whole |= int(np.bitwise_or.reduce(units, axis=None))
         return next(bits for bits in range(MOST_FEATURE_BITS + 1) if whole % 2 ** (MOST_FEATURE_BITS - bits) == 0)
+
+    @property
+    def has_large_features(self) -> bool:
+        """Whether a feature exceeds USUAL_FEATURE in magnitude, or those of one node add up to more than USUAL_NODE."""
+        if isinstance(self.stored, SparseRows):
+            sizes = abs(self.stored.matrix)
+            return bool(sizes.max() > USUAL_FEATURE or sizes.sum(axis=1, dtype=np.float64).max() > USUAL_NODE)
+        several = max(_LOOKED_AT // self.num_features, 1)
+        parts = (np.abs(self.stored[start : start + several]) for start in range(0, self.num_nodes, several))
+        return any(part.max() > USUAL_FEATURE or part.sum(axis=1, dtype=np.float64).max() > USUAL_NODE for part in parts)
 
     @property
     def num_classes(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Quantizer
+from fgl_secure.algebra import FixedPoint, Quantizer
 from fgl_secure.algebra.low_precision import LowPrecision
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Step
@@ -102,10 +102,13 @@ class Setting:
         wanted: bool [e], along which of its edges these rows are sums.
         schemes: public, by topology: what adds up for clients and for the server.
         note: keeps what silos know in recordings.
-        rounding_key: secret, of what the silo rounds at random; empty where the server's scheme has no precision.
+        rounding_key: secret, of what the silo rounds at random and of its part in finding ranges; empty where neither
+            is due.
         partners: int64 [m], from how many others each own device hears, where these are not all of its neighbours, or
             not its neighbours alone.
         sums_gradients: whether sums take the place of the gradients that autograd works out.
+        finds_ranges: whether sums are divided by powers of two that silos find, as numbers may outgrow bounds.
+        row_code: how rows for neighbours are written; None where they go in as they are, are clipped, or may wrap.
     """
 
     summed: Ids
@@ -119,3 +122,5 @@ class Setting:
     rounding_key: bytes = field(default=b"", repr=False)
     partners: Ids | None = None
     sums_gradients: bool = False
+    finds_ranges: bool = False
+    row_code: FixedPoint | None = None

@@ -25,6 +25,7 @@ from torch import nn
 
 from fgl_secure.algebra import Quantizer
 from fgl_secure.algebra.low_precision import check_lengths
+from fgl_secure.algebra.quantization import largest_magnitude
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import needed_marks
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
@@ -32,6 +33,7 @@ from fgl_secure.runtime import Direction, Phase, Step
 from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Array, Ask, Call, Ids, Reals, Setting
 from fgl_secure.training.device_gradients import Collector
 from fgl_secure.training.low_sums import LowSums
+from fgl_secure.training.ranges import Ranges, shrunk
 from fgl_secure.training.rounding import Parts
 from fgl_secure.training.server_sums import LARGEST, UPDATE_BITS, grid_for, update_grid
 from fgl_secure.training.silo import Silo
@@ -90,6 +92,7 @@ class Collectives:
         self._clock, self._pieces = _Clock(), list[_Piece]()
         self._collector: Collector | None = None
         self._low_sums = LowSums(setting)
+        self._ranges = Ranges(setting, lambda: self._clock.next_sum(SERVER), self._call)
 
     def start(self, number: int | None, ask: Ask) -> None:
         """A round starts: drivers say so, not programs.
@@ -177,13 +180,35 @@ class Collectives:
         wanted = len(self.silo.nodes) if self._setting.rows is None else self._setting.rows
         if rows.ndim != 2 or len(rows) != wanted:
             raise InputError(f"rows must be [{wanted}, d]; found {list(rows.shape)}")
-        given = rows.detach().cpu().contiguous().numpy()
+        given, code, exponent = rows.detach().cpu().contiguous().numpy(), self._setting.row_code, 0
         try:
-            found = self._call(Call(NEIGHBOURS, step, given))
+            if code is not None:
+                exponent = self.exponent(largest_magnitude(given), code.bound)
+                self._ranges.warn_of_rounding(given, code, exponent)
+            found = self._call(Call(NEIGHBOURS, step, shrunk(given, exponent)))
         except InputError as error:
             when = f"round {step.round}, layer {step.layer}, {step.direction} pass"
             raise type(error)(f"{error} ({when})") from error
-        return torch.from_numpy(np.array(found)).to(dtype=rows.dtype, device=rows.device)
+        return torch.from_numpy(shrunk(np.array(found), -exponent)).to(dtype=rows.dtype, device=rows.device)
+
+    @property
+    def finds_row_ranges(self) -> bool:
+        """Whether `neighbours` takes rows of any size, as their range is found."""
+        return self._setting.finds_ranges and self._setting.row_code is not None
+
+    def exponent(self, magnitude: float, bound: float) -> int:
+        """Return e, so that what every silo is to sum, over 2^e, is within a bound; 0 unless ranges are found.
+
+        Where the run finds ranges, this is a sum of all silos: all must ask, and in the same order.
+
+        Args:
+            magnitude: the largest of this silo's numbers.
+            bound: of the sum.
+
+        Raises:
+            InputError: the magnitude is no finite number; nothing was sent.
+        """
+        return self._ranges.exponents([magnitude], [bound])[0]
 
     def members(self, rows: Array) -> Reals:
         """The sum of one row of each of the silo's devices, for the silo.
@@ -194,8 +219,9 @@ class Collectives:
         Returns:
             float64 [d]; zero where the scheme computes no sum over so few devices.
         """
-        found: Reals = self._call(Call(MEMBERS, self._clock.next_sum(MEMBERS), rows))
-        return found
+        exponents = self._ranges.of_columns(rows)
+        found: Reals = self._call(Call(MEMBERS, self._clock.next_sum(MEMBERS), shrunk(rows, exponents)))
+        return shrunk(found, -exponents)
 
     def watch(self, layers: nn.ModuleList) -> None:
         """Has devices hand their gradients of a model to the silo: see `gradients`.
@@ -225,16 +251,11 @@ class Collectives:
         """
         if self._collector is None:
             raise InputError("layers must be watched before their gradients are handed over; found none")
-        collects = self._collector.collects
-        call = Call(
-            MEMBERS,
-            self._gradient_step,
-            sizes=self._collector.sizes,
-            factors=self._collector.take() if collects else (),
-        )
+        factors, back = self._ranges.of_factors(self._collector.take() if self._collector.collects else ())
+        call = Call(MEMBERS, self._gradient_step, sizes=self._collector.sizes, factors=factors)
         sums: list[Reals] | None = self._call(call)
         if sums is not None:
-            self._collector.put(sums)
+            self._collector.put([shrunk(each, -exponent) for each, exponent in zip(sums, back, strict=True)])
 
     @property
     def _gradient_step(self) -> Step:
@@ -364,16 +385,17 @@ class Collectives:
         """
         if not 1 <= weight <= heaviest:
             raise InputError(f"weight must lie in 1..{heaviest:,}; it does not")
-        grid = grid or self.grid(heaviest=heaviest)
+        grid, lengths = grid or self.grid(heaviest=heaviest), check_lengths(parts or (len(values),), len(values))
+        exponents = self._ranges.of_entries(values, lengths, grid.bound)
+        values = shrunk(np.asarray(values, dtype=np.float64), exponents)
         if parts and self._rounds:
-            of = Parts(check_lengths(parts, len(values)), grid, heaviest)
-            found, _ = self._low(of.weighted(values, weight), np.array([weight]), heaviest, of, mean=True)
-            return found
-        units = np.append(grid.encode(np.asarray(values, dtype=np.float64)) * weight, weight)
+            of, whole = Parts(lengths, grid, heaviest), np.array([weight])
+            found, _ = self._low(of.weighted(values, weight), whole, heaviest, of, exponents, mean=True)
+            return shrunk(found, -exponents)
+        units = np.append(grid.encode(values) * weight, weight)
         bound, step = grid.largest * heaviest, self._clock.next_sum(SERVER)
         told: Reals = self._call(Call(SERVER, step, units, bound, grid=grid, counts=1, parts=(len(units) - 1,)))
-        mean: Reals = np.ldexp(told, -grid.fraction_bits)
-        return mean
+        return shrunk(told, grid.fraction_bits - exponents)
 
     def ratios(
         self, parts: Sequence[Array], denominators: Array, counts: Ids = NO_COUNTS, *, grid: Quantizer | None = None
@@ -398,12 +420,15 @@ class Collectives:
         if len(parts) != len(denominators):
             raise InputError(f"denominators must be {len(parts)}, one for each part; found {len(denominators)}")
         grid, lengths = grid or self.grid(), tuple(len(part) for part in parts)
-        rows = np.concatenate([grid.encode(np.concatenate([*parts, denominators]).astype(np.float64)), counts])
+        values = np.concatenate([*parts, denominators]).astype(np.float64)
+        exponents = self._ranges.of_entries(values, (*lengths, len(denominators)), grid.bound)
+        rows = np.concatenate([grid.encode(shrunk(values, exponents)), counts])
         step = self._clock.next_sum(SERVER)
         call = Call(SERVER, step, rows, grid.largest, grid=grid, counts=len(counts), parts=lengths)
         told: Reals = self._call(call)
-        *found, sums = np.split(told, np.cumsum(lengths))
-        return found, sums.astype(np.int64)
+        at = sum(lengths)
+        quotients = shrunk(told[:at], exponents[at:].max(initial=0) - exponents[:at])
+        return np.split(quotients, np.cumsum(lengths))[:-1], told[at:].astype(np.int64)
 
     def server(
         self,
@@ -435,17 +460,18 @@ class Collectives:
             InputError: a value is not finite or beyond the grid's bound; nothing was sent.
         """
         given, grid = grid, grid or self._setting.grid
+        at = min(sum(parts), len(values))
+        exponents = self._ranges.of_entries(values, (*parts, len(values) - at) if at else (len(values),), grid.bound)
+        reals = shrunk(np.asarray(values, dtype=np.float64), exponents)
         if parts and self._rounds:
-            at, reals = min(sum(parts), len(values)), np.asarray(values, dtype=np.float64)
-            whole = np.concatenate([grid.encode(reals[at:]), counts])
-            of = Parts(check_lengths(parts, at), grid)
-            found, sums = self._low(of.weighted(reals[:at]), whole, max(grid.largest, MOST_COUNT), of, output=output)
-            kept = len(reals) - at
-            return np.concatenate([found, grid.decode(sums[:kept])]), sums[kept:]
-        rows = np.concatenate([grid.encode(np.asarray(values, dtype=np.float64)), counts])
+            of, kept = Parts(check_lengths(parts, at), grid), len(reals) - at
+            whole, most = np.concatenate([grid.encode(reals[at:]), counts]), max(grid.largest, MOST_COUNT)
+            found, sums = self._low(of.weighted(reals[:at]), whole, most, of, exponents[:at], output=output)
+            return shrunk(np.concatenate([found, grid.decode(sums[:kept])]), -exponents), sums[kept:]
+        rows = np.concatenate([grid.encode(reals), counts])
         step, code = self._clock.next_sum(SERVER), given if output is None else grid
         total: Ids = self._call(Call(SERVER, step, rows, grid.largest, grid=code, counts=len(counts), output=output))
-        return grid.decode(total[: len(values)]), total[len(values) :]
+        return shrunk(grid.decode(total[: len(values)]), -exponents), total[len(values) :]
 
     @property
     def _rounds(self) -> bool:
@@ -454,11 +480,19 @@ class Collectives:
         return scheme is not None and scheme.precision is not None
 
     def _low(
-        self, values: Reals, whole: Ids, most: int, of: Parts, *, mean: bool = False, output: str | None = None
+        self,
+        values: Reals,
+        whole: Ids,
+        most: int,
+        of: Parts,
+        exponents: Ids,
+        *,
+        mean: bool = False,
+        output: str | None = None,
     ) -> tuple[Reals, Ids]:
         """Sums or means of numbers at few bits, and sums of integers; see `LowSums`."""
-        steps = self._clock.next_sum(SERVER), self._clock.next_sum(SERVER)
-        return self._low_sums(values, whole, most, of, steps, self._call, mean=mean, output=output)
+        steps, ask = (self._clock.next_sum(SERVER), self._clock.next_sum(SERVER)), self._call
+        return self._low_sums(values, whole, most, of, steps, ask, mean=mean, output=output, exponents=exponents)
 
     def state(self) -> dict[str, Array]:
         """What is kept from round to round, as arrays by name; secret, for this silo alone."""

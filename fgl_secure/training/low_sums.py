@@ -12,6 +12,7 @@ from fgl_secure.protocols.precision import Rounding
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Step
 from fgl_secure.training.calls import Array, Ask, Call, Ids, Reals, Setting
+from fgl_secure.training.ranges import shrunk
 from fgl_secure.training.rounding import Parts, StepCoins
 
 
@@ -41,6 +42,7 @@ class LowSums:
         *,
         mean: bool = False,
         output: str | None = None,
+        exponents: Ids | int = 0,
     ) -> tuple[Reals, Ids]:
         """Sums of numbers and of integers beside them; or means, of which the first integer is the weight.
 
@@ -53,6 +55,7 @@ class LowSums:
             ask: makes calls.
             mean: whether the server tells sums over the sum of the weights, and not that one.
             output: see `Call`.
+            exponents: int64 [P], the values are divided by 2^exponents already; so errors that are kept are, too.
 
         Returns:
             float64 [P], and int64 [c], or [c - 1] beside means.
@@ -66,7 +69,7 @@ class LowSums:
         assert modulus is not None, "schemes with a precision find ranges"
         assert bits is not None, "it is asked for under them only"
         feedback, name = scheme.rounding is Rounding.ERROR_FEEDBACK and not second.evaluation, str(second.part)
-        values = values + self._kept(name, len(values)) if feedback else values
+        values = values + shrunk(self._kept(name, len(values)), exponents) if feedback else values
         levels = of.levels(modulus)
         reached = levels.encode(of.magnitudes(values), StepCoins(key, first))
         told: NDArray[np.bool_] = ask(Call(SERVER, first, reached, least=1))
@@ -74,7 +77,7 @@ class LowSums:
         numbers = LowPrecision(bits, of.lengths, bounds, len(whole), most)
         row, errors = numbers.encode(values, whole, StepCoins(key, second))
         if feedback:
-            self._errors[name] = errors
+            self._errors[name] = shrunk(errors, np.negative(exponents))
         parts = (len(values),) if mean else ()
         call = Call(SERVER, second, row, numbers.largest, numbers=numbers, parts=parts, output=output)
         found: Reals = ask(call)

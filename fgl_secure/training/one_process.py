@@ -24,6 +24,7 @@ from fgl_secure.training.lockstep import in_lockstep
 from fgl_secure.training.neighbourhood import open_neighbours
 from fgl_secure.training.parties import Between, check_parties, most_rows, neighbour_sums, note_membership
 from fgl_secure.training.program import Program
+from fgl_secure.training.ranges import finds_ranges, plain_code
 from fgl_secure.training.rounding import Digits, RoundedUnits, rounding_key
 from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, RECEIVED, Units, grid_for, quotients
 from fgl_secure.training.silo import Silo
@@ -79,8 +80,10 @@ class OneProcess:
             self._neighbours = open_neighbours(scheme, neighbour_sums(heard or graph), width, channel)
         else:  # of as many rows as all processes know of
             grouping = neighbour_sums(heard or graph, crossing=crossing) if between is None else between.grouping
-            code = scheme.fixed_point(most_rows(graph.num_silos) if between else max(shares[0].facts.largest_degree, 1))
-            self._neighbours = Collective(scheme, Topology(NEIGHBOURS, grouping, width), channel, code)
+            fixed = scheme.fixed_point(
+                most_rows(graph.num_silos) if between else max(shares[0].facts.largest_degree, 1)
+            )
+            self._neighbours = Collective(scheme, Topology(NEIGHBOURS, grouping, width), channel, fixed)
         sums = self._neighbours.topology.grouping
         self._gradients = None if members is None else gradient_sums(members, channel, graph.silo_of)
         self._clear = ClearGradients(channel, graph.silo_of)
@@ -93,7 +96,9 @@ class OneProcess:
         silos = channel.parties.ids(Role.SILO)
         self._rows = self._nodes if between is None else [np.flatnonzero(sums.row_owner == silo) for silo in silos]
         schemes_of_silos = {CLIENTS: self._clients, SERVER: self._server}
-        keyed = self._server.precision is not None
+        code = plain_code(self._neighbours.code)
+        ranged = finds_ranges(shares[0].facts, code, noisy=scheme.adds_noise)
+        keyed = ranged or self._server.precision is not None
         self._talks = [
             Collectives(
                 silo,
@@ -109,6 +114,8 @@ class OneProcess:
                     rounding_key(channel.coins) if keyed else b"",
                     partners[silo.nodes] if between is None else None,
                     self._gradients is not None,
+                    ranged,
+                    code,
                 ),
             )
             for silo, rows in zip(shares, self._rows, strict=True)

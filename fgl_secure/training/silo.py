@@ -31,6 +31,8 @@ class Facts:
         name: what the graph is called.
         feature_bits: behind the binary point of any feature, as its description says: 0 where they are integers; None
             where they are any real numbers.
+        large_features: whether a feature exceeds 4 in magnitude or those of a node add up to more than 32; ranges of
+            sums are found then, see `Ranges`.
     """
 
     sizes: tuple[int, ...]
@@ -40,6 +42,7 @@ class Facts:
     largest_degree: int
     name: str = ""
     feature_bits: int | None = None
+    large_features: bool = False
 
     @property
     def silos(self) -> int:
@@ -211,19 +214,23 @@ class Silo:
         for name, kind in kinds.items():
             if name not in found or (found[name].dtype.str, found[name].ndim) != kind:
                 raise InputError(f"{path.name} must hold {name} of type {kind[0]} with {kind[1]} axes; it does not")
-        facts = {name: int(found[f"facts/{name}"]) for name in _FACTS if name not in ("sizes", "feature_bits")}
+        apart = ("sizes", "feature_bits", "large_features")
+        facts = {name: int(found[f"facts/{name}"]) for name in _FACTS if name not in apart}
         sizes, bits = tuple(found["facts/sizes"].tolist()), int(found["facts/feature_bits"])
+        large = bool(found["facts/large_features"])
         called = found["name"].tobytes().decode("utf-8", errors="replace")
         arrays, own = {name: found[name] for name in _ARRAYS if name != "edges"}, within("own", found)
         arrays["kept_edges"] = narrow(found["edges"])
-        known = Facts(sizes, **facts, name=called, feature_bits=None if bits < 0 else bits)
+        known = Facts(sizes, **facts, name=called, feature_bits=None if bits < 0 else bits, large_features=large)
         return cls(known, int(found["silo"]), own=own, **arrays)
 
 
 _ROWS = ("features", "labels", "train", "validation", "test", "degrees")
 _FACTS = {
     "sizes": ("<i8", 1),
-    **dict.fromkeys(("features", "classes", "labelled", "largest_degree", "feature_bits"), ("<i8", 0)),
+    **dict.fromkeys(
+        ("features", "classes", "labelled", "largest_degree", "feature_bits", "large_features"), ("<i8", 0)
+    ),
 }
 _ARRAYS = {
     "nodes": ("<i8", 1),
@@ -243,4 +250,5 @@ def facts_of(graph: FederatedGraph, heard: FederatedGraph | None = None) -> Fact
     way = graph if heard is None else heard
     largest = max(int(way.in_degree.max()), int(np.bincount(way.edges[0], minlength=1).max()))
     whole, labelled = graph.graph, int(graph.train_mask.sum())
-    return Facts(sizes, whole.num_features, graph.num_classes, labelled, largest, whole.name, whole.feature_bits)
+    shape = whole.num_features, graph.num_classes, labelled, largest
+    return Facts(sizes, *shape, whole.name, whole.feature_bits, whole.has_large_features)

@@ -6,6 +6,23 @@ from fgl_secure.protocols.coded_products.collective import ProductCollective
 from fgl_secure.protocols.coded_products.encoding import ProductCode
 from fgl_secure.protocols.coded_products.factors import Parts
 from fgl_secure.protocols.coded_products.layout import Layout, Product
-from fgl_secure.protocols.coded_products.scheme import CodedProducts, ProductRoles
+from fgl_secure.protocols.coded_products.scheme import (
+    LARGEST_LEFT,
+    LARGEST_PRODUCT,
+    LARGEST_RIGHT,
+    CodedProducts,
+    ProductRoles,
+)
 
-__all__ = ["CodedProducts", "Layout", "Parts", "Product", "ProductCode", "ProductCollective", "ProductRoles"]
+__all__ = [
+    "LARGEST_LEFT",
+    "LARGEST_PRODUCT",
+    "LARGEST_RIGHT",
+    "CodedProducts",
+    "Layout",
+    "Parts",
+    "Product",
+    "ProductCode",
+    "ProductCollective",
+    "ProductRoles",
+]

@@ -33,7 +33,7 @@ from fgl_secure.protocols.relay_coded.mixing import Mixing
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.silos import Forwarding, Silos
-from fgl_secure.protocols.scheme import Scheme, SumMachine
+from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters, Role
@@ -116,7 +116,7 @@ class RelayCoded(Scheme):
     T: int = 1
     R: int = 2
     k_min: int = 3
-    bound: float = 16.0
+    bound: float = ROW_BOUND
     fraction_bits: int | None = None
     profile: Profile = Profile.HIDDEN
     max_degree: int | None = None

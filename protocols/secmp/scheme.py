@@ -22,7 +22,7 @@ from fgl_secure.algebra import MERSENNE_31, FixedPoint, LagrangeCode, Overflow, 
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.scheme import Scheme, SumMachine
+from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine
 from fgl_secure.protocols.secmp.claim import PUBLISHED_CLAIM
 from fgl_secure.protocols.secmp.coding import Points
 from fgl_secure.protocols.secmp.devices import Devices
@@ -59,7 +59,7 @@ class SecretMessagePassing(Scheme):
 
     field: PrimeField = PrimeField()
     T: int = 1
-    bound: float = 16.0
+    bound: float = ROW_BOUND
     fraction_bits: int | None = None
     overflow: Overflow = Overflow.REFUSE
     delivery: MuDelivery = MuDelivery.SILO

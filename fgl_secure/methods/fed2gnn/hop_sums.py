@@ -32,7 +32,7 @@ from scipy import sparse
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs, between_clients
-from fgl_secure.protocols.scheme import Scheme, least_group
+from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS, Ids
 from fgl_secure.runtime import Channel, Role, Step
 from fgl_secure.runtime.packing import Array, Arrays
@@ -75,18 +75,17 @@ class RowRange:
         fixed = scheme.fixed_point(1)
         return replace(self, bound=None if fixed is None else fixed.bound)
 
-    def unit(self, rows: Reals, hop: int) -> float:
-        """The unit in which the rows of a hop are sent.
-
-        Raises:
-            InputError: they are out of range; nothing is clipped.
-        """
+    def check(self, rows: Reals, hop: int) -> None:
+        """Raises InputError where the rows of a hop are out of range; nothing is clipped."""
         found = float(np.abs(rows).max(initial=0.0))
         if found > self.of(hop):
             raise InputError(
                 f"rows of hop {hop} must be of magnitude up to first * growth^{hop - 1} = {self.of(hop):g}; found "
-                f"{found:.3g}"
+                f"{found:.3g}: scale the features, or give a larger bound, as in relay-coded[bound={2 * ROW_BOUND:g}]"
             )
+
+    def unit(self, hop: int) -> float:
+        """The unit in which the rows of a hop are sent."""
         return 1.0 if self.bound is None else self.of(hop) / self.bound
 
 
@@ -206,7 +205,9 @@ def exchanged(
         sent = sums @ walks.mu[hop - 1]
         if hop > 2:
             sent = sent - one_sided @ walks.mu[hop - 3]
-        unit = 1.0 if rows is None else rows.unit(sent, hop)
+        unit = 1.0 if rows is None else rows.unit(hop)
+        if rows is not None and not talk.finds_row_ranges:
+            rows.check(sent, hop)
         heard.append(talk.neighbours(torch.from_numpy(sent / unit), layer=hop - 1)[1].numpy() * unit)
         walks.extend(heard[-1])
     return HopSums(*(np.stack(layers[1:]) for layers in (walks.f, walks.mu, walks.eta))), np.stack(heard)

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from fgl_secure.algebra.quantization import largest_magnitude
 from fgl_secure.errors import ProtocolError
 from fgl_secure.methods.fedpub.models import MaskedGCN, own_surroundings, public_graph
 from fgl_secure.methods.fedpub.preset import FedPubPreset
@@ -30,6 +31,7 @@ from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
+from fgl_secure.training.ranges import shrunk
 from fgl_secure.training.rounds import Figures, Rounds
 from fgl_secure.training.scoring import counts_of
 
@@ -118,11 +120,12 @@ class FedPub(Rounds):
         me, facts = self.silo.silo, self.silo.facts
         weights = similar(self._embeddings(), self._preset.temperature)
         self.sent = flat(self.model.shared).astype(np.float64)
+        exponent = self.talk.exponent(largest_magnitude(self.sent), self._grid.bound)
         terms: dict[int, Ids | int] = {
-            other: self._grid.encode(weights[other, me] * self.sent) for other in range(facts.silos)
+            other: self._grid.encode(shrunk(weights[other, me] * self.sent, exponent)) for other in range(facts.silos)
         }
         told = self.talk.clients({**terms, me: len(self.sent)}, self._grid.largest, WEIGHTED_SUM)
-        average = self._grid.decode(told) + weights[me, me] * self.sent
+        average = shrunk(self._grid.decode(told), -exponent) + weights[me, me] * self.sent
         self.kept["average"] = average.astype(np.float32)
         overwrite(self.model.shared, self.kept["average"])
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from fgl_secure.algebra.quantization import largest_magnitude
 from fgl_secure.errors import ProtocolError
 from fgl_secure.methods.fedsage.generator import NeighGen, graph_of
 from fgl_secure.methods.fedsage.preset import FedSagePreset
@@ -24,6 +25,7 @@ from fgl_secure.training.calls import Ids, Reals
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.node_models import Surroundings, backbone_of, make_model
 from fgl_secure.training.parameters import flat
+from fgl_secure.training.ranges import shrunk
 from fgl_secure.training.rounds import Figures
 from fgl_secure.training.scoring import COUNTS
 
@@ -85,13 +87,17 @@ class FedSage(Averaged):
         others, grid = self.silo.others, self.talk.clients_grid
         rows = self.talk.exchange(Phase.EMBEDDINGS, dict.fromkeys(others, inputs))
         told = self.talk.exchange(Phase.GENERATOR, dict.fromkeys(others, theta[None]))
-        terms: dict[int, Ids | int] = {self.silo.silo: len(theta)}
+        answers = dict[int, Reals]()
         for client in others:
             if len(told[client]) != 1 or not (np.isfinite(told[client]).all() and np.isfinite(rows[client]).all()):
                 raise ProtocolError(f"generator of client {client} must be one row, finite as its inputs; it is not")
-            terms[client] = grid.encode(self.neighgen.gradient_for(told[client][0], rows[client]).astype(np.float64))
-        ordered = {client: terms[client] for client in sorted(terms)}
-        return grid.decode(self.talk.clients(ordered, grid.largest, GRADIENT_SUM))
+            answers[client] = self.neighgen.gradient_for(told[client][0], rows[client]).astype(np.float64)
+        exponent = self.talk.exponent(max(map(largest_magnitude, answers.values()), default=0.0), grid.bound)
+        terms: dict[int, Ids | int] = {
+            client: grid.encode(shrunk(answers[client], exponent)) if client in answers else len(theta)
+            for client in range(self.silo.facts.silos)
+        }
+        return shrunk(grid.decode(self.talk.clients(terms, grid.largest, GRADIENT_SUM)), -exponent)
 
     def surroundings(self) -> Surroundings:
         """The client's graph with its generated neighbours."""

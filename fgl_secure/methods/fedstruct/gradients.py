@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra.quantization import largest_magnitude
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.topology import CLIENTS, SERVER
 from fgl_secure.runtime import Phase
 from fgl_secure.training.calls import Ids, Reals
 from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.ranges import shrunk
 
 STRUCTURE_SUM = "structure gradient sum"
 """What the server is left with of the gradients of structure: the sum float64 [1, n d], row after row."""
@@ -64,7 +66,9 @@ class SumsByServer(RowSums):
     def all(self, rows: Rows) -> Reals:
         """The whole sum, float64 [n, d]; rows that stay closed are 0."""
         if self._needed > 1:
-            marks = (self._talk.gradient_grid.encode(rows.astype(np.float64)) != 0).any(axis=1)
+            grid = self._talk.gradient_grid
+            exponent = self._talk.exponent(largest_magnitude(rows), grid.bound)
+            marks = (grid.encode(shrunk(rows.astype(np.float64), exponent)) != 0).any(axis=1)
             opened = self._talk.enough(marks, self._needed, CONTRIBUTORS)
             rows = closed(rows, opened)
         total, _ = self._talk.server(rows.reshape(-1), output=STRUCTURE_SUM)
@@ -98,14 +102,16 @@ class SumsByOwners(RowSums):
     def own(self, rows: Rows) -> Reals:
         """See `RowSums.own`."""
         me, width = self._silo.silo, rows.shape[1]
-        parts = [rows[nodes] for nodes in self._nodes]
+        exponent = self._talk.exponent(largest_magnitude(rows), self._grid.bound)
+        parts = [shrunk(rows[nodes], exponent) for nodes in self._nodes]
         if self._needed > 1:
             parts = [closed(*pair) for pair in zip(parts, self._opened(parts), strict=True)]
         terms: dict[int, Ids | int] = {
             silo: self._grid.encode(part.reshape(-1).astype(np.float64)) for silo, part in enumerate(parts)
         }
         total = self._talk.clients({**terms, me: parts[me].size}, self._grid.largest)
-        summed: Reals = self._grid.decode(total).reshape(-1, width) + rows[self._nodes[me]]
+        others = shrunk(self._grid.decode(total), -exponent)
+        summed: Reals = others.reshape(-1, width) + rows[self._nodes[me]]
         return summed
 
     def _opened(self, parts: list[Rows]) -> list[NDArray[np.bool_]]:

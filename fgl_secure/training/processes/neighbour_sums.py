@@ -7,6 +7,7 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra import FixedPoint
 from fgl_secure.protocols.topology import Reals
 from fgl_secure.runtime import Step
 from fgl_secure.training.processes.process import Outbox, Part
@@ -37,6 +38,11 @@ class NeighbourSums(Part):
     def between(self) -> tuple[int | None, NDArray[np.bool_]]:
         """How many rows the silo adds where it adds up beforehand, and along which of its edges; None where not."""
         return None, np.empty(0, dtype=np.bool_)
+
+    @property
+    def row_code(self) -> FixedPoint | None:
+        """How rows are written; None where they go in as they are."""
+        return None
 
     @abstractmethod
     def summed(self) -> NDArray[np.int64]:

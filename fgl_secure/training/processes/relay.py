@@ -11,6 +11,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from fgl_secure.algebra import FixedPoint
 from fgl_secure.coins import Coins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.relay_coded import RelayCoded
@@ -91,6 +92,11 @@ class HostedSums(NeighbourSums):
         self._due = _Due.FORWARD
         self._hosting: Hosting[SumMachine] | None = None
         self.result = np.empty((0, 0))
+
+    @property
+    def row_code(self) -> FixedPoint | None:
+        """As in `NeighbourSums`."""
+        return self._fixed
 
     def prepare(self) -> Outbox:
         """Silos tell each other which messages are wanted."""

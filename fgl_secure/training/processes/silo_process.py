@@ -31,6 +31,7 @@ from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Process, fitting, only
 from fgl_secure.training.processes.sums import EVERYBODY, UNBOUNDED, Company, SiloSums
 from fgl_secure.training.program import Program
+from fgl_secure.training.ranges import finds_ranges
 from fgl_secure.training.rounding import Digits, rounding_key
 from fgl_secure.training.server_sums import grid_for
 from fgl_secure.training.silo import Silo
@@ -84,7 +85,9 @@ class SiloProcess(Process):
         self._kept: Arrays = {}
         self._given: list[tuple[Array, ...]] = []
         self._call: Array = np.empty(0, dtype=np.int64)
-        self._key = rounding_key(coins) if company.scheme.precision is not None else b""
+        code = None if neighbours is None else neighbours.row_code
+        self._ranged = finds_ranges(silo.facts, code)
+        self._key = rounding_key(coins) if self._ranged or company.scheme.precision is not None else b""
         self._report: dict[str, Array] | None = None
         self._found: dict[str, Array] | None = None
 
@@ -177,11 +180,13 @@ class SiloProcess(Process):
             schemes=company.schemes,
             sums_gradients=self._members.sums_gradients,
             rounding_key=self._key,
+            finds_ranges=self._ranged,
         )
         if self._neighbours is not None:
             rows, wanted = self._neighbours.between()
             summed, partners = self._neighbours.summed(), self._neighbours.partners()
-            setting = replace(setting, summed=summed, rows=rows, wanted=wanted, partners=partners)
+            code = self._neighbours.row_code
+            setting = replace(setting, summed=summed, rows=rows, wanted=wanted, partners=partners, row_code=code)
         return self._make(Collectives(self._silo, setting))
 
     def _looks_at(self, _step: Step) -> bool:

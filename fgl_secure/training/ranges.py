@@ -1,0 +1,168 @@
+"""The powers of two that numbers of a sum are divided by, found by a sum that reveals nothing else: a secure maximum.
+
+Schemes bound what they sum. Where features are large, or noise is added, numbers may outgrow the bounds; then all silos
+divide by a power of two that they find for each sum, and multiply what they get. Division by powers of two is exact, so
+that numbers keep as many bits, relative to the largest one, as numbers at the bound have.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import MERSENNE_61, FixedPoint
+from fgl_secure.algebra.levels import Levels
+from fgl_secure.algebra.quantization import Overflow, finite, largest_magnitude
+from fgl_secure.errors import FieldRangeError, PrecisionWarning
+from fgl_secure.protocols.coded_products import LARGEST_LEFT, LARGEST_PRODUCT, LARGEST_RIGHT
+from fgl_secure.protocols.collective import Code
+from fgl_secure.protocols.relay_coded import LARGEST_GRADIENT
+from fgl_secure.protocols.scheme import ROW_BOUND
+from fgl_secure.protocols.topology import SERVER
+from fgl_secure.runtime import Step
+from fgl_secure.training.calls import Array, Ask, Call, Ids, Setting
+from fgl_secure.training.device_gradients import DeviceFactors
+from fgl_secure.training.rounding import StepCoins
+from fgl_secure.training.server_sums import REMEDY
+from fgl_secure.training.silo import Facts
+
+FACTOR_BITS = 2
+"""Levels go by factors of 2^FACTOR_BITS: the maximum is revealed to within that."""
+LARGEST = 130
+"""Numbers up to 2^LARGEST have a level, which is every float32 and sums of some."""
+FINE_BITS = 12
+"""Rounding to multiples of 2^-FINE_BITS is as fine as training asks for, whatever rounds to zero."""
+RANGES = "ranges"
+"""Name of the outputs of these sums in recordings."""
+
+
+def finds_ranges(facts: Facts, code: FixedPoint | None, *, noisy: bool = False) -> bool:
+    """Return whether ranges are found: features are large, rows carry noise, or another bound than the usual is given.
+
+    Args:
+        facts: what is public of the graph.
+        code: how rows for neighbours are written; None where they have no bound.
+        noisy: whether they carry noise.
+    """
+    return facts.large_features or noisy or (code is not None and code.bound != ROW_BOUND)
+
+
+def plain_code(code: Code | None) -> FixedPoint | None:
+    """Return a map of rows that refuses what is too large; None for any other, and for none."""
+    return code if isinstance(code, FixedPoint) and code.overflow is Overflow.REFUSE else None
+
+
+class Ranges:
+    """One silo's part in finding ranges; every exponent is 0, and nothing is summed, in runs that find none.
+
+    Args:
+        setting: what the silo knows of the run; its key for uniform elements is secret.
+        next_step: of the sum that finds ranges.
+        ask: makes calls.
+    """
+
+    def __init__(self, setting: Setting, next_step: Callable[[], Step], ask: Ask) -> None:
+        self._setting, self._next_step, self._ask, self._warned = setting, next_step, ask, False
+
+    def exponents(self, magnitudes: Sequence[float], bounds: Sequence[float]) -> list[int]:
+        """Return for each part e, so that the numbers of every silo, over 2^e, are within the bound; 0 if they are.
+
+        Args:
+            magnitudes: the largest of this silo's numbers, part by part.
+            bounds: of the parts.
+
+        Raises:
+            InputError: a number is NaN or infinite; nothing was sent.
+            FieldRangeError: a number is beyond 2^LARGEST.
+        """
+        if not self._setting.finds_ranges:
+            return [0] * len(magnitudes)
+        if max(finite(each, "numbers", REMEDY) for each in magnitudes) > 2.0**LARGEST:
+            raise FieldRangeError(f"numbers must not exceed 2^{LARGEST}; at least one does: {REMEDY}")
+        step, modulus = self._next_step(), self._setting.schemes[SERVER].modulus
+        levels = Levels(modulus or MERSENNE_61, tuple(map(_levels, bounds)))
+        reached = levels.encode(magnitudes, StepCoins(self._setting.rounding_key, step))
+        if modulus is None:  # without a field, silos that reach a level are counted
+            reached = (reached != 0).astype(np.int64)
+        call = Call(SERVER, step, reached, bound=0 if modulus else 1, least=1, output=RANGES)
+        told: NDArray[np.bool_] = self._ask(call)
+        return [FACTOR_BITS * count for count in levels.reached(told, range(len(bounds)))]
+
+    def of_entries(self, values: Array, lengths: Sequence[int], bound: float) -> Ids:
+        """Return the exponent of each entry of values [P] whose parts have these lengths: int64 [P]."""
+        parts = np.split(values, np.cumsum(lengths)[:-1])
+        found = self.exponents([largest_magnitude(part) for part in parts], [bound] * len(parts))
+        return np.repeat(np.array(found, dtype=np.int64), lengths)
+
+    def of_columns(self, rows: Array) -> Ids:
+        """Return the exponent of each column of rows [m, d] of the silo's devices: int64 [d]."""
+        columns = np.abs(rows).max(axis=0, initial=0)
+        if not self._setting.sums_gradients:  # silos add up in the clear
+            return np.zeros(len(columns), dtype=np.int64)
+        return self.of_entries(columns, (1,) * len(columns), LARGEST_GRADIENT)
+
+    def of_factors(self, factors: Sequence[DeviceFactors]) -> tuple[tuple[DeviceFactors, ...], list[int]]:
+        """Return factors over powers of two, and for each parameter e, so that 2^e times its sum is the gradient's."""
+        if not (self._setting.finds_ranges and self._setting.sums_gradients):
+            return tuple(factors), [0] * len(factors)
+        magnitudes = [each for one in factors for each in _magnitudes(one)]
+        found = np.reshape(self.exponents(magnitudes, FACTOR_BOUNDS * len(factors)), (-1, 3)).tolist()
+        return tuple(map(_shrunk_factors, factors, found)), [
+            left + max(right, both - left) for left, right, both in found
+        ]
+
+    def warn_of_rounding(self, rows: Array, code: FixedPoint, exponent: int) -> None:
+        """Warns, once a run, where most of a silo's rows that are not zero round to zero.
+
+        Args:
+            rows: float [m, d], before they are divided.
+            code: how they are written.
+            exponent: they are divided by 2^exponent.
+        """
+        unit = math.ldexp(1.0, exponent - code.fraction_bits)
+        if self._warned or unit <= 2.0**-FINE_BITS or not rows.size:
+            return
+        largest = np.abs(rows).max(axis=1)
+        some, lost = int((largest > 0).sum()), int(((largest > 0) & (largest < unit / 2)).sum())
+        if 2 * lost > some:
+            self._warned = True
+            warnings.warn(
+                f"rows for neighbours must not round to zero; {lost} of {some} here do, as sums up to "
+                f"2^{math.log2(code.bound) + exponent:.0f} leave multiples of 2^{math.log2(unit):.0f}: scale the "
+                f"features, take a larger field, as in relay-coded[p={MERSENNE_61}], or a smaller bound",
+                PrecisionWarning,
+                stacklevel=2,
+            )
+
+
+def shrunk(values: Array, exponents: Array | int) -> Array:
+    """Return values over 2^exponents, of the same type; the same array where all exponents are 0."""
+    return np.ldexp(values, np.negative(exponents)).astype(values.dtype, copy=False) if np.any(exponents) else values
+
+
+FACTOR_BOUNDS = (LARGEST_LEFT, LARGEST_RIGHT, LARGEST_PRODUCT * (1 - 2.0**-FINE_BITS))
+"""Of left rows, right rows and products of one device, as coded products take them; with room for rounded factors."""
+
+
+def _magnitudes(factors: DeviceFactors) -> tuple[float, float, float]:
+    """The largest magnitude of left rows, of right rows, and of the product of two entries of one device."""
+    sides = (factors.left, factors.right)
+    left, right = (np.maximum(each.max(axis=(0, 2)), -each.min(axis=(0, 2))).astype(np.float64) for each in sides)
+    return largest_magnitude(left), largest_magnitude(right), largest_magnitude(left * right)
+
+
+def _shrunk_factors(factors: DeviceFactors, exponents: Sequence[int]) -> DeviceFactors:
+    of_left, of_right, of_both = exponents
+    bits = None if factors.left_bits is None else factors.left_bits + of_left
+    left, right = shrunk(factors.left, of_left), shrunk(factors.right, max(of_right, of_both - of_left))
+    return replace(factors, left=left, right=right, left_bits=bits)
+
+
+def _levels(bound: float) -> tuple[float, ...]:
+    steps = range(0, LARGEST + 1 - math.floor(math.log2(bound)), FACTOR_BITS)
+    return tuple(math.ldexp(bound, step) for step in steps)
