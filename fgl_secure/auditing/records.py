@@ -41,7 +41,7 @@ class Record:
         positive_control: the same metric of the same attack on a run that must be broken; None when not applicable.
         positive_minimum: the floor that the positive control must reach.
         null_control: what the same attack gets right of this run when it is shown an independent one, of other coins
-            and other inputs; None only for *proved* and *context*.
+            and other inputs; None only for *context*.
         null_interval: 95 % interval of the null control; None together with it.
         detectable_advantage: the smallest true figure that the verdict rule calls a leak 99 times in 100, at this n
             and this prior; above 1 means that even a full break could have been missed.

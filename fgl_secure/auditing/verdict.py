@@ -14,16 +14,15 @@ MARGIN = 0.05
 """A gain over chance and prior up to here is not called a leak."""
 
 HALF = 0.5
-"""From here on an attack has broken what it attacked."""
+"""With an excess over the prior of this much an attack has broken what it attacked."""
 
 
 class Verdict(StrEnum):
-    """What a figure says; evidence of absence is only ever *not detected* or *proved*."""
+    """What a figure shows. An audit proves nothing: the absence of a leak is only ever *not detected*."""
 
     BROKEN = "broken"
     LEAKS = "leaks"
     NOT_DETECTED = "not detected"
-    PROVED = "proved"
     CONTEXT = "context"
     """The size of something, a property of graph and partition, or the precision of claims: no evidence of its own."""
 
@@ -35,17 +34,16 @@ class Verdict(StrEnum):
     @property
     def is_measured(self) -> bool:
         """Whether the verdict rests on an attack that was run, and so needs its controls."""
-        return self not in (Verdict.PROVED, Verdict.CONTEXT)
+        return self is not Verdict.CONTEXT
 
 
 def judge(value: float, interval: Interval, prior: float, *, exact: bool) -> Verdict:
     """The verdict on one measured figure.
 
-    An exact-recovery rate is *broken* from .5 on, unless guessing without the transcript does as well (the rate is
-    within .05 of the prior, or the interval reaches down to it); it *leaks* when the lower end of the interval is more
-    than .05 above the prior. An advantage is already a difference to chance; it is *broken* when the lower end is
-    above .5 and more than .05 above the prior's advantage, and *leaks* when it is more than .05 above that. Anything
-    else is *not detected*.
+    The excess over the prior decides, not the value. An exact-recovery rate is *broken* if it exceeds the prior by at
+    least 0.5 and the whole interval lies above the prior. An advantage, which is a difference to chance already, is
+    *broken* if the lower end exceeds the prior's advantage, at least 0, by more than 0.5. Either *leaks* if the lower
+    end exceeds the prior by more than 0.05. Anything else is *not detected*.
 
     Args:
         value: the rate or the advantage.
@@ -53,18 +51,10 @@ def judge(value: float, interval: Interval, prior: float, *, exact: bool) -> Ver
         prior: the rate, or the advantage, of the best guess without the transcript.
         exact: True for rates of exact recovery, False for advantages.
     """
-    if exact:
-        return _judge_rate(value, interval, prior)
-    if interval.low - prior <= MARGIN:
-        return Verdict.NOT_DETECTED
-    return Verdict.BROKEN if interval.low > HALF else Verdict.LEAKS
-
-
-def _judge_rate(value: float, interval: Interval, prior: float) -> Verdict:
-    beats_prior = interval.low > prior and value - prior > MARGIN
-    if value >= HALF and beats_prior:
+    surely, sought = interval.low - prior, HALF + max(prior, 0.0)
+    if value >= sought and surely > 0 if exact else interval.low > sought:
         return Verdict.BROKEN
-    return Verdict.LEAKS if interval.low - prior > MARGIN else Verdict.NOT_DETECTED
+    return Verdict.LEAKS if surely > MARGIN else Verdict.NOT_DETECTED
 
 
 POWER = 0.99

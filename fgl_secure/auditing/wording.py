@@ -14,16 +14,15 @@ from fgl_secure.auditing.verdict import MARGIN, Verdict
 DASH = "-"
 """Stands for a figure that was not measured."""
 
-SEVERITY = (Verdict.BROKEN, Verdict.LEAKS, Verdict.NOT_DETECTED, Verdict.PROVED, Verdict.CONTEXT)
+SEVERITY = (Verdict.BROKEN, Verdict.LEAKS, Verdict.NOT_DETECTED, Verdict.CONTEXT)
 
 MEANING = {
-    Verdict.BROKEN: "The attack gets what it was after: at least half of the secrets exactly, or an advantage that is "
-    "surely above 0.5.",
+    Verdict.BROKEN: "The attack recovers at least half of the secrets exactly beyond what the prior gets right, or its "
+    "advantage surely exceeds the prior's by more than 0.5.",
     Verdict.LEAKS: "The attack learns more than chance and prior allow, by more than 0.05 even at the low end of the "
     "interval.",
     Verdict.NOT_DETECTED: "This attack, on this many samples, found nothing. A smaller leak, or a better attack, "
     "remains possible; and where it finds nothing in the clear either, that says nothing.",
-    Verdict.PROVED: "Shown for every input by enumerating all coins, or by exact accounting; no sampling involved.",
     Verdict.CONTEXT: "The size of something, a property of graph and partition, or the share of claims that are right: "
     "no evidence of its own.",
 }

@@ -23,7 +23,11 @@ rates = st.floats(0, 1)
         (0.62, 0.58, 0.66, 0.6, Verdict.NOT_DETECTED),  # guessing does as well
         (0.64, 0.62, 0.66, 0.6, Verdict.NOT_DETECTED),
         (0.7, 0.58, 0.8, 0.6, Verdict.NOT_DETECTED),
-        (0.7, 0.61, 0.8, 0.6, Verdict.BROKEN),
+        (0.7, 0.61, 0.8, 0.6, Verdict.NOT_DETECTED),
+        (0.7, 0.66, 0.8, 0.6, Verdict.LEAKS),
+        (1.0, 0.997, 1.0, 0.894, Verdict.LEAKS),  # a high value, most of which the prior has
+        (1.0, 0.997, 1.0, 0.5, Verdict.BROKEN),
+        (0.7, 0.65, 0.75, 0.3, Verdict.LEAKS),
         (0.0, 0.0, 0.001, 0.0, Verdict.NOT_DETECTED),
     ],
 )
@@ -45,7 +49,9 @@ def test_rates_are_judged_against_their_prior(
         (0.3, 0.35, Verdict.NOT_DETECTED),  # who never saw a message does as well
         (0.3, 0.2, Verdict.LEAKS),
         (0.6, 0.58, Verdict.NOT_DETECTED),
-        (0.6, 0.5, Verdict.BROKEN),
+        (0.6, 0.5, Verdict.LEAKS),  # the prior has most of it
+        (0.71, 0.2, Verdict.BROKEN),
+        (0.45, -0.2, Verdict.LEAKS),  # a prior below chance is worth as much as chance
     ],
 )
 def test_advantages_are_judged_by_the_lower_end(low: float, prior: float, expected: Verdict) -> None:
@@ -66,5 +72,5 @@ def test_a_sharper_lower_end_never_softens_the_verdict(
 
 
 def test_no_verdict_promises_security() -> None:
-    """The vocabulary holds the five agreed words, and none of them is secure or safe."""
-    assert [str(verdict) for verdict in Verdict] == ["broken", "leaks", "not detected", "proved", "context"]
+    """The vocabulary holds four words, none of them secure or proved: an audit shows neither."""
+    assert [str(verdict) for verdict in Verdict] == ["broken", "leaks", "not detected", "context"]

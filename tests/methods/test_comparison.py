@@ -20,7 +20,7 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data, datasets
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.ledger import Ledger
-from fgl_secure.methods import Fed2GNN, FedSpray, FedVN, HiFGL, names
+from fgl_secure.methods import Fed2GNN, FedGCN, FedSpray, FedVN, HiFGL, names
 from fgl_secure.methods import method as method_of
 from fgl_secure.methods.comparison import SECURED, Comparison, Reading, compare
 from fgl_secure.methods.comparison.lines import side_of
@@ -97,6 +97,33 @@ def test_an_attack_with_nothing_to_read_has_no_reading(found: Comparison) -> Non
     assert {r.attack for side in found.lines[0].sides for r in side.readings} == {"proxy-counts"}
 
 
+def test_not_attacked_and_nothing_found_are_two_words(found: Comparison) -> None:
+    """Relays that see FedGCN's graph, and whose view no attack reads, are named; finding nothing is no such gap."""
+    scheme = "relay-coded[p=2305843009213693951,k_min=1,graph-shown]"
+    compared = [
+        compare(DATA, (scheme,), (FedGCN(epochs=1),), (name,)) for name in ("hop-feature-single", "clear-values")
+    ]
+    attacked, shown = (each.lines[0].secured for each in compared)
+    assert attacked is not None
+    assert shown is not None
+    assert attacked.not_attacked == ("relay", "server")
+    assert shown.not_attacked == ("relay", "server", "silo")
+    assert rows(compared[1])[1][1][5] == "not attacked"
+    spray = found.lines[0].secured
+    assert spray is not None
+    assert (rows(found)[1][1][5], spray.not_attacked) == ("nothing found", ("silo",))
+    assert "not attacked" in summary(compared[1])
+    assert "relay, server, silo" in render_markdown(compared[1])
+
+
+def test_the_worst_reading_is_the_largest_excess_unless_a_claim_falls() -> None:
+    """A high value over a high prior comes after a lower one over none; a contradicted claim comes before both."""
+    high = Reading("a", "s", "recall", 1.0, 0.99, 1.0, 0.894, 10, "leaks", "found", 0)
+    excess = replace(high, attack="b", value=0.4, low=0.3, prior=0.0)
+    fell = replace(high, attack="c", value=0.2, low=0.1, prior=0.0, tone="contradicted")
+    assert sorted((high, excess, fell), key=lambda each: each.rank) == [fell, excess, high]
+
+
 def test_who_does_not_fit_is_named_with_the_reason(found: Comparison) -> None:
     """FedVN's clients have many graphs each."""
     assert [(each.name, each.reason) for each in found.left_out] == [
@@ -167,13 +194,25 @@ def test_of_seeds_the_worst_reading_counts() -> None:
     quiet = Reading("a", "s", "rows", 0.9, 0.8, 1.0, 0.9, 10, "not detected", "quiet", 0)
     fell = replace(quiet, value=0.3, low=0.2, prior=0.0, verdict="leaks", tone="contradicted", seed=1)
     founds: list[dict[str, Any]] = [
-        {"sides": [{"scheme": "s", "score": score, "bytes": size, "seconds": 1.0, "readings": [_plain(each)]}]}
-        for score, size, each in ((0.5, 10, quiet), (0.7, 20, fell), (0.6, 30, quiet))
+        {
+            "sides": [
+                {
+                    "scheme": "s",
+                    "score": score,
+                    "bytes": size,
+                    "seconds": 1.0,
+                    "readings": [_plain(each)],
+                    "not_attacked": [where],
+                }
+            ]
+        }
+        for score, size, each, where in ((0.5, 10, quiet, "relay"), (0.7, 20, fell, "relay"), (0.6, 30, quiet, "silo"))
     ]
     side = side_of(founds, 0)
     assert side is not None
     assert side.readings == (fell,)
     assert side.bytes == 20
+    assert side.not_attacked == ("relay", "silo")
     assert [side.score, side.deviation] == pytest.approx([0.6, 0.1])
     assert side_of(founds, 1) is None
 

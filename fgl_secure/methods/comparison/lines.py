@@ -10,12 +10,15 @@ from typing import Any
 from fgl_secure.auditing.schema import Score
 
 TONES = ("contradicted", "found", "quiet")
-"""What became of an attack, the worst first: it broke a promise, it read something, it read nothing."""
+"""The outcome of an attack, the worst first: it contradicts a claim, it recovered something, it recovered nothing."""
+
+NOT_ATTACKED, NOTHING_FOUND = "not attacked", "nothing found"
+"""No attack read the run; or attacks did, and none recovered more than its prior."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one attack read under one scheme, of several seeds and circumstances where it read most.
+    """What one attack recovered under one scheme, in the seed and circumstance in which it did worst damage.
 
     Attributes:
         attack: its name.
@@ -45,7 +48,7 @@ class Reading:
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The worst comes first."""
+        """The order of readings: contradicted claims first, then the largest excess over the prior."""
         return TONES.index(self.tone), self.prior - self.value
 
 
@@ -59,6 +62,7 @@ class Side:
         bytes: everything that was sent in a run, mean over seeds.
         seconds: of training, mean over seeds.
         readings: one for each attack that could read the run, the worst first.
+        not_attacked: roles of parties that received messages, and from whose view no attack read the run.
     """
 
     scheme: str
@@ -66,6 +70,7 @@ class Side:
     bytes: float
     seconds: float
     readings: tuple[Reading, ...]
+    not_attacked: tuple[str, ...]
 
     @property
     def score(self) -> float:
@@ -79,12 +84,17 @@ class Side:
 
     @property
     def worst(self) -> Reading | None:
-        """The reading of the attack that read most; None where nothing was read."""
+        """The first reading that recovered something; None if there is none."""
         return next((each for each in self.readings if each.tone != "quiet"), None)
 
     @property
+    def without_findings(self) -> str:
+        """What it means that there is no worst reading: `NOTHING_FOUND`, or `NOT_ATTACKED`."""
+        return NOTHING_FOUND if self.readings else NOT_ATTACKED
+
+    @property
     def recovered(self) -> float:
-        """How far the worst reading exceeds its prior, 0 where nothing was read."""
+        """How far the worst reading exceeds its prior, 0 if there is none."""
         return 0.0 if self.worst is None else max(self.worst.value - self.worst.prior, 0.0)
 
 
@@ -179,4 +189,5 @@ def side_of(founds: Sequence[Mapping[str, Any]], index: int) -> Side | None:
         fmean(side["bytes"] for side in sides),
         fmean(side["seconds"] for side in sides),
         tuple(sorted(readings.values(), key=lambda each: each.rank)),
+        tuple(sorted({role for side in sides for role in side["not_attacked"]})),
     )

@@ -17,7 +17,7 @@ from fgl_secure.methods.comparison.lines import Compared, Line, Reading, Side
 SHAPES = ("ring", "circle")
 """Marks of the run in the clear and of the secured one."""
 
-COLUMNS = ("method", "scheme", "{score}", "sent", "time", "most that was read", "by attack", "prior")
+COLUMNS = ("method", "scheme", "{score}", "sent", "time", "worst finding", "by attack", "prior", "not attacked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Dot:
         x: per cent of the width, from the left.
         y: per cent of the height, from the top.
         shape: of its mark.
-        tone: contradicted, found, or quiet where nothing was read.
+        tone: contradicted, found, or quiet if no attack recovered anything.
         label: the method's name, at one of its dots.
         text: its figures in words.
     """
@@ -120,13 +120,15 @@ def title(comparison: Compared) -> str:
 
 
 def summary(comparison: Compared) -> str:
-    """How many methods, and what became of promises, in two sentences."""
+    """How many methods fit, what contradicts claims, and what was not attacked, in two sentences."""
     count, chosen = len(comparison.lines), [line.sides[-1] for line in comparison.lines]
     fell, read = len(comparison.contradictions), sum(side.worst is not None for side in chosen)
+    open_ = sum(bool(side.not_attacked) for side in chosen)
     promises = f"{fell} findings contradict" if fell > 1 else f"{'One' if fell else 'No'} finding contradicts"
     return (
         f"{count} of {count + len(comparison.left_out)} methods fit. {promises} a claim of a secured run; "
-        f"something was read of {read} of {len(chosen)} secured runs."
+        f"attacks recovered something from {read} of {len(chosen)} secured runs; in {open_} of them parties of some "
+        "role received messages and were not attacked."
     )
 
 
@@ -141,7 +143,14 @@ def rows(comparison: Compared) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(
         (
             _tone(side),
-            (line.title if not i else "", side.scheme, _score(line, side), *_costs(side), *_worst(side.worst)),
+            (
+                line.title if not i else "",
+                side.scheme,
+                _score(line, side),
+                *_costs(side),
+                *_worst(side),
+                ", ".join(side.not_attacked),
+            ),
         )
         for line in comparison.lines
         for i, side in enumerate(line.sides)
@@ -169,7 +178,7 @@ def plot(comparison: Compared) -> Plot | None:
 
 def _dot(line: Line, side: Side, across: list[float], up: list[float]) -> Dot:
     first = side is line.clear
-    text = f"{line.title}, {side.scheme}: {_score(line, side)}, {bytes_text(side.bytes)}, {_read(side.worst)}"
+    text = f"{line.title}, {side.scheme}: {_score(line, side)}, {bytes_text(side.bytes)}, {_found(side)}"
     return Dot(
         share(log10(side.bytes), across),
         round(100 - share(side.score, up), 2),
@@ -181,7 +190,7 @@ def _dot(line: Line, side: Side, across: list[float], up: list[float]) -> Dot:
 
 
 def _groups(comparison: Compared) -> Iterator[tuple[Line, tuple[tuple[str, tuple[Lane, ...]], ...], tuple[str, ...]]]:
-    """By method: attacks that read something with their lanes, and names of those that read nothing."""
+    """By method: attacks that recovered something with their lanes, and names of those that did not."""
     axis = _axis(comparison)
     for line in comparison.lines:
         readings = [(i, reading) for i, side in enumerate(line.sides) for reading in side.readings]
@@ -225,16 +234,22 @@ def _costs(side: Side) -> tuple[str, str]:
     return bytes_text(side.bytes or None), seconds_text(side.seconds)
 
 
-def _worst(reading: Reading | None) -> tuple[str, str, str]:
-    if reading is None:
-        return "nothing was read", "", ""
+def _worst(side: Side) -> tuple[str, str, str]:
+    return (side.without_findings, "", "") if side.worst is None else _cells(side.worst)
+
+
+def _cells(reading: Reading) -> tuple[str, str, str]:
     broken = ", contradicts the claim" if reading.tone == "contradicted" else ""
     return f"{figure(reading.value)} {reading.metric}{broken}", reading.attack, figure(reading.prior)
 
 
-def _read(reading: Reading | None) -> str:
-    what, attack, prior = _worst(reading)
-    return what if reading is None else f"{attack} {what}, prior {prior}"
+def _found(side: Side) -> str:
+    return side.without_findings if side.worst is None else _read(side.worst)
+
+
+def _read(reading: Reading) -> str:
+    what, attack, prior = _cells(reading)
+    return f"{attack} {what}, prior {prior}"
 
 
 def _subject(comparison: Compared) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ import numpy as np
 from fgl_secure import __version__
 from fgl_secure.auditing import Report, findings
 from fgl_secure.auditing.audit import chosen_attacks, examine
+from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.method import SEEDS, Method, Source
 from fgl_secure.auditing.schema import Score
 from fgl_secure.errors import FglSecureError, InputError
@@ -227,6 +228,7 @@ def _audited(
             "bytes": int(cost[name]["bytes"] or 0),
             "seconds": float(cost[name]["seconds"]),
             "readings": [asdict(each) for each in _readings(report, name, seed)],
+            "not_attacked": _not_attacked(report, name),
         }
         for name in accuracy
     ]
@@ -235,6 +237,18 @@ def _audited(
 
 def _of(part: Any) -> dict[str, dict[str, Any]]:
     return dict(part["protocols"])
+
+
+def _not_attacked(report: Report, name: str) -> list[str]:
+    """Return the roles that received messages in a run, less those from whose view an attack read it.
+
+    An attack that met no message that it could read has read the view all the same.
+    """
+    receivers = {each.receiver_role for each in report.exposures if each.protocol == name}
+    measured = {each.attack for each in report.records if _belongs(each.protocol, name) and each.verdict.is_measured}
+    observers = {str(about["observer"]) for attack, about in report.attacks.items() if attack in measured}
+    unread = {cell.role for cell in report.matrix if cell.scheme == name and cell.state is State.UNREAD}
+    return sorted(receivers - observers - unread)
 
 
 def _readings(report: Report, name: str, seed: int) -> Iterator[Reading]:
