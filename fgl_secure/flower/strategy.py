@@ -57,7 +57,8 @@ class SecureAggregationStrategy(Strategy):
     weighted mean of one reply is that reply, so that FedAvg and those that build on it go on as ever.
 
     Clients must use `SecureAggregationMod`; arrays must keep names, shapes and types, or the client is out of the
-    round. Evaluation is in the open: its replies are the app's own, but for those that no mean can be made of.
+    round. What the wrapped strategy makes of a mean gets the types of the model that went out: integers are rounded to
+    the nearest, and truth values are true from one half on. Evaluation is in the open: its replies are the app's own, but for those that no mean can be made of.
 
     Args:
         strategy: to be wrapped.
@@ -79,7 +80,8 @@ class SecureAggregationStrategy(Strategy):
         identities: public Ed25519 identities that may take part; with any, clients must have one of them, and sign.
         stage_timeout: seconds that a stage other than training waits for everybody; None waits as long as training.
         grace: seconds that the others get once as many as the threshold have answered; None gives the whole timeout.
-        skip_failed_rounds: whether a round that fails leaves the model as it was, with a warning; else it raises.
+        skip_failed_rounds: whether a round that fails leaves the model as it was, with a warning; else it raises. A run
+            whose rounds all fail raises in its end.
         run_config: the configuration of the run, `context.run_config` of the ServerApp, which clients check to be that
             of all; None has nodes asked for its digest before the first round, by one message more.
         coins: of the server; None takes secret ones.

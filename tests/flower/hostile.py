@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import cache
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from fgl_secure.errors import FglSecureError, MalformedMessageError, ProtocolErr
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, exchange
 from fgl_secure.flower.exchange import Patience
 from fgl_secure.flower.guard import APP_FAILED, NO_PART
+from fgl_secure.flower.kept import STATE_VARIABLE
 from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
 from fgl_secure.flower.records import KEY, arrays_of, digest_of, digest_of_configuration
 from fgl_secure.flower.server_round import GridRound
@@ -68,8 +71,14 @@ TYPES = ("train", "evaluate")
 """Messages that the apps of clients answer. Flower itself refuses those that an app has no function for."""
 
 
+@cache
+def _states() -> TemporaryDirectory[str]:
+    return TemporaryDirectory()
+
+
 def set_up() -> None:
-    """What the process of a run sets before any message is made; and no waiting for replies that are there."""
+    """What the process of a run sets before any message is made; no waiting for replies, and a folder for states."""
+    os.environ[STATE_VARIABLE] = _states().name
     for name in ("_run_id", "_node_id", "_task_id"):
         setattr(TaskIdentity, name, 1)
     exchange.POLL_SECONDS = 0.001

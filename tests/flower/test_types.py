@@ -96,7 +96,7 @@ def net() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2))
 
 
-def fitted(index: int, message: Message) -> RecordDict:
+def fitted(index: int, message: Message, _context: Context) -> RecordDict:
     """Three steps on the data of a client."""
     model = net()
     model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
@@ -104,7 +104,8 @@ def fitted(index: int, message: Message) -> RecordDict:
     features = torch.randn(16, 4, generator=torch.Generator().manual_seed(index))
     for _ in range(3):
         optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(model(features), (features.sum(1) > 0).long()).backward()
+        loss = torch.nn.functional.cross_entropy(model(features), (features.sum(1) > 0).long())
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     return RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": 16})})
 
@@ -114,8 +115,8 @@ def plain(index: int) -> ClientApp:
     app = ClientApp()
 
     @app.train()
-    def _train(message: Message, _context: Context) -> Message:
-        return Message(fitted(index, message), reply_to=message)
+    def _train(message: Message, context: Context) -> Message:
+        return Message(fitted(index, message, context), reply_to=message)
 
     return app
 
@@ -123,7 +124,7 @@ def plain(index: int) -> ClientApp:
 def test_batch_normalisation_trains_as_under_the_plain_strategy() -> None:
     """Running means, variances and weights agree, and the counter of batches is an integer that counts all of them."""
     first = ArrayRecord(net().state_dict())
-    apps = [app_of(SecureAggregationMod(), lambda message, _c, i=i: fitted(i, message)) for i in range(NODES)]
+    apps = [app_of(SecureAggregationMod(), partial(fitted, i)) for i in range(NODES)]
     secure = secured(FedAvg(**OFF), bound=8.0)
     found = secure.start(FakeGrid(apps), first, num_rounds=3, timeout=0.0).arrays
     expected = FedAvg(**OFF).start(FakeGrid([plain(i) for i in range(NODES)]), first, num_rounds=3, timeout=0.0).arrays
