@@ -29,7 +29,7 @@ Guess = TypeVar("Guess")
 
 _CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS)
 _KNOWS = "which devices fall silent in a step"
-_TELLS_NOTHING = "who is silent is drawn without regard to the neighbours that a device has"
+_TELLS_NOTHING = "who is silent is drawn without regard to how many partners a device has"
 _SOURCE = "which messages of relay-coded are missing together when a device drops out"
 
 
@@ -103,14 +103,14 @@ class SilentPartners(_SilentDevices[CountedPartners]):
         return CountedPartners(*np.array(found, dtype=np.int64).T) if found else None
 
     def score(self, guess: CountedPartners, truth: MessageTruth) -> tuple[Measurement, ...]:
-        """The share of silent devices whose number of neighbours is right; the prior is the most frequent number."""
+        """The share of silent devices whose number of partners is right; the prior is the most frequent number."""
         device = truth.parties.index_of(guess.devices, Role.DEVICE)
         actual = np.bincount(truth.edges[1], minlength=len(truth.silo_of))[device]
         right = guess.counts == actual
         share = clustered_proportion(right, device, seed=0)
-        finding = f"{int(right.sum()):,} of {len(right):,} numbers of neighbours of silent devices are counted right."
+        finding = f"{int(right.sum()):,} of {len(right):,} numbers of partners of silent devices are counted right."
         prior, random = largest_share(actual[:, None]), 1 / max(int(actual.max(initial=1)), 1)
-        return (Measurement("degrees", share.value, share.interval, share.n, random, prior, 1.0, True, finding),)
+        return (Measurement("partners", share.value, share.interval, share.n, random, prior, 1.0, True, finding),)
 
 
 class SilentPairs(_SilentDevices[JudgedPairs]):
@@ -149,13 +149,13 @@ class SilentPairs(_SilentDevices[JudgedPairs]):
         return JudgedPairs(np.stack([one, other]), joined == 1)
 
     def score(self, guess: JudgedPairs, truth: MessageTruth) -> tuple[Measurement, ...]:
-        """The share of pairs of which it is rightly said whether they are neighbours; the prior says one of all."""
+        """The share of pairs of which it is rightly said whether they are partners; the prior says one of all."""
         one, other = truth.parties.index_of(guess.ends.ravel(), Role.DEVICE).reshape(2, -1)
         n = len(truth.silo_of)
         actual = np.isin(one * n + other, truth.edges[0] * n + truth.edges[1])
         right = guess.joined == actual
         share = clustered_proportion(right, one, seed=0)
-        finding = f"Of {int(right.sum()):,} of {len(right):,} pairs it is said rightly whether they are neighbours."
+        finding = f"Of {int(right.sum()):,} of {len(right):,} pairs it is said rightly whether they are partners."
         prior = largest_share(actual[:, None].astype(np.int64))
         return (Measurement("pairs", share.value, share.interval, share.n, 0.5, prior, 1.0, True, finding),)
 
@@ -199,5 +199,6 @@ def _lacking(tags: Ids, shown: Ids, messages: int) -> int:
     if there.any():  # labels, which fetches name
         return int((~there).sum())
     counts = np.sort(np.unique(tags, return_counts=True)[1])
-    unasked = max(len(counts) - len(shown), 0)  # sums of silent devices, of which most messages are missing
+    # The sum of a silent device lacks most messages. One with D partners lacks none, and is taken for one with D - 1.
+    unasked = max(len(counts) - len(shown), 0)
     return int((messages - counts[unasked:]).sum())

@@ -16,6 +16,8 @@ import torch
 import fgl_secure
 from fgl_secure.auditing.method import Asked, Method, Source
 from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.train import train
+from fgl_secure.cli.printing import describe
 from fgl_secure.errors import DeviceUnavailableError, InputError, ProtocolError, UnknownNameError
 from fgl_secure.flower.programs import gpu_share, save_shares
 from fgl_secure.flower.training import train_on_flower
@@ -133,6 +135,27 @@ def test_what_cannot_run_apart_is_refused_before_anything_starts() -> None:
             train_on_flower(method, DATA.get(method.name, GRAPH), "relay-coded[graph-hidden]")
     with pytest.raises(InputError, match="silos must be at least 3"):
         train_on_flower(HiFGL(), two_communities(silos=2), "plaintext")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "said"),
+    [
+        ("relay-coded", "row of one device of another silo may be left"),
+        ("relay-coded[graph-shown,foreign-contributors]", "at least k_min = 3 rows of other silos are left"),
+        ("plaintext", None),
+    ],
+)
+def test_figures_name_what_a_process_learns_that_hosts_devices(
+    scheme: str, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In print and as JSON, where the scheme's claim declares it; in one process devices are parties of their own."""
+    report = {"losses": np.ones(1), "selected round": np.int64(0), "test": np.nan, "validation": np.nan}
+    monkeypatch.setattr("fgl_secure.flower.training.run_in_simulation", lambda *_, **__: [report])
+    done = train_on_flower(HiFGL(epochs=1), GRAPH, scheme, device="cpu")
+    figures, printed = done.to_json(), describe(done)
+    assert ("hosted_devices" in figures) == ("hosted devices" in printed) == (said is not None)
+    assert said is None or (said in str(figures["hosted_devices"]) and said in printed)
+    assert not train(HiFGL(epochs=1), GRAPH, "plaintext", device="cpu").hosted
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,8 @@ class HiFGL(ProgramMethod):
     sees: ClassVar = MappingProxyType({
         "plaintext": "a device its neighbours' embeddings, a silo each device's gradient, the server each silo's model",
         "secmp": "a device codes that it can decode (broken), a silo who asks for whom and each device's gradient",
-        "relay-coded": "a device the sum over k_min partners or more, a silo sums of gradients, relays "
-        "as many messages of everybody",
+        "relay-coded": "a device the sum over k_min partners or more, a process that hosts a silo's devices what is "
+        "left of that sum without their rows, a silo sums of gradients, relays as many messages of everybody",
         "pairwise-masking": "the server the mean of the silos' models, and how many predictions are right in all",
     })  # fmt: skip
     tells: ClassVar = MappingProxyType({("model", "silo", "device"): "the model that the silo's devices compute with"})

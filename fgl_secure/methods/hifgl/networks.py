@@ -43,7 +43,7 @@ class Absence:
         return arrives
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Silence:
     """A network in which nothing that silent devices seal for relays reaches their silos.
 
@@ -51,7 +51,7 @@ class Silence:
         by_round: int64 [rounds, k], identifiers of silent devices; others for nobody.
     """
 
-    by_round: Ids
+    by_round: Ids = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
 
     def __call__(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
         """Bool [m]: which messages arrive."""

@@ -69,7 +69,7 @@ PROJECTED = 16
 """Columns of the projected features that are summed again and again."""
 
 SILENT_PAIRS = 8
-"""Cross-silo edges whose ends fall silent, each alone, both together, and each with an end of another edge."""
+"""Partners of different silos that fall silent, each alone, both together, and each with an end of another pair."""
 
 MOST_AT_RELAYS = 2**23
 """Messages at relays of all rounds in which devices fall silent; larger graphs have fewer pairs."""
@@ -289,49 +289,59 @@ def sum_in_rounds(
 def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int = SILENT_PAIRS) -> RecordedRun | None:
     """Sums in which one device or two fall silent: in a step none of their messages reaches a relay.
 
-    Where devices tell tags, they have told theirs before. What relays are sent is recorded.
+    Where devices tell tags, they have told theirs before. What relays are sent is recorded. The edges of the truth are
+    those between partners.
 
     Args:
         scheme: how sums are computed.
         graph: who is whose neighbour.
         seed: of the coins, and of which devices fall silent.
-        pairs: cross-silo edges whose ends fall silent at most.
+        pairs: partners of different silos that fall silent at most.
 
     Returns:
         The run; None where devices don't send equally many messages each: then there are no relays, or they see more.
     """
-    rules = scheme.partnering(neighbour_sums(graph))
+    rules, rng = scheme.partnering(neighbour_sums(graph)), np.random.default_rng(seed)
     if rules is None:
         return None
-    a_round = graph.num_devices * rules.most * scheme.helpers.get(Role.RELAY, 1)
-    chosen = _apart(graph, min(pairs, MOST_AT_RELAYS // (4 * a_round)), np.random.default_rng(seed))
-    parties = hierarchy_of(graph, scheme.helpers)
-    ones, others = parties.ids(Role.DEVICE)[chosen.T]
-    nobody = np.full(1 + chosen.size, NOT_SILENT)
-    first = np.concatenate([nobody[:1], ones, others, ones, ones])
-    silent = np.stack([first, np.concatenate([nobody, others, np.roll(others, 1)])], axis=1)
     kept = Recording(Level.EVERYTHING, phases=frozenset({Phase.FETCH, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS}))
-    channel = Channel(parties, SimulationCoins(seed), kept, loss=Silence(silent))
+    parties, silence = hierarchy_of(graph, scheme.helpers), Silence()
+    channel = Channel(parties, SimulationCoins(seed), kept, loss=silence)
     session = open_neighbours(scheme, neighbour_sums(graph), 1, channel)
-    for number in range(len(silent)):
+    partners = np.stack([session.topology.grouping.source, session.topology.grouping.target])
+    a_round = graph.num_devices * rules.most * scheme.helpers.get(Role.RELAY, 1)
+    ends = _apart(partners, graph.silo_of, min(pairs, MOST_AT_RELAYS // (4 * a_round)), rng)
+    silence.by_round = np.where(ends < 0, NOT_SILENT, parties.ids(Role.DEVICE)[ends])
+    for number in range(len(ends)):
         session.sum(np.ones((graph.num_devices, 1)), Step(number, 0))
-    what = f"{len(silent)} sums in which one device or two of {chosen.size} fall silent"
-    run = _recorded(scheme, graph, channel.transcript, what, SILENCE)
-    return replace(run, knowledge=(SilentDevices(silent),))
+    what = f"{len(ends)} sums, one device or two silent in all but the first"
+    truth = replace(MessageTruth.of(channel.transcript, graph), edges=partners)
+    known = (SilentDevices(silence.by_round),)
+    return RecordedRun(scheme.name, what, SILENCE, public_of(scheme, graph), channel.transcript, (truth,), known)
 
 
-def _apart(graph: FederatedGraph, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """int64 [k, 2]: cross-silo edges drawn at random, of which no end of one is an end or a neighbour of another."""
-    found, taken = list[tuple[int, int]](), np.zeros(graph.num_devices, dtype=np.bool_)
-    crossing = graph.edges[:, graph.crosses_silos]
+def _apart(
+    partners: NDArray[np.int64], silo_of: NDArray[np.int64], most: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """int64 [rounds, 2]: devices that are silent in each round, -1 for nobody; nobody in the first.
+
+    Pairs of partners of different silos are drawn, none with an end that is an end or a partner of another's. Each end
+    is silent alone, with its partner, and with an end of another pair, in random order.
+    """
+    found, taken = list[tuple[int, int]](), np.zeros(len(silo_of), dtype=np.bool_)
+    crossing = partners[:, silo_of[partners[0]] != silo_of[partners[1]]]
     for one, other in rng.permutation(crossing.T).tolist():
         if len(found) == most:
             break
         if not taken[[one, other]].any():
             taken[[one, other]] = True
-            taken[graph.edges[1, np.isin(graph.edges[0], [one, other])]] = True
+            taken[partners[1, np.isin(partners[0], [one, other])]] = True
             found.append((one, other))
-    return np.array(found, dtype=np.int64).reshape(-1, 2)
+    ones, others = np.array(found, dtype=np.int64).reshape(-1, 2).T
+    nobody = np.full(2 * len(found), -1)
+    first = np.concatenate([ones, others, ones, ones])
+    silent = rng.permutation(np.stack([first, np.concatenate([nobody, others, np.roll(others, 1)])], axis=1))
+    return np.concatenate([[[-1, -1]], silent])
 
 
 def deviating_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedRun | None:

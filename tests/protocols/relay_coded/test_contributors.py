@@ -70,6 +70,17 @@ def test_no_row_of_another_silo_is_left_over(profile: Profile, k_min: int, direc
     assert read(RelayCoded(contributors=Contributors.FOREIGN, **shared), direction) == 0  # type: ignore[arg-type]
 
 
+def test_a_partner_behind_others_of_the_same_silo_is_not_foreign() -> None:
+    """Ends of a path of three are partners by way of the middle, whose row would be left of a sum over both."""
+    first = np.arange(0, 12, 3)
+    pairs = np.concatenate([np.stack([first, first + 1]), np.stack([first + 1, first + 2])], axis=1)
+    graph = federated(both_ways(pairs.T.tolist()), np.tile([0, 1, 0], 4))
+    scheme = RelayCoded(k_min=2, max_degree=4, contributors=Contributors.FOREIGN)
+    rows, left = left_over(scheme, graph, Direction.FORWARD)
+    assert np.abs(left[np.concatenate([first, first + 2])]).max() < 1e-3
+    assert np.allclose(left[first + 1], rows[first] + rows[first + 2], atol=1e-3)
+
+
 @pytest.mark.parametrize("profile", Profile)
 def test_sums_are_computed_without_the_rows_that_are_refused(profile: Profile) -> None:
     """A sum over enough rows of the own silo goes without the few of others, and one over enough of these has all."""
