@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from flwr.app import ConfigRecord, Context
 
+from fgl_secure.private_files import read_private, write_private
 from fgl_secure.runtime.packing import Array, Arrays, named_from_bytes, named_to_bytes
 
 KEY = "fgl-secure.silos"
@@ -43,16 +42,7 @@ class Keeper:
             return
         parts = {SESSION: session, STATE: state}
         data = named_to_bytes({name: np.frombuffer(part, np.uint8) for name, part in parts.items()})
-        fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-        try:
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-                out.write(data)
-                out.flush()
-                os.fsync(out.fileno())
-            fresh.replace(self._file)
-        finally:
-            with suppress(FileNotFoundError):
-                fresh.unlink()
+        write_private(self._file, data)
 
     def _in_context(self) -> tuple[bytes, dict[str, Array]] | None:
         record = self._context.state.config_records.get(KEY)
@@ -64,8 +54,8 @@ class Keeper:
         return session, named_from_bytes(state)
 
     def _in_file(self, file: Path) -> tuple[bytes, dict[str, Array]] | None:
-        try:
-            found = named_from_bytes(file.read_bytes())
-        except FileNotFoundError:
+        data = read_private(file)
+        if data is None:
             return None
+        found = named_from_bytes(data)
         return found[SESSION].tobytes(), named_from_bytes(found[STATE].tobytes())
