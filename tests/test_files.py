@@ -122,7 +122,7 @@ def test_archives_that_announce_too_much_count_as_absent(tmp_path: Path) -> None
     assert read_set(tmp_path / "entry.npz") is None
 
 
-def test_gzipped_files_unpack_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gzipped_files_unpack_to_a_limit(tmp_path: Path) -> None:
     """A few kilobytes of zeros that would fill the memory are refused with the limit; nothing more is unpacked."""
     raw = tmp_path / RAW_FILE
     raw.parent.mkdir(parents=True)
