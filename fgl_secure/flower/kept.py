@@ -20,7 +20,8 @@ import numpy as np
 import platformdirs
 from flwr.app import Context
 
-from fgl_secure.errors import MalformedMessageError, StateFileError
+from fgl_secure.errors import InputError, MalformedMessageError, StateFileError
+from fgl_secure.private_files import read_private, write_private
 from fgl_secure.runtime.packing import Array, Arrays, named_from_bytes, named_to_bytes
 
 KEY = "fgl-secure.silos"
@@ -116,10 +117,9 @@ class Keeper:
 
     def _found(self) -> tuple[bytes, dict[str, Array]] | None:
         with self._errors():
-            try:
-                data = _read(self.file)
-            except FileNotFoundError:
-                return None
+            data = read_private(self.file)
+        if data is None:
+            return None
         try:
             found = named_from_bytes(data)
             return found[SESSION].tobytes(), named_from_bytes(found[STATE].tobytes())
@@ -134,24 +134,19 @@ class Keeper:
         """
         parts = {SESSION: session, STATE: named_to_bytes(arrays)}
         data = named_to_bytes({name: np.frombuffer(part, np.uint8) for name, part in parts.items()})
-        fresh = self.file.with_name(f"{self.file.name}.{os.getpid()}")
         with self._errors():
-            try:
-                _write(fresh, data)
-                fresh.replace(self.file)
-                _force(self.file.parent)
-            finally:
-                with suppress(FileNotFoundError):
-                    fresh.unlink()
+            write_private(self.file, data)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
+        except StateFileError:
+            raise
+        except (OSError, InputError) as error:
             raise StateFileError(
                 f"state of a node must have a file that is no link and can be written; {self.file} cannot "
-                f"({error.strerror}): set {STATE_VARIABLE} to a folder of the user's own, or `state` of the node's "
+                f"({error}): set {STATE_VARIABLE} to a folder of the user's own, or `state` of the node's "
                 f"configuration to a file"
             ) from error
 
@@ -173,27 +168,3 @@ def _remove_unused(root: Path) -> None:
         with suppress(FileNotFoundError):
             if time.time() - folder.lstat().st_mtime > UNUSED_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def _read(file: Path) -> bytes:
-    with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW), "rb") as opened:
-        return opened.read()
-
-
-def _write(file: Path, data: bytes) -> None:
-    with suppress(FileNotFoundError):
-        file.unlink()  # of an earlier process of the same number
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with open(os.open(file, flags, 0o600), "wb") as opened:
-        opened.write(data)
-        opened.flush()
-        os.fsync(opened.fileno())
-
-
-def _force(folder: Path) -> None:
-    """Forces to disk which files a folder has."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -19,6 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 import fgl_secure
 from fgl_secure.errors import InputError
 from fgl_secure.flower.kept import STATE_VARIABLE
+from fgl_secure.private_files import write_private
 
 LIFETIME = timedelta(days=1)
 
@@ -67,8 +68,7 @@ def make_certificates(folder: Path) -> Certificates:
     )
     files.authority.write_bytes(authority.public_bytes(Encoding.PEM))
     files.certificate.write_bytes(server.public_bytes(Encoding.PEM))
-    files.key.touch(mode=0o600)
-    files.key.write_bytes(server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    write_private(files.key, server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return files
 
 

@@ -21,6 +21,8 @@ from fgl_secure.graph.split import SplitMasks
 
 MOST_ENTRIES = 2**29
 """Numbers in all arrays that are read of one file: 34,493 nodes with 8,415 features are about half of them."""
+MOST_TEXT = 2**12
+"""Bytes of a text beside the numbers, four for each character."""
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -136,7 +138,8 @@ def plain_arrays(path: Path, names: Iterable[str], most_entries: int = MOST_ENTR
 
     Raises:
         DataNotFoundError: there is no such file.
-        InputError: it is no such file, one of the arrays holds something else than numbers, or they have too many.
+        InputError: it is no such file, one of the arrays holds something else than numbers or one short text, or they
+            have too many.
     """
     _must_exist(path)
     name = "it"
@@ -167,8 +170,10 @@ def _announced(file: IO[bytes]) -> tuple[int, int]:
     if version not in _HEADERS:
         raise ValueError(f"version must be one of {list(_HEADERS)}; found {version}")
     shape, _, dtype = _HEADERS[version](file)
-    if dtype.kind not in "biuf" or min(shape, default=0) < 0:
-        raise ValueError(f"arrays must be of numbers; found {dtype} {shape}")
+    if not (dtype.kind in "biuf" or (dtype.kind == "U" and shape == () and dtype.itemsize <= MOST_TEXT)):
+        raise ValueError(f"arrays must be of numbers, or one short text; found {dtype} {shape}")
+    if min(shape, default=0) < 0:
+        raise ValueError(f"arrays must have lengths of at least 0; found {shape}")
     return math.prod(shape), dtype.itemsize
 
 

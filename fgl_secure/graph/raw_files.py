@@ -9,6 +9,7 @@ can't be read counts as absent.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import io
 import os
@@ -25,11 +26,35 @@ import platformdirs
 
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph.attributed_graph import Graph
+from fgl_secure.graph.own_files import MOST_ENTRIES, plain_arrays
 from fgl_secure.graph.sparse_rows import SparseRows
 
 # What reading a damaged file raises: RuntimeError where a wrong bit says that the archive is encrypted, and ValueError
 # covers InputError, since an entry that isn't a valid graph is damaged too.
-_DAMAGED = (OSError, EOFError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error)
+MOST_UNPACKED = 2**28
+"""Bytes that a gzipped file may have: some kilobytes can unpack to terabytes."""
+
+
+def gunzipped(file: Path, what: str = "a gzipped file", most: int = MOST_UNPACKED) -> bytes:
+    """Return what a gzipped file holds.
+
+    Args:
+        file: its path.
+        what: it must be, for the message.
+        most: bytes that it may hold.
+
+    Raises:
+        InputError: it is not gzipped, or holds more.
+    """
+    try:
+        with gzip.open(file) as packed:
+            data = packed.read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{file.name} must be {what}; it can't be read ({error})") from None
+    if len(data) > most:
+        raise InputError(f"{file.name} must hold at most {most:,} bytes once it is unpacked; it holds more")
+    return data
 
 
 def read_graph(entry: Path, name: str) -> Graph | None:
@@ -37,11 +62,12 @@ def read_graph(entry: Path, name: str) -> Graph | None:
     from scipy.sparse import csr_array  # noqa: PLC0415 (not needed to import the package)
 
     try:
-        # Opened here, because np.load leaves the file open when it turns out not to be an archive.
-        with entry.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            parts = (stored["values"], stored["columns"], stored["row_starts"])
-            features = csr_array(parts, shape=tuple(stored["shape"]))
-            return Graph.from_arrays(name, features, stored["labels"], stored["edges"])
+        stored = plain_arrays(entry, ("values", "columns", "row_starts", "shape", "labels", "edges"))
+        rows, columns = stored["shape"].tolist()
+        if rows * columns > MOST_ENTRIES:
+            return None
+        features = csr_array((stored["values"], stored["columns"], stored["row_starts"]), shape=(rows, columns))
+        return Graph.from_arrays(name, features, stored["labels"], stored["edges"])
     except _DAMAGED:
         return None
 

@@ -70,6 +70,7 @@ def checked_features(values: ArrayLike | Any) -> Floats | SparseRows:
     if not issparse(values):
         return _checked_array(values)
     _check_kind(values)
+    _check_indices(values)
     with np.errstate(over="ignore"):
         matrix = csr_array(values, dtype=np.float32, copy=True)
     matrix.sum_duplicates()
@@ -77,6 +78,21 @@ def checked_features(values: ArrayLike | Any) -> Floats | SparseRows:
     if 4 * matrix.shape[0] * matrix.shape[1] < LARGE or not np.isfinite(matrix.data).all():
         return _checked_array(matrix.toarray())
     return SparseRows(matrix)
+
+
+def _check_indices(values: Any) -> None:
+    """Check the indices of a sparse matrix: compiled code would read foreign memory at one outside of it.
+
+    Raises:
+        InputError: one is outside.
+    """
+    try:
+        if hasattr(values, "check_format"):
+            values.check_format(full_check=True)
+        elif values.format == "coo":
+            np.ravel_multi_index(values.coords, values.shape)
+    except ValueError as error:
+        raise InputError(f"features must have the indices of their entries inside the matrix; {error}") from error
 
 
 def _check_kind(values: Any) -> None:

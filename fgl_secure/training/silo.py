@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.attributed_graph import read_only
+from fgl_secure.private_files import write_private
 from fgl_secure.runtime.narrow import Numbers, narrow
 from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes, under, within
 
@@ -101,6 +102,19 @@ class Silo:
             raise InputError(
                 "edges must have an end in the silo, and the other one there or among foreign; one has not"
             )
+        self._check_indices()
+
+    def _check_indices(self) -> None:
+        """Check what arrays are looked up by: a file may name places that no silo has."""
+        numbers, silos, places = self.foreign.T
+        if not (_ascends(self.nodes) and _ascends(numbers) and not np.isin(numbers, self.nodes).any()):
+            raise InputError("nodes and foreign must be numbers from 0 that ascend, and have none in common")
+        sizes = np.asarray(self.facts.sizes)
+        known = (silos >= 0) & (silos < self.facts.silos) & (silos != self.silo) & (places >= 0)
+        if not known.all() or not (places < sizes[silos]).all():
+            raise InputError("foreign must name another silo and one of its places; at least one row does not")
+        if self.labels.size and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < self.facts.classes:
+            raise InputError(f"labels must lie in 0..{self.facts.classes - 1}; at least one does not")
 
     @classmethod
     def of(
@@ -180,21 +194,18 @@ class Silo:
         return silos, places
 
     def save(self, path: Path) -> None:
-        """Writes the share into a file of plain arrays."""
+        """Write the share into a file of plain arrays that only its owner reads; see `write_private`.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
         told = {name: getattr(self.facts, name) for name in _FACTS}
         facts = {name: np.asarray(-1 if fact is None else fact, dtype=np.int64) for name, fact in told.items()}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays["name"] = np.frombuffer(self.facts.name.encode(), dtype=np.uint8)
-        path.write_bytes(
-            named_to_bytes(
-                {
-                    "silo": np.asarray(self.silo, dtype=np.int64),
-                    **under("facts", facts),
-                    **under("own", self.own),
-                    **arrays,
-                }
-            )
-        )
+        number = np.asarray(self.silo, dtype=np.int64)
+        parts = {"silo": number, **under("facts", facts), **under("own", self.own), **arrays}
+        write_private(path, named_to_bytes(parts))
 
     @classmethod
     def load(cls, path: Path) -> Silo:
@@ -223,6 +234,10 @@ class Silo:
         arrays["kept_edges"] = narrow(found["edges"])
         known = Facts(sizes, **facts, name=called, feature_bits=None if bits < 0 else bits, large_features=large)
         return cls(known, int(found["silo"]), own=own, **arrays)
+
+
+def _ascends(numbers: Ids) -> bool:
+    return bool((np.diff(numbers, prepend=-1) > 0).all())
 
 
 _ROWS = ("features", "labels", "train", "validation", "test", "degrees")

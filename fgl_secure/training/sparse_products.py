@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fgl_secure.errors import MalformedMessageError
 from fgl_secure.runtime.packing import Array, Arrays
 
 MOST_DENSE = 0.1
@@ -116,6 +117,15 @@ def matrix_arrays(matrix: sparse.csr_array) -> dict[str, Array]:
 
 
 def matrix_from(arrays: Arrays) -> sparse.csr_array:
-    """The matrix of such arrays."""
+    """Return the matrix of such arrays.
+
+    Raises:
+        MalformedMessageError: an index lies outside of the matrix, where compiled code would read foreign memory.
+    """
     parts = (arrays["data"].copy(), arrays["columns"].copy(), arrays["starts"].copy())
-    return sparse.csr_array(parts, shape=tuple(arrays["shape"].tolist()))
+    try:
+        matrix = sparse.csr_array(parts, shape=tuple(arrays["shape"].tolist()))
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise MalformedMessageError(f"matrix of a state must have its indices inside of it; {error}") from error
+    return matrix

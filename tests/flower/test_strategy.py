@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricR
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Krum, Strategy
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import InputError, RoundsFailedError, TooFewClientsError
+from fgl_secure.errors import InputError, PrecisionWarning, RoundsFailedError, TooFewClientsError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
 from fgl_secure.flower.guard import NO_PART
 from fgl_secure.flower.records import KEY, Answer
@@ -166,6 +166,14 @@ def test_model_that_overflows_is_left_out_and_told_so(caplog: pytest.LogCaptureF
         np.testing.assert_allclose(run(grid, secure), mean([0, 1, 2]), atol=NEAR)
     assert grid.refusals == {103: NO_PART}
     assert "must not exceed the bound 4.5" in caplog.text
+
+
+def test_a_bound_far_too_large_is_warned_of_by_server_and_clients() -> None:
+    """The round has a mean in which nothing is left of the numbers; both parties' users hear of it."""
+    with pytest.warns(PrecisionWarning) as found:
+        assert float(np.abs(run(federation(), strategy(bound=1e18))).max()) == 0.0
+    assert sum("and the means of" in str(each.message) for each in found) == 1
+    assert sum("clients here" in str(each.message) for each in found) == 4
 
 
 def test_server_keeps_nothing_of_what_an_error_says(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,8 +6,6 @@ coloured by environment, five colours in training. What it leaves open is settle
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph.graph_sets.graph_set import GraphSet, client_split
 from fgl_secure.graph.graph_sets.optional import optional
-from fgl_secure.graph.raw_files import DATA_VARIABLE
+from fgl_secure.graph.raw_files import DATA_VARIABLE, gunzipped
 from fgl_secure.graph.split import seeded_generator
 
 FOLDER = "MNIST/raw"
@@ -58,10 +56,7 @@ def read_idx(file: Path) -> NDArray[np.uint8]:
     Raises:
         InputError: The file is not of this kind.
     """
-    try:
-        raw = gzip.decompress(file.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{file.name} must be a gzipped file; it can't be read ({error})") from None
+    raw = gunzipped(file)
     if len(raw) < 4 or raw[:3] != bytes([0, 0, _UNSIGNED_BYTES]) or len(raw) < 4 + 4 * raw[3]:
         raise InputError(f"{file.name} must begin as an idx file of unsigned bytes; found {raw[:4]!r}")
     start = 4 + 4 * raw[3]

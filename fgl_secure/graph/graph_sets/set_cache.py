@@ -19,10 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.own_files import plain_arrays
 from fgl_secure.graph.raw_files import cache_folder
 from fgl_secure.graph.split import SplitMasks
 
-_DAMAGED = (OSError, EOFError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_ARRAYS = ("name", "shift", "node_types", "features", "edges", "graph_of", "targets", "client_of")
+_MASKS = ("train", "validation", "test")
 _LIBRARIES = ("scikit-image", "rdkit")
 
 
@@ -50,19 +53,18 @@ def kept_set(name: str, make: Callable[[int, Path | None], GraphSet], seed: int,
 def read_set(entry: Path) -> GraphSet | None:
     """Read a cache entry, or return None where it is absent or damaged."""
     try:
-        # Opened here, because np.load leaves the file open when it turns out not to be an archive.
-        with entry.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            return GraphSet.from_arrays(
-                str(stored["name"]),
-                stored["features"],
-                stored["edges"],
-                stored["graph_of"],
-                stored["targets"],
-                stored["client_of"],
-                SplitMasks(stored["train"], stored["validation"], stored["test"]),
-                str(stored["shift"]),
-                bool(stored["node_types"]),
-            )
+        stored = plain_arrays(entry, (*_ARRAYS, *_MASKS))
+        return GraphSet.from_arrays(
+            str(stored["name"]),
+            stored["features"],
+            stored["edges"],
+            stored["graph_of"],
+            stored["targets"],
+            stored["client_of"],
+            SplitMasks(stored["train"], stored["validation"], stored["test"]),
+            str(stored["shift"]),
+            bool(stored["node_types"]),
+        )
     except _DAMAGED:
         return None
 

@@ -6,8 +6,6 @@ Written from the description of GOOD-ZINC (Gui et al., NeurIPS 2022): the 250,00
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph.graph_sets.graph_set import GraphSet, client_split
 from fgl_secure.graph.graph_sets.optional import optional
-from fgl_secure.graph.raw_files import DATA_VARIABLE
+from fgl_secure.graph.raw_files import DATA_VARIABLE, gunzipped
 from fgl_secure.graph.split import seeded_generator
 
 ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I")
@@ -154,6 +152,6 @@ def _lines(root: Path | None) -> list[str]:
             f"there. Give data_root or set {DATA_VARIABLE}"
         )
     try:
-        return gzip.decompress(file.read_bytes()).decode("ascii").split()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        return gunzipped(file, "gzipped text").decode("ascii").split()
+    except UnicodeDecodeError as error:
         raise InputError(f"{file.name} must be gzipped text; it can't be read ({error})") from None
