@@ -82,7 +82,7 @@ class Data:
         if len(idle):
             raise InputError(
                 f"silos must leave a training device to every silo; found {self.silos} for {data.num_nodes:,} devices "
-                f"with seed {seed}, and silo {idle[0]} has none"
+                f"with seed {seed}, and silo {idle[0]} has none: take fewer silos, or another partition or seed"
             )
         return FederatedGraph.from_assignment(data, silo_of, masks, self.partition)
 

@@ -93,7 +93,7 @@ def test_folders_and_files_that_are_not_there_are_refused() -> None:
 
 def test_names_in_capitals_are_files_and_a_blank_too_much_is_told() -> None:
     """.NPZ is the same form."""
-    np.savez("ring.npz", **RING, **MASKS)
+    np.savez("ring.npz", **{**RING, **MASKS})
     Path("ring.npz").rename("RING.NPZ")
     assert said("RING.NPZ") == (0, "")
     status, line = said("RING.NPZ ")

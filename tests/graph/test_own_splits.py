@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,7 @@ def test_nodes_without_a_label_are_in_no_mask() -> None:
     """Label -1, with masks and without; labels may be a column, and NaN or a fraction is none."""
     labels = np.where(NODE % 5 == 0, -1, NODE % 3)
     for given in (MASKS, {}):
-        graph, notes = told(lambda given=given: FederatedGraph.from_pyg(pyg(y=labels[:, None], **given), 3))
+        graph, notes = told(partial(FederatedGraph.from_pyg, pyg(y=labels[:, None], **given), 3))
         assert not (graph.train_mask | graph.validation_mask | graph.test_mask)[labels == -1].any()
         assert graph.labels[labels >= 0].tolist() == labels[labels >= 0].tolist()
         assert graph.num_classes == 3
@@ -206,17 +207,18 @@ def test_what_changes_or_is_not_used_is_said_in_a_line(
     """As a warning in Python and a line on the command line; with verbose=False, or -q, not a word."""
     path = written(tmp_path / "mine.npz", **changes)
     method = FedAvg(epochs=1)
-    for make in (
-        lambda **more: FederatedGraph.from_pyg(pyg(**changes), 3, **more),
-        lambda **more: train(method, pyg(**changes), "plaintext", silos=3, device="cpu", **more),
-        lambda **more: train(method, path, "plaintext", silos=3, device="cpu", **more),
-        lambda **more: train(method, Data(str(path), silos=3), "plaintext", device="cpu", **more),
-    ):
+    makers: list[Callable[..., Any]] = [
+        partial(FederatedGraph.from_pyg, pyg(**changes), 3),
+        partial(train, method, pyg(**changes), "plaintext", silos=3, device="cpu"),
+        partial(train, method, path, "plaintext", silos=3, device="cpu"),
+        partial(train, method, Data(str(path), silos=3), "plaintext", device="cpu"),
+    ]
+    for make in makers:
         _, notes = told(make)
         assert [len(notes), *(words in note for words, note in zip(expected, notes, strict=True))] == [
             len(expected), *[True] * len(expected)
         ]  # fmt: skip
-        assert told(lambda make=make: make(verbose=False))[1] == []
+        assert told(partial(make, verbose=False))[1] == []
     words = ("train", "fedavg", "--dataset", str(path), "--silos", "3", "--scheme", "plaintext", "--epochs", "1")
     for more in ((), ("-q",)):
         assert main((*words, *more)) == 0

@@ -34,7 +34,9 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def method(name: str) -> Method:
     """With few rounds."""
-    return methods.method(name)(epochs=ROUNDS, **OPTIONS.get(name, {}))
+    kind: Any = methods.method(name)
+    made: Method = kind(epochs=ROUNDS, **OPTIONS.get(name, {}))
+    return made
 
 
 @pytest.mark.parametrize("name", NODE_METHODS)
