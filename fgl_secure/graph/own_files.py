@@ -42,7 +42,8 @@ def read_graph(path: Path, seed: int, most_entries: int = MOST_ENTRIES) -> tuple
     missing = [key for key in _REQUIRED if key not in arrays]
     if missing:
         raise InputError(f"{path} must hold the arrays {', '.join(_REQUIRED)}; missing: {', '.join(missing)}")
-    graph = Graph.from_arrays(path.stem, arrays["x"], arrays["y"], arrays["edge_index"])
+    name = path.stem.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # bytes that a C locale left as such
+    graph = Graph.from_arrays(name, arrays["x"], arrays["y"], arrays["edge_index"])
     if all(key in arrays for key in _MASKS):
         return graph, SplitMasks(*(arrays[key] for key in _MASKS))
     return graph, random_split(graph.num_nodes, seed)
