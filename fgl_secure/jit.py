@@ -10,6 +10,8 @@ from typing import Any
 
 import numba
 
+from fgl_secure.errors import InputError
+
 CACHE_VARIABLE = "FGL_SECURE_CACHE"
 
 kept: list[bool] = []
@@ -17,20 +19,25 @@ kept: list[bool] = []
 
 
 def njit(*, cache: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator: the function is compiled when it is first called, also under NUMBA_DISABLE_JIT=1.
-
-    Python's integers do not count modulo 2^64, as loops here do.
+    """A decorator: the function is compiled when it is first called.
 
     Args:
         cache: whether machine code is kept on disk: where numba keeps it, or else in the folder that FGL_SECURE_CACHE
             names. Without a folder that can be written to, every process compiles it anew, which a log entry says.
         options: of `numba.njit`.
+
+    Raises:
+        InputError: NUMBA_DISABLE_JIT is set, under which numba compiles nothing.
     """
+    if numba.config.DISABLE_JIT:
+        raise InputError(
+            "NUMBA_DISABLE_JIT must be unset or 0: loops count modulo 2^64, as integers of Python do not; found "
+            f"{numba.config.DISABLE_JIT}"
+        )
 
     def decorate(function: Callable[..., Any]) -> Any:
-        with _config(DISABLE_JIT=False):
-            loop = _on_disk(function, options) if cache else None
-            return numba.njit(**options)(function) if loop is None else loop
+        loop = _on_disk(function, options) if cache else None
+        return numba.njit(**options)(function) if loop is None else loop
 
     return decorate
 
@@ -38,7 +45,7 @@ def njit(*, cache: bool = True, **options: Any) -> Callable[[Callable[..., Any]]
 def _on_disk(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """The function, if it can be kept on disk; else None."""
     for folder in (numba.config.CACHE_DIR, _folder()):
-        with suppress(RuntimeError), _config(CACHE_DIR=folder):  # numba has no folder that can be written to
+        with suppress(RuntimeError), _cache_folder(folder):  # numba has no folder that can be written to
             loop = numba.njit(cache=True, **options)(function)
             _spare_full_disks(loop)
             kept.append(True)
@@ -71,13 +78,10 @@ def _spare_full_disks(loop: Any) -> None:
 
 
 @contextmanager
-def _config(**settings: Any) -> Iterator[None]:
-    """Numba's configuration, changed inside."""
-    before = {name: getattr(numba.config, name) for name in settings}
-    for name, value in settings.items():
-        setattr(numba.config, name, value)
+def _cache_folder(folder: str) -> Iterator[None]:
+    """Numba's first choice of a folder inside."""
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folder
     try:
         yield
     finally:
-        for name, value in before.items():
-            setattr(numba.config, name, value)
+        numba.config.CACHE_DIR = before

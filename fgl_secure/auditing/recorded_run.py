@@ -12,7 +12,9 @@ import numpy as np
 
 from fgl_secure.attacks.base import Attack, Measurement, Truth, guess_of, measured
 from fgl_secure.errors import InputError
+from fgl_secure.host import library_settings
 from fgl_secure.runtime import PublicParameters, Transcript
+from fgl_secure.threads import one_thread
 
 Guess = TypeVar("Guess")
 Kind = TypeVar("Kind")
@@ -71,6 +73,8 @@ class RecordedRun:
         """Whether an attack reads this kind of run, and whether there is something to score it against."""
         return attack.card.scenario == self.scenario and attack.card.truth in by_type("truths", self.truths)
 
+    @library_settings()
+    @one_thread()
     def guess(self, attack: Attack[Guess, Any]) -> Guess | None:
         """What an attack infers, every party of its role alone; None where it sees, or knows, too little.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -95,7 +96,13 @@ def _command(words: list[str]) -> str:
 
 
 def _check_folder(out: Path) -> None:
-    """Refuses a folder that could not be written to after minutes of training; leaves nothing there."""
+    """Refuses a folder that could not be written to after minutes of training; leaves nothing there.
+
+    Raises:
+        InputError: it can't be written to.
+        UnicodeEncodeError: its name has letters that the system's encoding lacks.
+    """
+    os.fsencode(out)
     try:
         existing = next(place for place in (out, *out.absolute().parents) if place.exists())
         with TemporaryDirectory(prefix=".fgl-secure-", dir=existing):

@@ -7,6 +7,7 @@ misses a flaw or rejects what is sound. 2: bad usage, input or output, with one 
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from fgl_secure.cli.output import (
     standard_streams,
 )
 from fgl_secure.cli.usage import METHOD, parser_for
-from fgl_secure.errors import DataWarning, FglSecureError
+from fgl_secure.errors import DataWarning, FglSecureError, InputError
 
 __all__ = ["BAD_INPUT", "CONTRADICTED", "FAULT", "INTERRUPTED", "OK", "main", "with_method"]
 
@@ -81,6 +82,7 @@ def _warn_in_a_line(*, quiet: bool) -> None:
 
 
 def _run(words: list[str]) -> int:
+    _check_working_directory()
     if words[:1] == [completion.ASKED]:
         asked = words[1:] or [""]
         say("\n".join(completion.candidates(parser_for(asked), asked)))
@@ -100,6 +102,14 @@ def _run(words: list[str]) -> int:
         flush()  # help and the version, which argparse prints
     chosen.parser = one
     return int(chosen.run(chosen, words))
+
+
+def _check_working_directory() -> None:
+    """Refuses a folder that was deleted meanwhile: libraries for products of matrices end the process there."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise InputError(f"working directory must exist, change to another one; found {error}") from error
 
 
 def with_method(words: Sequence[str]) -> list[str]:

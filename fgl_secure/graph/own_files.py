@@ -64,7 +64,8 @@ def read_graph(
             f"{path} must hold the arrays {', '.join(REQUIRED)}; missing: {', '.join(missing)}, found: "
             f"{listed([*arrays, *others]) or 'nothing'}; {FORM_IN_WORDS}"
         )
-    return own_graph(path.stem, arrays, seed, unused=others, split=split)
+    name = path.stem.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # bytes that a C locale left as such
+    return own_graph(name, arrays, seed, unused=others, split=split)
 
 
 def of_another_form(path: Path) -> InputError:

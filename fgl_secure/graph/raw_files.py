@@ -154,12 +154,25 @@ def load_raw(source: RawFiles, data_root: Path | None, cache: Path) -> Graph:
 def chosen_folder(argument: str | os.PathLike[str] | None, variable: str) -> Path | None:
     """The folder that was given, else the one that an environment variable names, else None."""
     value = argument or os.environ.get(variable)
-    return Path(value).expanduser() if value else None
+    try:
+        return Path(value).expanduser() if value else None
+    except RuntimeError as error:
+        raise InputError(f"{variable} must name a folder without ~ for a user without a home; found {value}") from error
 
 
 def cache_folder(cache_dir: str | os.PathLike[str] | None = None) -> Path:
-    """The given folder, else the one that FGL_SECURE_CACHE names, else the user's cache folder."""
-    return chosen_folder(cache_dir, CACHE_VARIABLE) or Path(platformdirs.user_cache_dir("fgl-secure", appauthor=False))
+    """The given folder, else the one that FGL_SECURE_CACHE names, else the user's cache folder.
+
+    For a user without a home that is one that takes no files, so that nothing is kept.
+    """
+    chosen = chosen_folder(cache_dir, CACHE_VARIABLE)
+    if chosen is not None:
+        return chosen
+    with contextlib.suppress(RuntimeError):  # older releases of platformdirs return a folder called ~
+        usual = Path(platformdirs.user_cache_dir("fgl-secure", appauthor=False))
+        if usual.is_absolute():
+            return usual
+    return Path(os.devnull, "fgl-secure")
 
 
 @contextlib.contextmanager

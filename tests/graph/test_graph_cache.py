@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from fgl_secure.graph import Graph
-from fgl_secure.graph.raw_files import read_graph, write_graph
+from fgl_secure.errors import InputError
+from fgl_secure.graph import Graph, load
+from fgl_secure.graph.raw_files import CACHE_VARIABLE, cache_folder, read_graph, write_graph
 from tests.graph.strategies import Edge, graph_from_pairs, pairs
 
 
@@ -64,3 +65,22 @@ def test_absent_and_foreign_files_count_as_absent(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", values=np.ones(3))
     for entry in ("missing", "pickle", "other.npz", "."):
         assert read_graph(tmp_path / entry, "g") is None
+
+
+def test_a_user_without_a_home_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container: nothing is written, least of all into a folder called ~; a folder under ~ is refused."""
+
+    def unknown(_user: int) -> None:
+        raise KeyError("uid not found")
+
+    for name in ("HOME", "XDG_CACHE_HOME", CACHE_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.chdir(tmp_path)
+    graph = load("digits")
+    write_graph(cache_folder() / "graph.npz", graph)
+    assert read_graph(cache_folder() / "graph.npz", "digits") is None
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setenv(CACHE_VARIABLE, "~/cache")
+    with pytest.raises(InputError, match=CACHE_VARIABLE):
+        cache_folder()

@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "choices": {"errors"},
     "ledger": {"errors"},
     "backbones": {"errors", "outside", "training"},  # for names of types alone
-    "jit": set(),
+    "jit": {"errors"},
     "threads": {"jit"},
     "host": set(),
     "processor": set(),
