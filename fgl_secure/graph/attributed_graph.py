@@ -18,7 +18,7 @@ MOST_FEATURE_BITS = 8
 """Features with more bits behind the binary point are taken for any real numbers."""
 
 USUAL_FEATURE, USUAL_NODE = 4.0, 32.0
-"""Magnitudes of a feature, and of all features of a node together, that leave sums within the usual bounds of schemes."""
+"""Magnitudes of a feature, and of all features of a node together, that leave sums within usual bounds."""
 
 _LOOKED_AT = 2**20
 """Features that are looked at together."""
@@ -133,7 +133,9 @@ class Graph:
             return bool(sizes.max() > USUAL_FEATURE or sizes.sum(axis=1, dtype=np.float64).max() > USUAL_NODE)
         several = max(_LOOKED_AT // self.num_features, 1)
         parts = (np.abs(self.stored[start : start + several]) for start in range(0, self.num_nodes, several))
-        return any(part.max() > USUAL_FEATURE or part.sum(axis=1, dtype=np.float64).max() > USUAL_NODE for part in parts)
+        return any(
+            part.max() > USUAL_FEATURE or part.sum(axis=1, dtype=np.float64).max() > USUAL_NODE for part in parts
+        )
 
     @property
     def num_classes(self) -> int:
