@@ -18,7 +18,7 @@ MOST_FEATURE_BITS = 8
 """Features with more bits behind the binary point are taken for any real numbers."""
 
 USUAL_FEATURE, USUAL_NODE = 4.0, 32.0
-"""Magnitudes of a feature, and of all features of a node together, that leave sums within the usual bounds of schemes."""
+"""Magnitudes of a feature, and of all features of a node together, that leave sums within usual bounds."""
 
 _LOOKED_AT = 2**20
 """Features that are looked at together."""

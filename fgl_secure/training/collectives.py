@@ -72,10 +72,11 @@ class _Clock:
     def said(self, layer: int) -> Step:
         return Step(self.round, layer, evaluation=self.evaluation)
 
-    def next_sum(self, topology: str) -> Step:
-        part = 2 * self.sums[topology, self.evaluation] + BEGINNING * self.beginning
-        self.sums[topology, self.evaluation] += 1
-        return Step(self.round, evaluation=self.evaluation, part=part)
+    def next_sum(self, topology: str, *, evaluation: bool = False) -> Step:
+        apart = evaluation or self.evaluation
+        part = 2 * self.sums[topology, apart] + BEGINNING * self.beginning
+        self.sums[topology, apart] += 1
+        return Step(self.round, evaluation=apart, part=part)
 
 
 class Collectives:
@@ -92,7 +93,7 @@ class Collectives:
         self._clock, self._pieces = _Clock(), list[_Piece]()
         self._collector: Collector | None = None
         self._low_sums = LowSums(setting)
-        self._ranges = Ranges(setting, lambda: self._clock.next_sum(SERVER), self._call)
+        self._ranges = Ranges(setting, lambda: self._clock.next_sum(SERVER, evaluation=True), self._call)
 
     def start(self, number: int | None, ask: Ask) -> None:
         """A round starts: drivers say so, not programs.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Overflow, PrimeField
+from fgl_secure.algebra.quantization import largest_magnitude
 from fgl_secure.attacks.message_passing.differencing import PARTICIPANTS
 from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
@@ -39,6 +41,7 @@ from fgl_secure.runtime import Channel, Phase, Recording, Role, Step, Transcript
 from fgl_secure.runtime.channel import Level
 from fgl_secure.training.neighbourhood import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
+from fgl_secure.training.ranges import shrunk
 
 SMALL_FIELD = 31
 """Largest field that counts as small: its decoders can be tried one by one."""
@@ -165,13 +168,20 @@ def variant_runs(
         if _kind_of_exchange(variant) not in read:
             continue
         if not in_small_field(variant):
-            values = graph.features[:, :WIDEST].astype(np.float64)
+            values = within_bound(graph.features[:, :WIDEST].astype(np.float64), variant)
             yield recorded_exchange(variant, graph, values, f"{values.shape[1]} feature columns", seed)
             continue
         binary = as_words(graph)
         frequent = np.sort(np.argsort(-binary.sum(axis=0), kind="stable")[:NARROW])
         for columns in (binary, binary[:, frequent])[: 1 + (binary.shape[1] > NARROW)]:
             yield recorded_exchange(variant, graph, columns, f"{columns.shape[1]} feature columns as 0/1", seed)
+
+
+def within_bound(values: NDArray[np.float64], scheme: Scheme) -> NDArray[np.float64]:
+    """Return rows over the least power of two that leaves them within a scheme's bound; as they are where they are."""
+    fixed = scheme.fixed_point(1)
+    excess = 1.0 if fixed is None else largest_magnitude(values) / fixed.bound
+    return values if excess <= 1 else shrunk(values, math.ceil(math.log2(excess)))
 
 
 def special_runs(
