@@ -118,11 +118,11 @@ define install
 endef
 
 $(RUNTIME): pyproject.toml constraints.txt
-	@echo "== environment in $(VENV): a minute or two, once"
+	@echo "== environment in $(VENV): about three minutes, once"
 	$(call install,.,development)
 
 $(DEVELOPMENT): pyproject.toml constraints.txt
-	@echo "== development environment in $(VENV): a minute or two, once"
+	@echo "== development environment in $(VENV): about three minutes, once"
 	$(call install,.[dev],other extras)
 	@touch $(RUNTIME)
 
