@@ -34,10 +34,12 @@ NOTEBOOKS := tests/repository/test_notebooks.py
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 SEEDED = $(if $(findstring --hypothesis-seed,$(ARGS)),,--hypothesis-seed=$(SEED))
 
+HASHED := --require-hashes --no-deps
+
 # $(call pip,python,log,arguments): what pip says is shown when it fails, in full.
 pip = $(1) -m pip --disable-pip-version-check install $(3) > $(2) 2>&1 || { cat $(2); exit 1; }
 
-.PHONY: audit check environment lint types docs tests notebooks mutants fuzz wheel constraints clean
+.PHONY: audit check environment lint types docs tests notebooks mutants fuzz newest wheel constraints clean
 .DEFAULT_GOAL := check
 
 audit: $(RUNTIME)
@@ -88,41 +90,46 @@ mutants: $(DEVELOPMENT)
 fuzz: $(DEVELOPMENT)
 	$(call step,fuzz,$(ALONE) $(BIN)/python -m tests.fuzz $(ARGS))
 
+# The Flower layer with the newest Flower that pyproject.toml admits, in an environment on top of this one.
+newest: $(DEVELOPMENT)
+	$(call step,newest Flower,.ci/newest $(BIN)/python)
+
 # What users get: sdist and wheel, built from a copy, tested in a second environment away from this tree.
 wheel: $(DEVELOPMENT)
 	@.ci/wheel $(BIN)/python $(ARGS)
 
 # The package is installed editable: who changes a line sees the change in the next `make audit`, and `make check`
 # checks what is on disk. That the package also works when it is really installed is what `make wheel` is for.
-# setuptools comes first, pinned, and builds without isolation: an isolated build would fetch an unpinned one.
+# pip refuses an editable install among requirements with hashes. So first come all pinned files of a section, each checked
+# against its hashes and without looking for what they need; then the package, with what is left: nothing here, GPU
+# libraries where the build of torch wants them. setuptools comes before all, and builds without isolation: an isolated
+# build would fetch an unpinned one.
 # A change of pyproject.toml or constraints.txt updates the environment in place; `make clean` makes the next one afresh.
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; found " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(call pip,$(BIN)/python,$(VENV)/pip.log,-c constraints.txt setuptools)
-	@$(call pip,$(BIN)/python,$(VENV)/pip.log,-c constraints.txt --no-build-isolation -e '$(1)')
+	@sed '/^# -- $(2)$$/,$$d' constraints.txt > $(VENV)/pins.txt
+	@grep '^setuptools==' $(VENV)/pins.txt > $(VENV)/setuptools.txt
+	@sed 's/ .*//' constraints.txt > $(VENV)/versions.txt
+	@$(call pip,$(BIN)/python,$(VENV)/pip.log,$(HASHED) -r $(VENV)/setuptools.txt)
+	@$(call pip,$(BIN)/python,$(VENV)/pip.log,$(HASHED) --no-build-isolation -r $(VENV)/pins.txt)
+	@$(call pip,$(BIN)/python,$(VENV)/pip.log,-c $(VENV)/versions.txt --no-build-isolation -e '$(1)')
 	@touch $@
 endef
 
 $(RUNTIME): pyproject.toml constraints.txt
-	@echo "== environment in $(VENV): a minute or two, once"
-	$(call install,.)
+	@echo "== environment in $(VENV): about three minutes, once"
+	$(call install,.,development)
 
 $(DEVELOPMENT): pyproject.toml constraints.txt
-	@echo "== development environment in $(VENV): a minute or two, once"
-	$(call install,.[dev])
+	@echo "== development environment in $(VENV): about three minutes, once"
+	$(call install,.[dev],other extras)
 	@touch $(RUNTIME)
 
-# Pins the newest versions that pyproject.toml admits and the index has; the local part of a version (+cpu) is dropped.
-# To hold a package back: make constraints ARGS='torch==2.13.0'
+# Pins the newest versions that pyproject.toml admits and the index has, with the hashes of their files. To hold a package
+# back: make constraints ARGS='torch==2.13.0'
 constraints:
-	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
-	$(PYTHON) -m venv "$$fresh/venv"; python="$$fresh/venv/bin/python"; \
-	$(call pip,"$$python","$$fresh/log",--upgrade setuptools); \
-	$(call pip,"$$python","$$fresh/log",--no-build-isolation -e '.[dev,molecules,superpixels]' $(ARGS)); \
-	"$$python" -m pip freeze --all --exclude pip --exclude fgl-secure > "$$fresh/pins"; \
-	{ sed -n '/^#/p' constraints.txt; sed 's/+[A-Za-z0-9.]*$$//' "$$fresh/pins"; } > "$$fresh/constraints.txt"; \
-	cp "$$fresh/constraints.txt" constraints.txt
+	@$(PYTHON) .ci/pins.py $(ARGS)
 
 clean:
 	@rm -rf $(VENV) .cache build dist *.egg-info

@@ -21,6 +21,7 @@ from functools import partial
 
 from tests.protocols.hostile import Prepare, tallied, to_machines
 from tests.protocols.test_hostile_messages import SCHEMES
+from tests.training.processes import hostile as parcels
 
 MESSAGES = 100_000
 MOST_SECONDS, MOST_MEBIBYTES = 1.0, 1024.0
@@ -34,7 +35,8 @@ def places() -> dict[str, Callable[[], Prepare]]:
     from tests.flower import hostile  # for whoever has Flower
 
     hostile.set_up()
-    return {**{scheme.name: partial(to_machines, scheme) for scheme in SCHEMES}, **hostile.PLACES}
+    machines = {scheme.name: partial(to_machines, scheme) for scheme in SCHEMES}
+    return {**machines, **parcels.PLACES, **hostile.PLACES}
 
 
 def shares(messages: int) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +24,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import FglSecureError, MalformedMessageError, ProtocolError
+from fgl_secure.errors import FglSecureError, ProtocolError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, exchange
 from fgl_secure.flower.exchange import Patience
 from fgl_secure.flower.guard import APP_FAILED, NO_PART
@@ -37,14 +36,13 @@ from fgl_secure.flower.silos import Turn
 from fgl_secure.flower.terms import mapping_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import Recording
-from fgl_secure.runtime.packing import array_from_bytes, array_to_bytes, packed, unpacked
 from fgl_secure.training.processes.sealing import carried
 from fgl_secure.training.processes.sum_server import SumServer
 from fgl_secure.training.processes.sums import Company
 from tests.flower import test_silos
 from tests.flower.fake_federation import FakeGrid, app_of, file_of, fresh_run, record, update
 from tests.graphs import two_communities
-from tests.protocols.hostile import EXTREMES, Prepare, alike, changed, other_bytes
+from tests.protocols.hostile import EXTREMES, Prepare, alike, changed_bytes, other_bytes
 
 NODES = 4
 SESSION = bytes(range(16))
@@ -62,11 +60,6 @@ VALUES: tuple[Any, ...] = (
     *([float("nan")], [2**63 - 1, -1]),
 )
 """What records may hold."""
-IN_JSON: tuple[Any, ...] = (
-    *(*EXTREMES, 10**400, -(10**400), 1e300, float("nan"), float("inf"), 1e-320, 0.5, 2.0),
-    *(True, None, "", "x", "ff" * 16, "\ud800", "9" * 5000, [], [[]], [1] * 50, {}, {"": 0}),
-)
-"""What JSON may hold."""
 TYPES = ("train", "evaluate")
 """Messages that the apps of clients answer. Flower itself refuses those that an app has no function for."""
 
@@ -170,46 +163,6 @@ def _arrays(arrays: ArrayRecord, random: Random) -> ArrayRecord:
     data = other_bytes(given.data, random) if random.random() < 0.6 else given.data
     found[name] = Array(dtype=kind, shape=tuple(shape), stype=style, data=data)
     return ArrayRecord(found)
-
-
-def changed_bytes(data: bytes, random: Random, session: bytes) -> bytes:
-    """Other bytes: at one place of what is packed in each other, of a machine's messages, of JSON, or anywhere."""
-    if random.random() < 0.2:
-        return other_bytes(data, random)
-    fields: list[bytes] = []
-    with suppress(MalformedMessageError):
-        fields = unpacked(data)
-    if fields:
-        at = random.randrange(len(fields))
-        if random.random() < 0.1:
-            fields[at : at + 1] = [fields[at]] * random.choice((0, 2))
-        else:
-            fields[at] = changed_bytes(fields[at], random, session)
-        return packed(fields)
-    if data.startswith(b"FGLM"):
-        with suppress(FglSecureError):
-            return changed(data, random, session)
-    if b"FGLM" in data[:32]:
-        inner = changed_bytes(array_from_bytes(data).tobytes(), random, session)
-        return array_to_bytes(np.frombuffer(inner, dtype=np.uint8))
-    if data[:1] in (b"{", b"["):
-        with suppress(ValueError):
-            return json.dumps(_json(json.loads(data), random)).encode()
-    return other_bytes(data, random)
-
-
-def _json(value: Any, random: Random) -> Any:
-    places = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
-    if not places or random.random() < 0.1:
-        return random.choice(IN_JSON)
-    at, which = random.choice(places), random.random()
-    if which < 0.1:
-        value.pop(at)
-    elif which < 0.2 and isinstance(value, dict):
-        value[random.choice(("", "x", f"{at}x"))] = value[at]
-    else:
-        value[at] = _json(value[at], random)
-    return value
 
 
 @contextmanager

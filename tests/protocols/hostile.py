@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import tracemalloc
@@ -16,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import FglSecureError, ProtocolError
+from fgl_secure.errors import FglSecureError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product
 from fgl_secure.protocols.coded_products.devices import Devices
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, TOPOLOGIES, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Messages, OwnDraws, Phase, Role, Step, decode, encode, simulate
+from fgl_secure.runtime.packing import array_from_bytes, array_to_bytes, packed, unpacked
 from tests.protocols.partners.graphs import keys_of
 
 Array = NDArray[Any]
@@ -36,6 +38,12 @@ PRODUCTS = Layout((Product(1, 3, 2, static=True), Product(1, 2, 2)))
 Prepare = Callable[[Random], Callable[[], object]]
 """Makes a changed message; what it gives has the receiver hear it, and raises where it is refused."""
 EXTREMES = (0, 1, 2, -1, 127, 255, 2**16, 2**31 - 1, 2**32, 2**61 - 1, 2**62, 2**63 - 1, -(2**63))
+
+IN_JSON: tuple[Any, ...] = (
+    *(*EXTREMES, 10**400, -(10**400), 1e300, float("nan"), float("inf"), 1e-320, 0.5, 2.0),
+    *(True, None, "", "x", "ff" * 16, "\ud800", "9" * 5000, [], [[]], [1] * 50, {}, {"": 0}),
+)
+"""What JSON may hold."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +61,7 @@ class Arrival:
     data: bytes
 
     def hear(self, data: bytes) -> None:
-        """Gives the machine, as it was, some other bytes, as whoever hosts it would, and then its turn.
+        """Give the machine, as it was, other bytes as its host would, then let it step until it settles.
 
         Raises:
             AssertionError: it refuses them, and is not as it was.
@@ -70,6 +78,10 @@ class Arrival:
                 raise
         for said in self.machine.turn():
             encode(said, SESSION)
+        while self.machine.settle():  # the rest is silent: what arrived is decoded, or refused
+            for said in self.machine.turn():
+                encode(said, SESSION)
+        _ = self.machine.sums
 
 
 def alike(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
@@ -398,3 +410,43 @@ def _values(messages: Messages, random: Random) -> Messages:
 
 
 _CHANGES = (_ends, _rows, _when, _fields, _shape, _values)
+
+
+def changed_bytes(data: bytes, random: Random, session: bytes) -> bytes:
+    """Other bytes: at one place of what is packed in each other, of a machine's messages, of JSON, or anywhere."""
+    if random.random() < 0.2:
+        return other_bytes(data, random)
+    fields: list[bytes] = []
+    with suppress(MalformedMessageError):
+        fields = unpacked(data)
+    if fields:
+        at = random.randrange(len(fields))
+        if random.random() < 0.1:
+            fields[at : at + 1] = [fields[at]] * random.choice((0, 2))
+        else:
+            fields[at] = changed_bytes(fields[at], random, session)
+        return packed(fields)
+    if data.startswith(b"FGLM"):
+        with suppress(FglSecureError):
+            return changed(data, random, session)
+    if b"FGLM" in data[:32]:
+        inner = changed_bytes(array_from_bytes(data).tobytes(), random, session)
+        return array_to_bytes(np.frombuffer(inner, dtype=np.uint8))
+    if data[:1] in (b"{", b"["):
+        with suppress(ValueError):
+            return json.dumps(_json(json.loads(data), random)).encode()
+    return other_bytes(data, random)
+
+
+def _json(value: Any, random: Random) -> Any:
+    places = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+    if not places or random.random() < 0.1:
+        return random.choice(IN_JSON)
+    at, which = random.choice(places), random.random()
+    if which < 0.1:
+        value.pop(at)
+    elif which < 0.2 and isinstance(value, dict):
+        value[random.choice(("", "x", f"{at}x"))] = value[at]
+    else:
+        value[at] = _json(value[at], random)
+    return value

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 LINKED = ("protocols", "attacks")
@@ -91,3 +96,56 @@ for scheme in ("pairwise-masking", "lightsecagg", "plaintext"):
 """
     assert heavy_after(lines) == []
     assert heavy_after("from fgl_secure.crypto.ckks_seal import seal; seal()") == ["tenseal"]  # the control
+
+
+def sections() -> dict[str, dict[str, list[str]]]:
+    """The hashes of each distribution, by section of constraints.txt and by "name==version"."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("# -- "):
+            found[line.removeprefix("# -- ")] = {}
+        elif not line.startswith("#"):
+            pin, *hashes = line.split(" ")
+            list(found.values())[-1][pin] = hashes
+    return found
+
+
+def test_every_pin_has_hashes() -> None:
+    """Each line is one release and the SHA-256 of its files; pip checks what it installs against them."""
+    for section in sections().values():
+        for pin, hashes in section.items():
+            assert re.fullmatch(r"[a-z0-9-]+==[\w.!]+", pin), pin
+            assert hashes, pin
+            assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes), pin
+
+
+def needed(names: list[str]) -> set[str]:
+    """Distributions that requirements bring in here, with what these need, as installed."""
+    seen, left = set[tuple[str, str]](), [Requirement(each) for each in names]
+    while left:
+        requirement = left.pop()
+        name = canonicalize_name(requirement.name)
+        for extra in ("", *requirement.extras):
+            if (name, extra) not in seen:
+                seen.add((name, extra))
+                left += _requirements(name, extra)
+    return {name for name, _ in seen}
+
+
+def _requirements(name: str, extra: str) -> Iterator[Requirement]:
+    try:
+        texts = requires(name) or ()
+    except PackageNotFoundError:
+        return
+    for each in map(Requirement, texts):
+        if each.marker is None or each.marker.evaluate({"extra": extra}):
+            yield each
+
+
+def test_the_runtime_section_has_what_the_package_requires() -> None:
+    """What pyproject.toml requires and what that requires, and nothing else: GPU libraries are left to torch."""
+    listed = {pin.partition("==")[0] for pin in sections()["runtime"]} - {"setuptools"}
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    closure = needed(required) - {"setuptools"}
+    assert listed - closure == set()
+    assert {name for name in closure - listed if not name.startswith(("nvidia-", "cuda-", "triton"))} == set()

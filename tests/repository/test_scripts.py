@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -89,3 +92,15 @@ def test_a_page_that_loads_from_elsewhere_is_a_fault(loading: str, tmp_path: Pat
 def test_a_site_without_pages_is_a_fault(tmp_path: Path) -> None:
     """A build that wrote elsewhere does not pass."""
     assert len(site_contents.faults(tmp_path)) == 1
+
+
+def test_the_newest_flower_without_an_index_is_skipped(tmp_path: Path) -> None:
+    """No index answers: the step says so and ends well, and PYTHON's own environment is as it was."""
+    pytest.importorskip("flwr")
+    quiet = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    script = Path(__file__).parents[2] / ".ci" / "newest"
+    done = subprocess.run(
+        [script, sys.executable], env=os.environ | quiet, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "skipped" in done.stdout
