@@ -58,8 +58,8 @@ class SecureAggregationStrategy(Strategy):
 
     Clients must use `SecureAggregationMod`; arrays must keep names, shapes and types, or the client is out of the
     round. What the wrapped strategy makes of a mean gets the types of the model that went out: integers are rounded to
-    the nearest, and truth values are true from one half on. Evaluation
-    is in the open: its replies are the app's own, except those that no mean can be made of.
+    the nearest, and truth values are true from one half on. Evaluation is in the open: its replies are the app's own,
+    but for those that no mean can be made of.
 
     Args:
         strategy: to be wrapped.
