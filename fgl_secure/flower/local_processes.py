@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -29,6 +30,8 @@ from fgl_secure.flower.process_settings import (
     serving_options,
 )
 
+COMPLETED = "finished:completed"
+"""Status of a run that ended without an error, in Flower's words."""
 START_SECONDS = 60.0
 STOP_SECONDS = 5.0
 POLL_SECONDS = 0.1
@@ -116,7 +119,7 @@ class LocalFederation:
             timeout: seconds.
 
         Raises:
-            LocalProcessError: it could not be submitted, or did not end in time.
+            LocalProcessError: it could not be submitted, did not end in time, or failed.
         """
         process = self.start(app, config)
         try:
@@ -125,7 +128,21 @@ class LocalFederation:
             raise LocalProcessError(f"run must end within {timeout} s; it did not\n{self.log('run')}") from error
         if process.returncode:
             raise LocalProcessError(f"run must end with 0; found {process.returncode}\n{self.log('run')}")
+        status = self._status()
+        if status != COMPLETED:  # `flwr run` exits with 0 whatever becomes of the run
+            raise LocalProcessError(f"run must be {COMPLETED} in the end; found {status}\n{self.log('run')}")
         return self.log("run")
+
+    def _status(self) -> str:
+        """Return the status of the run that was submitted last, as Flower names it."""
+        process = self._spawn("list", ["flwr", "ls", "local", "--limit", "1", "--format", "json"])
+        try:
+            process.wait(START_SECONDS)
+            return str(json.loads(self.log("list"))["runs"][0]["status"])
+        except (subprocess.TimeoutExpired, ValueError, LookupError, TypeError) as error:
+            raise LocalProcessError(f"runs must be listed by Flower; they are not\n{self.log('list')}") from error
+        finally:
+            self._kill("list")
 
     def start(self, app: Path, config: Mapping[str, str | int | float | bool] | None = None) -> subprocess.Popen[bytes]:
         """Submits a Flower app and returns the process that streams its log to `log("run")` until it ends.

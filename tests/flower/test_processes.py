@@ -46,6 +46,42 @@ def test_certificates_are_of_this_machine_only(tmp_path: Path) -> None:
         ssl.create_default_context(cafile=str(files.key))
 
 
+FAILING = {
+    "pyproject.toml": """
+[project]
+name = "failing"
+version = "1"
+license = "Apache-2.0"
+dependencies = []
+[tool.flwr.app]
+publisher = "tests"
+[tool.flwr.app.components]
+serverapp = "failing:server"
+clientapp = "failing:client"
+""",
+    "failing.py": """
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+client = ClientApp()
+server = ServerApp()
+
+
+@server.main()
+def main(grid, context):
+    raise ValueError("no round gave a mean")
+""",
+}
+
+
+def test_a_run_whose_server_app_fails_ends_with_an_error(tmp_path: Path) -> None:
+    """Flower's own command exits with 0 then."""
+    for name, text in FAILING.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with LocalFederation([]) as federation, pytest.raises(LocalProcessError, match="finished:failed"):
+        federation.run(tmp_path)
+
+
 TERMINATED = """
 import sys, time
 from fgl_secure.flower.local_processes import LocalFederation
