@@ -122,7 +122,7 @@ def state_file(context: Context) -> Path | None:
     return Path(name) if name else None
 
 
-def identities_of(context: Context) -> tuple[Identity | None, Identities | None]:
+def load_identities(context: Context) -> tuple[Identity | None, Identities | None]:
     """What `identity` and `identities` of a node's configuration name, for `ProgramRun.party`; None for none.
 
     The first is the file of the party's own secret identity, the second that of the public ones of all parties.
