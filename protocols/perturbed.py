@@ -121,9 +121,9 @@ class Perturbed(Scheme):
         """The inner scheme's."""
         return self.inner.answered(grouping)
 
-    def of_all(self, senders: int) -> Scheme:
+    def require_all(self, senders: int) -> Scheme:
         """Around the inner scheme for sums that all senders are in."""
-        return replace(self, inner=self.inner.of_all(senders))
+        return replace(self, inner=self.inner.require_all(senders))
 
     @property
     def helpers(self) -> Mapping[Role, int]:

@@ -250,7 +250,7 @@ class Scheme(ABC):
         """
         return clients
 
-    def of_all(self, senders: int) -> Scheme:
+    def require_all(self, senders: int) -> Scheme:
         """The scheme for sums that all of so many senders are in: without one of them there is no sum.
 
         A threshold that follows from the number of senders becomes all of them.

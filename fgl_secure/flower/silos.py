@@ -117,7 +117,7 @@ MakeParty = Callable[[Context, bytes], SealedParty]
 """Makes a node's party for a session, as it is before the first turn."""
 
 
-def identities_of(context: Context) -> tuple[Identity | None, Identities | None]:
+def load_identities(context: Context) -> tuple[Identity | None, Identities | None]:
     """What `identity` and `identities` of a node's configuration name, for `ProgramRun.party`; None for none.
 
     The first is the file of the party's own secret identity, the second that of the public ones of all parties.

@@ -182,14 +182,14 @@ class PairwiseMasking(OneSumScheme):
             chosen = max(clients - part_of(self.dropout, clients), FEWEST)
         return threshold_of(chosen, clients, clients // 2 + 1)
 
-    def of_all(self, senders: int) -> PairwiseMasking:
-        """See `Scheme.of_all`. All mask with all: in a sparse graph a majority of neighbours opens a sender's secrets.
+    def require_all(self, senders: int) -> PairwiseMasking:
+        """See `Scheme.require_all`. All mask with all, for in a sparse graph a majority of neighbours opens secrets.
 
         Raises:
             InputError: it was made for fewer senders, or for fewer neighbours.
         """
         chosen = self.threshold_for(senders) if self.dropout is not None else self.threshold
-        found = Scheme.of_all(replace(self, threshold=chosen, dropout=None), senders)
+        found = Scheme.require_all(replace(self, threshold=chosen, dropout=None), senders)
         assert isinstance(found, PairwiseMasking)
         if found.degree_for(senders) == senders - 1:
             return found

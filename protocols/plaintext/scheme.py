@@ -113,7 +113,7 @@ class Plaintext(Scheme):
             raise InputError(f"threshold must be at most the number of clients, {clients}; found {self.threshold}")
         return 2 * clients // 3 + 1 if self.threshold is None else self.threshold
 
-    def of_all(self, senders: int) -> Plaintext:  # noqa: ARG002  # whatever their number
+    def require_all(self, senders: int) -> Plaintext:  # noqa: ARG002  # whatever their number
         """Itself: who adds up reads every vector, so that subtraction reveals nothing more."""
         return self
 

@@ -8,7 +8,7 @@ from flwr.app import Context
 
 from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
 from fgl_secure.flower.programs import number_of
-from fgl_secure.flower.silos import identities_of, silo_app
+from fgl_secure.flower.silos import load_identities, silo_app
 from fgl_secure.runtime.packing import Array
 from fgl_secure.training.job import Job
 from fgl_secure.training.processes.program_run import ProgramRun
@@ -23,7 +23,7 @@ def grid_of(job: Job) -> FakeGrid:
 
     def party(context: Context, session: bytes) -> SealedParty:
         number = number_of(context)
-        return run.party(number, session, lambda: shares[number], *identities_of(context))
+        return run.party(number, session, lambda: shares[number], *load_identities(context))
 
     grid = FakeGrid([silo_app(number_of, party, silos=lambda _: run.silos) for _ in range(run.parties)])
     for number, context in enumerate(grid.contexts.values()):

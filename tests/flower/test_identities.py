@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from fgl_secure.flower.mailbox import RunStoppedError
-from fgl_secure.flower.programs import save_identities
+from fgl_secure.flower.programs import app_of, save_identities, save_shares
 from fgl_secure.methods import FedAvg
 from fgl_secure.training.job import Job
+from fgl_secure.training.processes.program_run import ProgramRun
 from tests.flower.fake_federation import FakeGrid
 from tests.flower.nodes import grid_of, mailbox_of
 from tests.graphs import two_communities
@@ -47,6 +48,19 @@ def test_nodes_say_whether_their_keys_are_signed(job: Job, tmp_path: Path, caplo
     told = unsigned_words(caplog)
     assert sum("a server in the middle could read messages between silos" in each for each in told) == SILOS
     assert sum("agreement on unsigned keys is due" in each for each in told) == 1
+
+
+def test_the_apps_of_one_command_sign_keys(job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The command has a file of its own for each party, and signs without being asked to."""
+    save_shares(job, tmp_path)
+    save_identities(SILOS, tmp_path)
+    run = ProgramRun(job.told, SILOS)
+    grid = FakeGrid([app_of(run, tmp_path) for _ in range(SILOS)])
+    for number, context in enumerate(grid.contexts.values()):
+        context.node_config["partition-id"] = number
+    with caplog.at_level(logging.INFO, logger="flwr"):
+        assert len(mailbox_of(job, grid).run()) == SILOS
+    assert unsigned_words(caplog) == []
 
 
 @pytest.mark.parametrize("change", ["unsigned", "another's", "one file", "stranger"])

@@ -270,7 +270,7 @@ def test_a_new_file_begins_anew(graph: FederatedGraph, tmp_path: Path) -> None:
         for node, context in grid.contexts.items():
             context.node_config["state"] = str(tmp_path / f"{number} of {node}")
         found.append(run(grid)[0]["losses"])
-    assert np.array_equal(*found)
+    assert np.array_equal(found[0], found[1])
 
 
 def test_models_stay_with_the_silos(graph: FederatedGraph) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flwr.app import Context
 
-from fgl_secure.flower.silos import identities_of, silo_app
+from fgl_secure.flower.silos import load_identities, silo_app
 
 if TYPE_CHECKING:
     from fgl_secure.training.processes.sealing import SealedParty
@@ -23,7 +23,7 @@ def party_of(context: Context, session: bytes) -> SealedParty:
 
     run, number = task.run_of(context.run_config), number_of(context)
     share = str(context.node_config.get("share", ""))
-    return run.party(number, session, lambda: task.held(number, run.silos, share), *identities_of(context))
+    return run.party(number, session, lambda: task.held(number, run.silos, share), *load_identities(context))
 
 
 app = silo_app(number_of, party_of, silos=lambda context: int(context.run_config["silos"]))

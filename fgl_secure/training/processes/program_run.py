@@ -54,7 +54,7 @@ class ProgramRun:
             check_hosted(schemes[NEIGHBOURS], devices=not (self.task.between or self.task.crossing))
         for topology, senders in ((SERVER, self.silos), (CLIENTS, self.silos - 1)):
             if topology in schemes:
-                schemes[topology].of_all(senders)
+                schemes[topology].require_all(senders)
 
     @property
     def parties(self) -> int:

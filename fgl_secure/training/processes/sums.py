@@ -113,7 +113,7 @@ class Company:
         else:
             order = [*(silo for silo in range(self.silos) if silo != receiver), receiver]
             topology = Topology.to_client(parties, silos[order[:-1]], int(silos[receiver]), length, limit)
-        scheme = self.schemes[topology.name].of_all(len(topology.senders))
+        scheme = self.schemes[topology.name].require_all(len(topology.senders))
         scheme.check_serves(topology)
         names, hosted = _by_place(known, order), np.array([self.party(host)], dtype=np.int64)
         found = scheme.machines(topology, self.session, draws, hosted, names=names)
@@ -237,7 +237,7 @@ class SiloSums(Part):
                 other sums.
         """
         done = []
-        for sender, parcels in self._confirmed(inbox).items():
+        for sender, parcels in self._take_confirmations(inbox).items():
             for parcel in parcels:
                 if sender == SERVER and parcel.phase is DONE:
                     done.append(parcel)
@@ -254,7 +254,7 @@ class SiloSums(Part):
         self._parts = {}
         return None
 
-    def _confirmed(self, inbox: Inbox) -> Inbox:
+    def _take_confirmations(self, inbox: Inbox) -> Inbox:
         """What has arrived beside the confirmations of all others, which are due in the first turn of a sum."""
         if not self._confirmation:
             return inbox

@@ -133,7 +133,7 @@ def test_an_honest_server_ends_no_run(scheme: str) -> None:
 class Lenient(PairwiseMasking):
     """A server's scheme that goes on without one of the silos, whatever theirs does."""
 
-    def of_all(self, senders: int) -> PairwiseMasking:
+    def require_all(self, senders: int) -> PairwiseMasking:
         """All but one."""
         return replace(self, threshold=senders - 1)
 
@@ -172,7 +172,7 @@ def test_schemes_that_do_without_some_are_refused(scheme: str) -> None:
 def test_masking_that_does_without_some_is_refused(scheme: str) -> None:
     """By a share of silos that may drop out, or by neighbours of whom a majority opens a silo's secrets."""
     with pytest.raises(InputError):
-        server_scheme(scheme).of_all(SILOS + 1)
-    everybody = server_scheme("pairwise-masking[collusion=0.2]").of_all(100)
+        server_scheme(scheme).require_all(SILOS + 1)
+    everybody = server_scheme("pairwise-masking[collusion=0.2]").require_all(100)
     assert isinstance(everybody, PairwiseMasking)
     assert (everybody.threshold_for(100), everybody.degree_for(100)) == (100, 99)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,11 +31,12 @@ def signing(parties: int) -> list[tuple[Identity, Identities]]:
 
 
 def run_through(run: ProgramRun, middle: Middle, job: Job, identities: list[tuple[Identity, Identities]]) -> None:
-    """A run whose messages go through a server in the middle."""
+    """A run whose messages go through a server in the middle; without identities it is unsigned."""
     shares = [job.share(silo) for silo in range(SILOS)]
+    given: list[tuple[Identity, Identities] | tuple[None, None]] = [*identities] or [(None, None)] * run.parties
     group = {
-        number: run.party(number, SESSION, lambda number=number: shares[number], *given)  # type: ignore[misc]
-        for number, given in enumerate(identities or [()] * run.parties)
+        number: run.party(number, SESSION, partial(shares.__getitem__, number), own, known)
+        for number, (own, known) in enumerate(given)
     }
     server, posts = run.server(SESSION), dict[int, dict[int, bytes]]()
     while any(group[silo].report is None for silo in range(SILOS)):
