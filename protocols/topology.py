@@ -85,7 +85,8 @@ class Grouping:
     @property
     def foreign(self) -> Flags:
         """Bool [m]: which messages are between owners that different parties administer."""
-        return self.row_custodian[self.source] != self.group_custodian[self.target]
+        found: Flags = self.row_custodian[self.source] != self.group_custodian[self.target]
+        return found
 
     def answered(self, minimum: int, contributors: Contributors = Contributors.ALL) -> Grouping:
         """Without the messages to groups of fewer than `minimum`, whose sums are not computed; see `computed`."""

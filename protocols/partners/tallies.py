@@ -68,13 +68,14 @@ class Tallies:
         self.passing: Ids = np.empty((0, 4), dtype=np.int64)
 
     def _told_apart(self, silo_of: Callable[[Ids], Ids]) -> Flags:
+        """Return which partners are foreign: both ends of a way have its number, so a host of both recognises it."""
         others, far = self.others.copy(), np.flatnonzero(self.others == NOBODY)
         by_ticket = far[np.argsort(self.tickets[far], kind="stable")]
         first = np.flatnonzero(np.diff(self.tickets[by_ticket]) == 0)
         for here, there in ((first, first + 1), (first + 1, first)):
             others[by_ticket[here]] = self.owners[by_ticket[there]]
         known = others != NOBODY
-        foreign = ~known
+        foreign: Flags = ~known
         foreign[known] = silo_of(others[known]) != silo_of(self.owners[known])
         return foreign
 
