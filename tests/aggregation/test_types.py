@@ -27,6 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # torch's kinds 
 NUMBERS = np.array([1.0, 2.0, 3.0])
 STATE = {"w": torch.ones(2)}
 LINEAR = torch.nn.Linear(2, 2)
+TEXT: dict[str, Any] = {"clients": "3"}
 NOISE: dict[str, Any] = {"clip": 1.0, "epsilon": 4.0, "delta": 1e-5, "rounds": 10}
 SCHEMES: dict[str, dict[str, Any]] = {
     "found ranges": {},
@@ -322,8 +323,8 @@ def test_switches_are_truth_values(name: str) -> None:
         (lambda a: a.write_report("page.html", [STATE] * 3, LabelTest("w", STATE, [[0], [9], [1]])), "labels"),
         (lambda _a: DistributedNoise(**{**NOISE, "clip": "1"}), "clip"),
         (lambda _a: DistributedNoise(**{**NOISE, "rounds": 2.5}), "rounds"),
-        (lambda _a: DistributedNoise(**NOISE, kind="laplace"), "kind"),
-        (lambda _a: Limits(**{"clients": "3"}), "clients"),
+        (lambda _a: DistributedNoise(**{**NOISE, "kind": "laplace"}), "kind"),
+        (lambda _a: Limits(**TEXT), "clients"),
     ],
 )
 def test_arguments_of_another_class_are_refused_by_name(
