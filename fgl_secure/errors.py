@@ -43,7 +43,7 @@ class FieldRangeError(InputError):
 
 
 class PrecisionWarning(UserWarning):
-    """Numbers of one party are so large that those of the others keep few bits."""
+    """Numbers keep few bits or none: beside one party's huge ones, or under a bound that is far too large for them."""
 
 
 class DataWarning(UserWarning):

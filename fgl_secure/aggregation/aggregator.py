@@ -227,7 +227,8 @@ class SecureAggregator:
             A mapping, list or tuple with the kinds, types, devices and order of the first one.
 
         Warns:
-            PrecisionWarning: a client's numbers are so large that others' keep next to nothing beside them.
+            PrecisionWarning: a client's numbers keep next to no bits: others' are far larger, or the bound that was
+                given is.
 
         Raises:
             InputError: mappings that differ in keys, shapes or types, NaN or infinity, weights or clients that do not

@@ -80,6 +80,8 @@ def _array_remedy(value: object) -> str:
     """Return how a value that is no array becomes one."""
     if isinstance(value, np.ma.MaskedArray):
         return "call its filled(0)"
+    if isinstance(value, torch.nn.Module):
+        return "give its state_dict()"
     if hasattr(value, "toarray"):
         return "call its toarray()"
     with suppress(Exception):  # a foreign class may raise anything

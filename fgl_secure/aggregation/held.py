@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 
@@ -28,7 +28,7 @@ class Held(Mapping[int, Arrays]):
     """
 
     def __init__(self, given: Mapping[int, Tree | Maker]) -> None:
-        self._makers, in_memory = dict[int, Maker](), dict[int, Tree]()
+        self._makers, in_memory = dict[int, Maker](), dict[int, Any]()
         for index, each in given.items():
             with naming(index):
                 if _makes(each):

@@ -96,12 +96,12 @@ class _NumpyArithmetic(Arithmetic):
 
     def encode_fixed(self, values: Any, scale: float, most: float, modulus: int) -> Array | None:
         out = np.empty(values.shape, dtype=element_dtype(modulus))
-        flat = np.ascontiguousarray(values).reshape(-1)
+        flat = _native(values).reshape(-1)
         return None if kernels.encode_fixed(flat, scale, most, modulus, out.reshape(-1)) else out
 
     def decode_fixed(self, elements: Any, scale: float, modulus: int) -> NDArray[np.float64]:
         out = np.empty(elements.shape, dtype=np.float64)
-        kernels.decode_fixed(np.ascontiguousarray(elements).reshape(-1), scale, modulus, out.reshape(-1))
+        kernels.decode_fixed(_native(elements).reshape(-1), scale, modulus, out.reshape(-1))
         return out
 
     def largest_magnitude(self, values: Any) -> float:
@@ -114,6 +114,12 @@ NUMPY: Arithmetic = _NumpyArithmetic()
 def _worked_in(modulus: int) -> type[np.signedinteger[Any]]:
     """What the loops write: int32 for 2^31 - 1, int64 for all others, so that few variants are compiled."""
     return np.int32 if modulus == MERSENNE_31 else np.int64
+
+
+def _native(array: Array) -> Array:
+    """Return the same numbers, contiguous and in a type that kernels are compiled for: of this machine's byte order."""
+    dtype = array.dtype.newbyteorder("=")
+    return np.ascontiguousarray(array, dtype=np.float32 if dtype == np.float16 else dtype)
 
 
 def _loopable(array: Array, modulus: int) -> Array:

@@ -62,7 +62,8 @@ def rounded(
         out: where they go, contiguous and of the shape of the values; None for a new array of that kind.
     """
     out = np.empty(values.shape, dtype=kind) if out is None else out
-    wide = np.float64 if abs(fraction_bits) >= _MOST_EXPONENT else np.float32 if values.dtype == np.float16 else None
+    native = values.dtype.newbyteorder("=")
+    wide = np.float64 if abs(fraction_bits) >= _MOST_EXPONENT else np.float32 if native == np.float16 else native
     flat = np.ascontiguousarray(values.reshape(-1), dtype=wide)
     if abs(fraction_bits) >= _MOST_EXPONENT:
         flat, fraction_bits = scaled(flat, fraction_bits), 0

@@ -36,24 +36,23 @@ MOST_UNPACKED = 2**28
 """Bytes that a gzipped file may have: some kilobytes can unpack to terabytes."""
 
 
-def gunzipped(file: Path, what: str = "a gzipped file", most: int = MOST_UNPACKED) -> bytes:
+def gunzipped(file: Path, what: str = "a gzipped file") -> bytes:
     """Return what a gzipped file holds.
 
     Args:
         file: its path.
         what: it must be, for the message.
-        most: bytes that it may hold.
 
     Raises:
-        InputError: it is not gzipped, or holds more.
+        InputError: it is not gzipped, or holds more than `MOST_UNPACKED` bytes.
     """
     try:
         with gzip.open(file) as packed:
-            data = packed.read(most + 1)
+            data = packed.read(MOST_UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{file.name} must be {what}; it can't be read ({error})") from None
-    if len(data) > most:
-        raise InputError(f"{file.name} must hold at most {most:,} bytes once it is unpacked; it holds more")
+    if len(data) > MOST_UNPACKED:
+        raise InputError(f"{file.name} must hold at most {MOST_UNPACKED:,} bytes once it is unpacked; it holds more")
     return data
 
 

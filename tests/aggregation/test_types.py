@@ -18,6 +18,8 @@ from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.limits import Limits
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.aggregation.view import LabelTest
+from fgl_secure.algebra import PrimeField
+from fgl_secure.algebra.quantization import FixedPoint, Quantizer
 from fgl_secure.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # torch's kinds of tensors that are prototypes
@@ -25,6 +27,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # torch's kinds 
 NUMBERS = np.array([1.0, 2.0, 3.0])
 STATE = {"w": torch.ones(2)}
 LINEAR = torch.nn.Linear(2, 2)
+TEXT: dict[str, Any] = {"clients": "3"}
+NOISE: dict[str, Any] = {"clip": 1.0, "epsilon": 4.0, "delta": 1e-5, "rounds": 10}
 SCHEMES: dict[str, dict[str, Any]] = {
     "found ranges": {},
     "clip": {"bound": 8.0, "clip": True},
@@ -55,6 +59,16 @@ def test_arrays_of_any_byte_order_have_the_mean_of_their_numbers(scheme: str, ki
         assert found.dtype.isnative
         assert found.dtype.name == foreign.name
         np.testing.assert_allclose(found, NUMBERS, atol=1e-3)
+
+
+def test_field_elements_are_made_of_any_byte_order() -> None:
+    """The algebra underneath takes the same arrays."""
+    code = FixedPoint.for_sums(PrimeField(), bound=8.0, terms=3)
+    quantizer = Quantizer.for_sums(bound=8.0, limit=2**40, terms=3)
+    for kind in (">f4", ">f8", ">f2"):
+        encoded = code.encode(NUMBERS.astype(kind))
+        assert (code.decode(encoded.astype(">i8")) == NUMBERS).all()
+        assert (quantizer.decode(quantizer.encode(NUMBERS.astype(kind))) == NUMBERS).all()
 
 
 def memory_map(folder: Path) -> np.memmap[Any, Any]:
@@ -114,8 +128,9 @@ class ArrayLike:
         (lambda: NUMBERS.astype(object), "astype", lambda value: value.astype("float64")),
         (lambda: NUMBERS.astype(np.longdouble), "astype", lambda value: value.astype("float64")),
         (lambda: np.array(["2020-01-01"], dtype="M8[D]"), "astype", lambda value: value.astype("float64")),
-        (lambda: np.ma.array(NUMBERS, mask=[0, 1, 0]), r"filled\(0\)", lambda value: value.filled(0)),
+        (lambda: np.ma.array(NUMBERS, mask=[False, True, False]), r"filled\(0\)", lambda value: value.filled(0)),
         (lambda: scipy.sparse.csr_array(np.eye(2)), r"toarray\(\)", lambda value: value.toarray()),
+        (lambda: LINEAR, r"state_dict\(\)", lambda value: value.state_dict()),
         (ArrayLike, "numpy.asarray", np.asarray),
         (lambda: array.array("d", [1, 2]), "numpy.asarray", np.asarray),
         (lambda: 2.5, "numpy.asarray", np.asarray),
@@ -178,6 +193,8 @@ def test_updates_of_other_forms_name_a_remedy(mappings: Any, named: str, remedy:
 def test_collections_in_the_order_of_clients_are_taken() -> None:
     """Generators, views and arrays of weights count each client as it stands."""
     states = [{"w": np.full(1, float(client))} for client in range(3)]
+    mappings: Any
+    weights: Any
     for mappings in (tuple(states), iter(states), dict(enumerate(states)).values(), np.array(states, dtype=object)):
         assert aggregator().mean(mappings)["w"][0] == pytest.approx(1.0)
     for weights in (
@@ -208,7 +225,7 @@ def test_collections_in_the_order_of_clients_are_taken() -> None:
         [[1, 2], [2], [3]],
         torch.ones(3, 2),
         torch.ones(3, device="meta"),
-        np.ma.array([1, 2, 3], mask=[0, 1, 0]),
+        np.ma.array([1, 2, 3], mask=[False, True, False]),
         3,
     ],
 )
@@ -229,25 +246,38 @@ def test_shares_are_weights_by_the_remedy_that_is_named(scheme: str) -> None:
     np.testing.assert_allclose(found["w"], 1.3, atol=0.02)
 
 
-INTEGERS = (np.int64(3), np.uint8(3), torch.tensor(3), np.array(3))
-NO_INTEGERS = (3.0, np.float64(3), "3", b"3", True, np.True_, [3], 3j, torch.tensor(3.0), float("nan"), 10**60)
-NO_NUMBERS = ("3", b"3", [3], {}, 3j, float("nan"), float("inf"), np.array([3, 3]), 10**400)
+INTEGERS: tuple[Any, ...] = (np.int64(3), np.uint8(3), torch.tensor(3), np.array(3))
+NO_INTEGERS: tuple[Any, ...] = (
+    3.0,
+    np.float64(3),
+    "3",
+    b"3",
+    True,
+    np.True_,
+    [3],
+    3j,
+    torch.tensor(3.0),
+    float("nan"),
+    10**60,
+)
+NO_NUMBERS: tuple[Any, ...] = ("3", b"3", [3], {}, 3j, float("nan"), float("inf"), np.array([3, 3]), 10**400)
 
 
 @pytest.mark.parametrize("name", ["clients", "threshold", "k_min", "fraction_bits", "weight_fraction_bits"])
 def test_counts_are_integers_of_any_type(name: str) -> None:
     """Those of numpy and torch are taken; floats, text and truth values are refused by name."""
     for value in INTEGERS:
-        settings = {"clients": 3, "bound": 8.0, name: value}
+        settings: dict[str, Any] = {"clients": 3, "bound": 8.0, name: value}
         assert SecureAggregator.for_clients(**settings).mean([STATE] * 3)["w"][0] == 1
     for value in NO_INTEGERS:
         with pytest.raises(InputError, match=name):
-            SecureAggregator.for_clients(**{"clients": 3, "bound": 8.0, name: value})
+            SecureAggregator.for_clients(**{**settings, name: value})
 
 
 @pytest.mark.parametrize("name", ["bound", "weight_bound"])
 def test_bounds_are_numbers_of_any_type(name: str) -> None:
     """Those of numpy, torch and the standard library are taken; text and collections are refused by name."""
+    value: Any
     for value in (3, np.float32(3), torch.tensor([3.0]), np.array([3]), Fraction(3)):
         assert aggregator(**{name: value}).mean([STATE] * 3)["w"][0] == pytest.approx(1, abs=1e-3)
     for value in NO_NUMBERS:
@@ -261,6 +291,7 @@ def test_switches_are_truth_values(name: str) -> None:
     settings: dict[str, Any] = {"bound": 8.0} if name == "clip" else {"precision": 8}
     found = aggregator(**settings, **{name: np.True_}).mean([STATE] * 3)["w"][0].item()
     assert found == pytest.approx(1, abs=0.05)
+    value: Any
     for value in ("no", "", None, 3, [], np.array([1, 0])):
         with pytest.raises(InputError, match=name):
             aggregator(**settings, **{name: value})
@@ -290,10 +321,10 @@ def test_switches_are_truth_values(name: str) -> None:
         (lambda a: a.write_report("page.html", [STATE] * 3, "w"), "labels"),
         (lambda a: a.write_report("page.html", [STATE] * 3, LabelTest("w", STATE, [[0.5]] * 3)), "labels"),
         (lambda a: a.write_report("page.html", [STATE] * 3, LabelTest("w", STATE, [[0], [9], [1]])), "labels"),
-        (lambda _a: DistributedNoise("1", 4.0, 1e-5, 10), "clip"),
-        (lambda _a: DistributedNoise(1.0, 4.0, 1e-5, 2.5), "rounds"),
-        (lambda _a: DistributedNoise(1.0, 4.0, 1e-5, 10, kind="laplace"), "kind"),
-        (lambda _a: Limits(clients="3"), "clients"),
+        (lambda _a: DistributedNoise(**{**NOISE, "clip": "1"}), "clip"),
+        (lambda _a: DistributedNoise(**{**NOISE, "rounds": 2.5}), "rounds"),
+        (lambda _a: DistributedNoise(**{**NOISE, "kind": "laplace"}), "kind"),
+        (lambda _a: Limits(**TEXT), "clients"),
     ],
 )
 def test_arguments_of_another_class_are_refused_by_name(
