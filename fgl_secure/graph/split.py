@@ -135,7 +135,8 @@ def read_mask(name: str, values: Any, number: int, *, split: int | None = None, 
         array = array[:, split or 0]
     if array.shape == (number,) and np.isin(array, (0, 1)).all():
         return array.astype(np.bool_)
-    if array.ndim == 1 and array.dtype.kind in "iuf"[: 3 - bool(array.size)]:
+    # numpy makes floats of an empty list of numbers
+    if array.ndim == 1 and (array.dtype.kind in "iu" or (array.dtype.kind == "f" and not array.size)):
         mask = np.zeros(number, dtype=np.bool_)
         if not array.size or (array.min() >= 0 and array.max() < number and len(np.unique(array)) == len(array)):
             mask[array.astype(np.int64)] = True

@@ -65,10 +65,10 @@ class Scores:
             self.own = counts.copy() if own is None else own.copy()
 
     def _score(self, number: int, counts: Counts, score: float | None) -> float:
-        right, of = {Selection.VALIDATION: counts[:2], Selection.TEST: counts[2:COUNTS], None: (0, 0)}[self._selection]
-        if not of and (score is None or np.isnan(score)):
+        side = {Selection.VALIDATION: counts[:2], Selection.TEST: counts[2:COUNTS], None: counts[:0]}[self._selection]
+        if not side[1:].any() and (score is None or np.isnan(score)):
             return float(number)
-        found = self._sign * float(right / of) if score is None else score
+        found = self._sign * float(side[0] / side[1]) if score is None else score
         return -np.inf if np.isnan(found) else found
 
     @property
