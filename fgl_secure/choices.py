@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from enum import StrEnum
 from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
@@ -88,6 +89,23 @@ def choices_of(kind: type) -> Mapping[str, tuple[Field[Any], Choice]]:
 def default_of(each: Field[Any]) -> object:
     """The default of a field; None where it has none."""
     return None if each.default is MISSING else each.default
+
+
+def name_members(made: Any) -> None:  # any frozen dataclass
+    """Replace text by the member of an enumeration that it names, in all fields whose default is such a member.
+
+    Members are compared by identity, so that a field that keeps the text would act as another member.
+
+    Raises:
+        UnknownNameError: the text, or a value of another type, names no member.
+    """
+    for each in fields(made):
+        default = each.default if each.default_factory is MISSING else each.default_factory()
+        value = getattr(made, each.name)
+        if isinstance(default, StrEnum) and not isinstance(value, type(default)):
+            if value not in tuple(type(default)):
+                raise UnknownNameError(each.name, str(value), tuple(map(str, type(default))))
+            object.__setattr__(made, each.name, type(default)(value))
 
 
 def check_choices(made: Any) -> None:  # any dataclass

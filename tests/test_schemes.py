@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -209,3 +210,23 @@ def test_what_is_no_scheme_is_refused(outside: Callable[[str], None], name: str,
     outside(name)
     with pytest.raises(InputError, match=why):
         names()
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "text"),
+    [
+        (RelayCoded, "tags", "sealed"),
+        (RelayCoded, "keys", "x25519"),
+        (PairwiseMasking, "rounding", "error-feedback"),
+        (LightSecAgg, "keys", "x25519"),
+        (SecretMessagePassing, "delivery", "target"),
+        (SecretMessagePassing, "overflow", "wrap"),
+    ],
+)
+def test_a_field_takes_the_name_of_a_member(kind: type[Any], field: str, text: str) -> None:
+    """As text it would be compared with members, found to be none of them, and act as another one."""
+    member = type(getattr(kind(), field))(text)
+    options = {"precision": 8} if field == "rounding" else {}
+    assert getattr(kind(**{field: text}, **options), field) is member
+    with pytest.raises(InputError):
+        kind(**{field: "nonsense"}, **options)

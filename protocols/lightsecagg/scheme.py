@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
+from fgl_secure.choices import name_members
 from fgl_secure.crypto.cryptography import Cryptography, RealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.ring import Ring
@@ -77,6 +78,7 @@ class LightSecAgg(OneSumScheme):
     clients: type[Clients] = field(default=Clients, repr=False)
 
     def __post_init__(self) -> None:
+        name_members(self)
         PrimeField(self.modulus)
         if self.modulus < 3:
             raise InputError(f"modulus must be odd, or a term and its negative are one; found {self.modulus}")

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
+from fgl_secure.choices import name_members
 from fgl_secure.crypto.cryptography import SEED_BITS, Cryptography, RealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.ring import Ring
@@ -88,6 +89,7 @@ class PairwiseMasking(OneSumScheme):
     clients: type[Clients] = field(default=Clients, repr=False)
 
     def __post_init__(self) -> None:
+        name_members(self)
         PrimeField(self.modulus)
         if self.modulus < 3:
             raise InputError(f"modulus must be odd, or a term and its negative are one; found {self.modulus}")

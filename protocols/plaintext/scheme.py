@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61
+from fgl_secure.choices import name_members
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.identity import Names
@@ -60,6 +61,7 @@ class Plaintext(Scheme):
     keyed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        name_members(self)
         for name, value in (("minimum_group", self.minimum_group), ("threshold", self.threshold)):
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1; found {value}")

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
+from fgl_secure.choices import name_members
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
@@ -158,6 +159,7 @@ class RelayCoded(Scheme):
         return T + 1
 
     def __post_init__(self) -> None:
+        name_members(self)
         if not 1 <= self.T <= LARGEST_T:
             raise InputError(f"T must lie in 1..{LARGEST_T}; found {self.T}")
         if self.R > MOST_RELAYS:

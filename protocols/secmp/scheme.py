@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_31, FixedPoint, LagrangeCode, Overflow, PrimeField
+from fgl_secure.choices import name_members
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.identity import Names
@@ -71,6 +72,7 @@ class SecretMessagePassing(Scheme):
     keyed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        name_members(self)
         if self.field.modulus > MERSENNE_31:
             raise FieldRangeError(
                 f"field must have at most 2^31 - 1 elements, so that a product fits 64 bits; found {self.field.modulus}"
