@@ -27,8 +27,9 @@ Ids = NDArray[np.int64]
 NO_HELPERS: Mapping[Role, int] = MappingProxyType({})
 
 
-ROW_BOUND = 16.0
-"""Largest magnitude of an entry of a neighbour's row over a field, unless another bound is given."""
+ROW_BOUND, LARGEST_ROW_BOUND = 16.0, 1024.0
+"""Largest magnitude of an entry of a neighbour's row over a field, unless another bound is given; and the largest such
+bound that a method takes by itself. Ranges are found in runs with a larger one."""
 
 
 class Encoding(Protocol):

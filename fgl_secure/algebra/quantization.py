@@ -25,6 +25,8 @@ Integers = NDArray[np.int64]
 
 LARGEST_ENCODED = 2.0**62
 """Beyond it a scaled value would no longer fit the integers that it passes through."""
+SPARE_BITS = 6
+"""By which a bound that an error names exceeds the power of two above the values, which may grow."""
 FINEST = 40
 """Most bits behind the binary point of field elements."""
 _MOST_EXPONENT = 1000
@@ -365,13 +367,12 @@ class FixedPoint:
         return arithmetic.decode_fixed(elements, 2.0**self.fraction_bits, self.field.modulus)
 
     def _remedy(self, magnitude: float) -> str:
-        """A bound that holds such values, a power of two with a bit to spare, where the field has room for it."""
-        bound = math.ldexp(1.0, math.frexp(magnitude)[1] + 1)
-        if not _fits(self.field, bound, 0, self.terms):
-            return (
-                f"scale the values, or take a larger field, for this one has no room for sums of {self.terms} of them"
-            )
-        return f"give a larger bound, as in SCHEME[bound={bound:.0f}], or scale the values"
+        """A bound that holds such values, a power of two with bits to spare, where the field has room for it."""
+        for spare in (SPARE_BITS, 1):
+            bound = math.ldexp(1.0, math.frexp(magnitude)[1] + spare)
+            if _fits(self.field, bound, 0, self.terms):
+                return f"give a larger bound, as in SCHEME[bound={bound:.0f}], or scale the values"
+        return f"scale the values, or take a larger field, for this one has no room for sums of {self.terms} of them"
 
 
 def _check_bound(bound: float) -> None:

@@ -25,7 +25,6 @@ from torch import nn
 
 from fgl_secure.algebra import Quantizer
 from fgl_secure.algebra.low_precision import check_lengths
-from fgl_secure.algebra.quantization import largest_magnitude
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import needed_marks
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
@@ -184,8 +183,7 @@ class Collectives:
         given, code, exponent = rows.detach().cpu().contiguous().numpy(), self._setting.row_code, 0
         try:
             if code is not None:
-                exponent = self.exponent(largest_magnitude(given), code.bound)
-                self._ranges.warn_of_rounding(given, code, exponent)
+                exponent = self._ranges.of_rows(given, code)
             found = self._call(Call(NEIGHBOURS, step, shrunk(given, exponent)))
         except InputError as error:
             when = f"round {step.round}, layer {step.layer}, {step.direction} pass"

@@ -22,7 +22,7 @@ from fgl_secure.errors import FieldRangeError, PrecisionWarning
 from fgl_secure.protocols.coded_products import LARGEST_LEFT, LARGEST_PRODUCT, LARGEST_RIGHT
 from fgl_secure.protocols.collective import Code
 from fgl_secure.protocols.relay_coded import LARGEST_GRADIENT
-from fgl_secure.protocols.scheme import ROW_BOUND
+from fgl_secure.protocols.scheme import LARGEST_ROW_BOUND, ROW_BOUND
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Step
 from fgl_secure.training.calls import Array, Ask, Call, Ids, Setting
@@ -42,14 +42,14 @@ RANGES = "ranges"
 
 
 def finds_ranges(facts: Facts, code: FixedPoint | None, *, noisy: bool = False) -> bool:
-    """Return whether ranges are found: features are large, rows carry noise, or another bound than the usual is given.
+    """Return whether ranges are found: features are large, rows carry noise, or a bound is given that no method takes.
 
     Args:
         facts: what is public of the graph.
         code: how rows for neighbours are written; None where they have no bound.
         noisy: whether they carry noise.
     """
-    return facts.large_features or noisy or (code is not None and code.bound != ROW_BOUND)
+    return facts.large_features or noisy or (code is not None and code.bound > LARGEST_ROW_BOUND)
 
 
 def plain_code(code: Code | None) -> FixedPoint | None:
@@ -93,6 +93,16 @@ class Ranges:
         told: NDArray[np.bool_] = self._ask(call)
         return [FACTOR_BITS * count for count in levels.reached(told, range(len(bounds)))]
 
+    def of_rows(self, rows: Array, code: FixedPoint) -> int:
+        """Return the exponent of rows for neighbours [m, d]; negative where their bound is wider than all rows need."""
+        if not self._setting.finds_ranges:
+            return 0
+        wider = max(math.floor(math.log2(code.bound / ROW_BOUND)), 0)
+        (found,) = self.exponents([largest_magnitude(rows)], [math.ldexp(code.bound, -wider)])
+        exponent = found - wider
+        self._warn_of_rounding(rows, code, exponent)
+        return exponent
+
     def of_entries(self, values: Array, lengths: Sequence[int], bound: float) -> Ids:
         """Return the exponent of each entry of values [P] whose parts have these lengths: int64 [P]."""
         parts = np.split(values, np.cumsum(lengths)[:-1])
@@ -112,11 +122,10 @@ class Ranges:
             return tuple(factors), [0] * len(factors)
         magnitudes = [each for one in factors for each in _magnitudes(one)]
         found = np.reshape(self.exponents(magnitudes, FACTOR_BOUNDS * len(factors)), (-1, 3)).tolist()
-        return tuple(map(_shrunk_factors, factors, found)), [
-            left + max(right, both - left) for left, right, both in found
-        ]
+        smaller = tuple(_shrunk_factors(one, each) for one, each in zip(factors, found, strict=True))
+        return smaller, [left + max(right, both - left) for left, right, both in found]
 
-    def warn_of_rounding(self, rows: Array, code: FixedPoint, exponent: int) -> None:
+    def _warn_of_rounding(self, rows: Array, code: FixedPoint, exponent: int) -> None:
         """Warns, once a run, where most of a silo's rows that are not zero round to zero.
 
         Args:
@@ -134,7 +143,7 @@ class Ranges:
             warnings.warn(
                 f"rows for neighbours must not round to zero; {lost} of {some} here do, as sums up to "
                 f"2^{math.log2(code.bound) + exponent:.0f} leave multiples of 2^{math.log2(unit):.0f}: scale the "
-                f"features, take a larger field, as in relay-coded[p={MERSENNE_61}], or a smaller bound",
+                f"features, or take a larger field, as in relay-coded[p={MERSENNE_61}]",
                 PrecisionWarning,
                 stacklevel=2,
             )

@@ -32,7 +32,7 @@ from scipy import sparse
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs, between_clients
-from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, least_group
+from fgl_secure.protocols.scheme import LARGEST_ROW_BOUND, Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS, Ids
 from fgl_secure.runtime import Channel, Role, Step
 from fgl_secure.runtime.packing import Array, Arrays
@@ -81,7 +81,8 @@ class RowRange:
         if found > self.of(hop):
             raise InputError(
                 f"rows of hop {hop} must be of magnitude up to first * growth^{hop - 1} = {self.of(hop):g}; found "
-                f"{found:.3g}: scale the features, or give a larger bound, as in relay-coded[bound={2 * ROW_BOUND:g}]"
+                f"{found:.3g}: scale the features, or give a larger bound, as in "
+                f"relay-coded[bound={2 * LARGEST_ROW_BOUND:.0f}]"
             )
 
     def unit(self, hop: int) -> float:
