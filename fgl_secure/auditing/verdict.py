@@ -40,10 +40,11 @@ class Verdict(StrEnum):
 def judge(value: float, interval: Interval, prior: float, *, exact: bool) -> Verdict:
     """The verdict on one measured figure.
 
-    The excess over the prior decides, not the value. An exact-recovery rate is *broken* if it exceeds the prior by at
-    least 0.5 and the whole interval lies above the prior. An advantage, which is a difference to chance already, is
-    *broken* if the lower end exceeds the prior's advantage, at least 0, by more than 0.5. Either *leaks* if the lower
-    end exceeds the prior by more than 0.05. Anything else is *not detected*.
+    The excess over the prior decides, not the value. A figure *leaks* if the lower end of its interval exceeds the
+    prior by more than 0.05. An exact-recovery rate of at least 0.5 also *leaks* if it exceeds the prior by more than
+    0.05 and its whole interval lies above the prior. A rate that leaks is *broken* if it exceeds the prior by at least
+    0.5; an advantage, a difference to chance already, if its lower end exceeds the prior (at least 0) by more than 0.5.
+    Anything else is *not detected*.
 
     Args:
         value: the rate or the advantage.
@@ -51,10 +52,12 @@ def judge(value: float, interval: Interval, prior: float, *, exact: bool) -> Ver
         prior: the rate, or the advantage, of the best guess without the transcript.
         exact: True for rates of exact recovery, False for advantages.
     """
-    surely, sought = interval.low - prior, HALF + max(prior, 0.0)
-    if value >= sought and surely > 0 if exact else interval.low > sought:
-        return Verdict.BROKEN
-    return Verdict.LEAKS if surely > MARGIN else Verdict.NOT_DETECTED
+    surely, half = interval.low - prior, HALF + max(prior, 0.0)
+    # Half of a few secrets, recovered exactly, is a leak although the interval of few units is wide.
+    high = exact and value >= HALF and surely > 0 and value - prior > MARGIN
+    if not (high or surely > MARGIN):
+        return Verdict.NOT_DETECTED
+    return Verdict.BROKEN if (value >= half if exact else interval.low > half) else Verdict.LEAKS
 
 
 POWER = 0.99

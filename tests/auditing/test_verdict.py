@@ -23,7 +23,7 @@ rates = st.floats(0, 1)
         (0.62, 0.58, 0.66, 0.6, Verdict.NOT_DETECTED),  # guessing does as well
         (0.64, 0.62, 0.66, 0.6, Verdict.NOT_DETECTED),
         (0.7, 0.58, 0.8, 0.6, Verdict.NOT_DETECTED),
-        (0.7, 0.61, 0.8, 0.6, Verdict.NOT_DETECTED),
+        (0.7, 0.61, 0.8, 0.6, Verdict.LEAKS),
         (0.7, 0.66, 0.8, 0.6, Verdict.LEAKS),
         (1.0, 0.997, 1.0, 0.894, Verdict.LEAKS),  # a high value, most of which the prior has
         (1.0, 0.997, 1.0, 0.5, Verdict.BROKEN),
