@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from fgl_secure import methods, train
 from fgl_secure.algebra import MERSENNE_61
+from fgl_secure.auditing import privacy_cost
 from fgl_secure.auditing.method import Method
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, PrecisionWarning
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.attributed_graph import read_only
+from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -139,6 +141,13 @@ def test_the_bound_that_an_error_names_is_enough() -> None:
     losses, clear = (reports(graph_with("1"), schemes, wild)[0]["losses"] for schemes in (wider, CLEAR))
     assert len(losses) == wild.epochs
     assert losses[:2] == pytest.approx(clear[:2], rel=0.1)
+
+
+def test_noise_that_outgrows_bounds_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise on embeddings many times as large as the bound of coded gradients, under the default scheme."""
+    monkeypatch.setattr(privacy_cost, "CANARIES", 20)
+    private = methods.HiFGL(epochs=3, privacy=EmbeddingPrivacy(epsilon=8, clip=64.0))
+    assert len(train(private, graph_with("1", 24, 2)).result.losses) == 3
 
 
 @pytest.mark.parametrize("bound", [1024, 2**20])
