@@ -246,7 +246,8 @@ def _not_attacked(report: Report, name: str) -> list[str]:
     """
     receivers = {each.receiver_role for each in report.exposures if each.protocol == name}
     measured = {each.attack for each in report.records if _belongs(each.protocol, name) and each.verdict.is_measured}
-    observers = {str(about["observer"]) for attack, about in report.attacks.items() if attack in measured}
+    attacks = cast("Mapping[str, Mapping[str, Any]]", report.attacks)
+    observers = {str(about["observer"]) for attack, about in attacks.items() if attack in measured}
     unread = {cell.role for cell in report.matrix if cell.scheme == name and cell.state is State.UNREAD}
     return sorted(receivers - observers - unread)
 
