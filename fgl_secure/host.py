@@ -51,7 +51,8 @@ def _read_precision() -> Any:
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:  # set by backend, which PyTorch 2.9 and later allow
-        return [(part, part.fp32_precision) for part in (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul)]
+        backends: Any = torch.backends  # older releases have no such parts
+        return [(part, part.fp32_precision) for part in (backends.mkldnn.matmul, backends.cuda.matmul)]
 
 
 def _write_precision(value: Any) -> None:

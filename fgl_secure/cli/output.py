@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from typing import TextIO
 
 from fgl_secure.errors import FglSecureError
@@ -69,19 +70,20 @@ def standard_streams() -> Iterator[None]:
     before = sys.stdout, sys.stderr
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         sys.stdout, sys.stderr = (nowhere if each is None or each.closed else each for each in before)
-        errors = getattr(sys.stdout, "errors", None)
-        changed = errors in ("strict", "surrogateescape") and hasattr(sys.stdout, "reconfigure")
+        out = sys.stdout if isinstance(sys.stdout, TextIOWrapper) else None
+        errors = None if out is None else out.errors
         try:
-            if changed:
-                sys.stdout.reconfigure(errors="replace")
+            if out is not None and errors in ("strict", "surrogateescape"):
+                out.reconfigure(errors="replace")
             yield
         finally:
             try:
                 sys.stderr.flush()
             except OSError:
                 _close(sys.stderr)
-            if changed:
-                sys.stdout.reconfigure(errors=errors)
+            if out is not None and not out.closed:
+                with suppress(OSError):
+                    out.reconfigure(errors=errors)
             sys.stdout, sys.stderr = before
 
 
