@@ -247,7 +247,7 @@ def test_a_turn_is_had_once_whatever_context_comes_with_it(graph: FederatedGraph
 @pytest.mark.parametrize("in_file", [False, True])
 @pytest.mark.parametrize("over", [False, True])
 def test_a_second_session_is_refused(graph: FederatedGraph, tmp_path: Path, in_file: bool, over: bool) -> None:
-    """While the first one is under way, and when it is over: the error names the state file; the first one goes on."""
+    """While the first one is under way, and when it is over: the error names the state file; the first one continues."""
     grid, first = fedstruct_grid(graph), fresh_session()
     for number, context in enumerate(grid.contexts.values()):
         context.node_config |= {"state": str(tmp_path / f"state{number}")} if in_file else {}
@@ -258,7 +258,7 @@ def test_a_second_session_is_refused(graph: FederatedGraph, tmp_path: Path, in_f
         answer = Turn.of(grid.run_app(100, asked).content)
     with pytest.raises(RunStoppedError, match="turn 0"):
         run(grid)
-    assert ("state file state0 " if in_file else "context") in grid.refusals[100]
+    assert f"state file {'state0' if in_file else 'node-100'} " in grid.refusals[100]
     if not over:
         assert Turn.of(grid.run_app(100, asked).content) == answer
 
