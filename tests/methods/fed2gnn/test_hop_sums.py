@@ -297,13 +297,13 @@ def test_graphs_with_nothing_to_send_work(graph: FederatedGraph, scheme: Scheme)
 
 def test_rows_out_of_range_are_refused() -> None:
     """A row beyond what everybody expects stops the exchange in its hop; without a range, the scheme's bound does."""
-    graph = graph_of([(0, v) for v in range(1, 5)], 5, [0, 1, 1, 1, 1], np.full((5, 1), 10.0))
+    graph = graph_of([(0, v) for v in range(1, 7)], 7, [0, *[1] * 6], np.full((7, 1), 4.0))
     scheme = SecretMessagePassing()
-    with pytest.raises(InputError, match=r"rows of hop 1 must be of magnitude up to first \* growth\^0 = 32; found 40"):
-        hop_sums(graph, graph.features, 1, scheme, channel(graph, scheme), rows=RowRange(32.0))
+    with pytest.raises(InputError, match=r"rows of hop 1 must be of magnitude up to first \* growth\^0 = 16; found 24"):
+        hop_sums(graph, graph.features, 1, scheme, channel(graph, scheme), rows=RowRange(16.0))
     with pytest.raises(FieldRangeError, match="bound 16; at least one does"):
         hop_sums(graph, graph.features, 1, scheme, channel(graph, scheme))
-    assert hop_sums(graph, graph.features, 1, scheme, channel(graph, scheme), rows=RowRange(64.0)).f[0, 0] == 40
+    assert hop_sums(graph, graph.features, 1, scheme, channel(graph, scheme), rows=RowRange(32.0)).f[0, 0] == 24
     for first, growth, rule in ((0.0, 1.0, "first must be a positive number"), (1.0, 0.5, "growth must be a number")):
         with pytest.raises(InputError, match=rule):
             RowRange(first, growth)
