@@ -102,7 +102,8 @@ wheel: $(DEVELOPMENT)
 # checks what is on disk. That the package also works when it is really installed is what `make wheel` is for.
 # pip refuses an editable install among requirements with hashes. So first come all pinned files of a section, each checked
 # against its hashes and without looking for what they need; then the package, with what is left: nothing here, GPU
-# libraries where the build of torch wants them. setuptools comes before all, and builds without isolation: an isolated
+# libraries where the build of torch wants them. A build of torch among pip's find-links comes before that of the index:
+# with hashes pip would prefer files whose hash the index lists, and take gigabytes of GPU libraries. setuptools comes before all, and builds without isolation: an isolated
 # build would fetch an unpinned one.
 # A change of pyproject.toml or constraints.txt updates the environment in place; `make clean` makes the next one afresh.
 define install
@@ -112,6 +113,9 @@ define install
 	@grep '^setuptools==' $(VENV)/pins.txt > $(VENV)/setuptools.txt
 	@sed 's/ .*//' constraints.txt > $(VENV)/versions.txt
 	@$(call pip,$(BIN)/python,$(VENV)/pip.log,$(HASHED) -r $(VENV)/setuptools.txt)
+	@grep '^torch==' $(VENV)/pins.txt > $(VENV)/torch.txt
+	@$(BIN)/python -m pip --disable-pip-version-check install --no-index $(HASHED) -r $(VENV)/torch.txt \
+		> $(VENV)/pip.log 2>&1 || true
 	@$(call pip,$(BIN)/python,$(VENV)/pip.log,$(HASHED) --no-build-isolation -r $(VENV)/pins.txt)
 	@$(call pip,$(BIN)/python,$(VENV)/pip.log,-c $(VENV)/versions.txt --no-build-isolation -e '$(1)')
 	@touch $@
