@@ -107,7 +107,7 @@ def test_bad_assignments_are_refused_by_name(graph: Graph, silo_of: list[Any], m
             r"masks.validation must be bool of shape \(4,\).*shape \(3,\)",
         ),
         (
-            SplitMasks(_mask(0, 2) * 0.5, _mask(1), _mask(3)),
+            SplitMasks(_mask(0, 2) * 0.5, _mask(1), _mask(3)),  # type: ignore[arg-type]
             "masks.train must be bool.*found float64",
         ),
         (SplitMasks(_mask(), _mask(1), _mask(3)), "masks.train must mark at least one node; found none"),
