@@ -247,7 +247,7 @@ def test_a_turn_is_had_once_whatever_context_comes_with_it(graph: FederatedGraph
 @pytest.mark.parametrize("in_file", [False, True])
 @pytest.mark.parametrize("over", [False, True])
 def test_a_second_session_is_refused(graph: FederatedGraph, tmp_path: Path, in_file: bool, over: bool) -> None:
-    """While the first one is under way, and when it is over: the error names the state file; the first one continues."""
+    """During the first session and after it: the error names the state file, and the first session continues."""
     grid, first = fedstruct_grid(graph), fresh_session()
     for number, context in enumerate(grid.contexts.values()):
         context.node_config |= {"state": str(tmp_path / f"state{number}")} if in_file else {}
