@@ -96,7 +96,7 @@ class OneProcess:
         silos = channel.parties.ids(Role.SILO)
         self._rows = self._nodes if between is None else [np.flatnonzero(sums.row_owner == silo) for silo in silos]
         schemes_of_silos = {CLIENTS: self._clients, SERVER: self._server}
-        code = plain_code(self._neighbours.code)
+        code = None if scheme.adds_noise else plain_code(self._neighbours.code)  # noise is made for rows as they are
         ranged = finds_ranges(shares[0].facts, code, noisy=scheme.adds_noise)
         keyed = ranged or self._server.precision is not None
         self._talks = [
