@@ -103,8 +103,8 @@ wheel: $(DEVELOPMENT)
 # pip refuses an editable install among requirements with hashes. So first come all pinned files of a section, each checked
 # against its hashes and without looking for what they need; then the package, with what is left: nothing here, GPU
 # libraries where the build of torch wants them. A build of torch among pip's find-links comes before that of the index:
-# with hashes pip would prefer files whose hash the index lists, and take gigabytes of GPU libraries. setuptools comes before all, and builds without isolation: an isolated
-# build would fetch an unpinned one.
+# with hashes pip would prefer files whose hash the index lists, and take gigabytes of GPU libraries. setuptools comes
+# before all, and builds without isolation: an isolated build would fetch an unpinned one.
 # A change of pyproject.toml or constraints.txt updates the environment in place; `make clean` makes the next one afresh.
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; found " + sys.version.split()[0])'
