@@ -125,7 +125,7 @@ def train(chosen: argparse.Namespace, words: list[str]) -> int:
 def _trained(method: Method, data: Source, chosen: argparse.Namespace, phases: Phases) -> Trained:
     from fgl_secure.auditing.train import train as run
 
-    scheme = ",".join(chosen.scheme) or None
+    scheme = ",".join(chosen.scheme) if chosen.scheme else None
     if chosen.engine != "flower":
         return run(method, data, scheme, seed=chosen.seed, device=chosen.device, progress=phases)
     try:

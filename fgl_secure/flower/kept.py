@@ -89,6 +89,7 @@ class Keeper:
     ) -> None:
         """Lets the next process go on."""
         if self._lock is not None:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # also for processes that were forked meanwhile and hold a copy
             os.close(self._lock)
             self._lock = None
 

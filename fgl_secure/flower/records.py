@@ -127,10 +127,14 @@ def arrays_of(record: ArrayRecord) -> dict[str, Any]:
 def typed_record(arrays: Mapping[str, Any], types: Mapping[str, np.dtype[Any]]) -> ArrayRecord:
     """Return the record of numpy arrays, cast to the types that some of the names have.
 
-    What becomes an integer is rounded to the nearest that its type has, halves up; a truth value is true from one half
-    on.
+    What becomes an integer is rounded to the nearest, halves up; a truth value is true from one half on.
+
+    Raises:
+        InputError: a number does not fit into the integers of its type.
     """
-    return ArrayRecord({name: Array(_cast(value, types.get(name, value.dtype))) for name, value in arrays.items()})
+    return ArrayRecord(
+        {name: Array(_cast(name, value, types.get(name, value.dtype))) for name, value in arrays.items()}
+    )
 
 
 def types_of(record: ArrayRecord) -> dict[str, np.dtype[Any]]:
@@ -138,12 +142,16 @@ def types_of(record: ArrayRecord) -> dict[str, np.dtype[Any]]:
     return {name: array.dtype for name, array in arrays_of(record).items()}
 
 
-def _cast(value: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _cast(name: str, value: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     if value.dtype.kind == "f" and dtype.kind == "b":
         value = np.asarray(value >= _HALF)
     elif value.dtype.kind == "f" and dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        value = np.clip(np.floor(value + _HALF), limits.min, limits.max)
+        limits, value = np.iinfo(dtype), np.floor(value + _HALF)
+        end = 2.0 ** (limits.bits - (dtype.kind == "i"))  # one more than the largest, which is no float
+        if not ((value >= limits.min) & (value < end)).all():
+            raise InputError(
+                f"{name} must fit into {dtype}, as it came; a mean or step of the strategy does not: send floats"
+            )
     return np.asarray(value, dtype=dtype)
 
 

@@ -161,8 +161,6 @@ def silo_app(
     app = ClientApp()
 
     @app.query()
-    @library_settings()
-    @one_thread()
     def turn(message: Message, context: Context) -> Message:
         asked = Turn.of(message.content)
         try:
@@ -170,8 +168,9 @@ def silo_app(
                 return Message(Turn(asked.session, party_number(context), {}).content(), reply_to=message)
             if silos is not None:
                 _check_silos(silos(context), least)
-            with Keeper(context, keep(context)) as keeper:
-                answer = _turned(asked, context, keeper, make, told, least)
+            # no decorators of this function: Flower's simulation pickles it, and they can't be
+            with library_settings(), one_thread(), Keeper(context, keep(context)) as keeper:
+                answer = _turned(asked, party_number(context), context, keeper, make, told, least)
             return Message(answer.content(), reply_to=message)
         except _RefusedError:
             raise
@@ -191,13 +190,26 @@ def _check_silos(found: int, least: int) -> None:
         raise _RefusedError(f"silos must number at least {least} for this node; found {found}")
 
 
-def _turned(asked: Turn, context: Context, keeper: Keeper, make: MakeParty, told: Collection[str], least: int) -> Turn:
+def _turned(
+    asked: Turn,
+    number: int,
+    context: Context,
+    keeper: Keeper,
+    make: MakeParty,
+    told: Collection[str],
+    least: int,
+) -> Turn:
     """One turn of the party that the node keeps; its state changes last, and only if all went well."""
     kept = keeper.load(asked.session)
     if kept is None and keeper.session is not None:
         raise _RefusedError(
             f"session must be the one that {keeper} belongs to; found another one, and a new run needs another file in "
             "`state` of the node's configuration"
+        )
+    if kept is not None and int(kept["number"]) != number:
+        raise _RefusedError(
+            f"{keeper} must be of one party; found party {int(kept['number'])} in it, and {number} here: give each "
+            "node a `state` of its own"
         )
     if kept is not None and int(kept["reply/number"]) == asked.number:
         return Turn.from_arrays(asked.session, within("reply", kept))
@@ -208,7 +220,8 @@ def _turned(asked: Turn, context: Context, keeper: Keeper, make: MakeParty, told
         elif not party.signed:
             log(WARNING, UNSIGNED)
         answer = _turn_of(party, asked, told, least)
-        keeper.store(asked.session, {**under("party", party.state()), **under("reply", answer.arrays)})
+        state = {**under("party", party.state()), **under("reply", answer.arrays)}
+        keeper.store(asked.session, {"number": np.asarray(number, dtype=np.int64), **state})
     return answer
 
 

@@ -50,9 +50,13 @@ def train_on_flower(
     job = subject.job
     if job is None:
         raise InputError(f"method must be a program of one silo for the engine flower; found {method.name}")
-    logging.getLogger("flwr").setLevel(logging.ERROR)
-    start = time.perf_counter()
-    report = run_in_simulation(job, timeout, gpu=gpu)[0]
+    start, log = time.perf_counter(), logging.getLogger("flwr")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        report = run_in_simulation(job, timeout, gpu=gpu)[0]
+    finally:
+        log.setLevel(level)
     seconds, rounds = time.perf_counter() - start, len(report["losses"])
     test, validation = (None if np.isnan(report[name]) else float(report[name]) for name in ("test", "validation"))
     result = TrainingResult(

@@ -36,8 +36,8 @@ def _arrays_of(data: Any) -> tuple[dict[str, Any], list[str]]:
     others = (str(name) for name in names if name not in (*found, "num_nodes"))
     unused = [name for name in others if getattr(data, name, None) is not None]
     if "edge_index" not in arrays and "adj_t" in unused:
-        arrays["edge_index"] = _edges_of(data.adj_t)
-        unused.remove("adj_t")
+        arrays["edge_index"], weighted = _edges_of(data.adj_t)
+        unused = ["values of adj_t" if name == "adj_t" else name for name in unused if weighted or name != "adj_t"]
     missing = [key for key in REQUIRED if key not in arrays]
     if missing:
         raise InputError(
@@ -47,13 +47,18 @@ def _arrays_of(data: Any) -> tuple[dict[str, Any], list[str]]:
     return arrays, unused
 
 
-def _edges_of(adj_t: Any) -> NDArray[np.int64]:
-    """The edges of a transposed sparse adjacency matrix, of torch or torch_sparse: sources are its columns."""
+def _edges_of(adj_t: Any) -> tuple[NDArray[np.int64], bool]:
+    """The edges of a transposed sparse adjacency matrix, of torch or torch_sparse, and whether they have weights.
+
+    Sources are its columns.
+    """
     if hasattr(adj_t, "coo"):
-        target, source, _ = adj_t.coo()
+        target, source, values = adj_t.coo()
     else:
-        target, source = adj_t.to_sparse_coo().coalesce().indices()
-    return np.stack([as_array("adj_t", source), as_array("adj_t", target)])
+        coalesced = adj_t.to_sparse_coo().coalesce()
+        (target, source), values = coalesced.indices(), coalesced.values()
+    weighted = values is not None and bool((as_array("adj_t", values) != 1).any())
+    return np.stack([as_array("adj_t", source), as_array("adj_t", target)]), weighted
 
 
 def _dealt(graph: Graph, silos: ArrayLike | str | int, seed: int) -> tuple[str, ArrayLike]:

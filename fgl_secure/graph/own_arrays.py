@@ -24,7 +24,8 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 UNLABELLED = -1
 """The label of a node without one, which is in no mask."""
 
-_OTHER_SPLITS = re.compile(r"(train|val|valid|validation|test)(_?(mask|idx|index|ids|nodes))?")
+_PART, _KIND = "(train|val|valid|validation|test)", "(mask|idx|index|ids|nodes)"
+_OTHER_SPLITS = re.compile(f"{_PART}(_?{_KIND})?|{_KIND}_?{_PART}")
 _LISTED = 8
 """Names in a message, at most."""
 
@@ -139,7 +140,7 @@ def _label_notes(labels: NDArray[np.int64]) -> Iterator[str]:
     used = np.unique(labels[labels != UNLABELLED])
     without, classes = int((labels == UNLABELLED).sum()), int(used[-1]) + 1
     if without:
-        yield f"{without:,} nodes have label -1 and are in no mask"
+        yield f"{without:,} nodes have label -1 and are in no mask; attacks on labels count them as class 0"
     if len(used) < classes:
         remedy = "" if without else "; numpy.unique(y, return_inverse=True)[1] numbers them without gaps"
         yield f"labels {listed(used.tolist())} make {classes:,} classes, {classes - len(used):,} without a node{remedy}"

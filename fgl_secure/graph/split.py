@@ -130,8 +130,8 @@ def read_mask(name: str, values: Any, number: int, *, split: int | None = None, 
             raise InputError(
                 f"{name} must hold one split; {found}: choose a column with split=0 to {columns - 1}, or --split"
             )
-        if not 0 <= (split or 0) < columns:
-            raise InputError(f"split must be a column of {name}, 0..{columns - 1}; found {split}")
+        if isinstance(split, bool) or not isinstance(split or 0, int | np.integer) or not 0 <= (split or 0) < columns:
+            raise InputError(f"split must be a column of {name}, 0..{columns - 1}; found {split!r}")
         array = array[:, split or 0]
     if array.shape == (number,) and np.isin(array, (0, 1)).all():
         return array.astype(np.bool_)

@@ -139,6 +139,7 @@ def test_declared_circumstances_are_few() -> None:
     for name in ("hop-feature-differencing", "hop-feature-topology"):
         expected[name] = Circumstance.REPEATED_SUM
     expected["hop-feature-single"] = Circumstance.SINGLE_NEIGHBOUR
+    expected["silent-pairs"] = expected["silent-partners"] = Circumstance.DROP_OUT
     assert limited == expected
 
 

@@ -263,6 +263,16 @@ def test_a_second_session_is_refused(graph: FederatedGraph, tmp_path: Path, in_f
         assert Turn.of(grid.run_app(100, asked).content) == answer
 
 
+def test_a_file_of_another_party_is_refused(graph: FederatedGraph, tmp_path: Path) -> None:
+    """Or the second party would send the stored reply of the first one as its own."""
+    grid = fedstruct_grid(graph)
+    for context in grid.contexts.values():
+        context.node_config["state"] = str(tmp_path / "state")
+    with pytest.raises(RunStoppedError, match="turn 0"):
+        run(grid)
+    assert any("one party" in refusal for refusal in grid.refusals.values())
+
+
 def test_a_new_file_begins_anew(graph: FederatedGraph, tmp_path: Path) -> None:
     """What the error asks for: a second run on the same nodes has keys and sums of its own, and finds the same."""
     grid, found = fedstruct_grid(graph), list[np.ndarray]()

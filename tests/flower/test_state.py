@@ -332,3 +332,29 @@ def test_a_named_file_outlives_the_supernode(tmp_path: Path) -> None:
     grid.before = before
     assert len(played(grid).rounds[0].included) == 4
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o600
+
+
+def test_a_copy_of_the_lock_in_a_child_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of a DataLoader are forked while the app trains, and live on with all that was open."""
+    opened, copies = os.open, list[int]()
+
+    def open_and_copy(path: Any, *rest: Any, **named: Any) -> int:
+        descriptor = opened(path, *rest, **named)
+        copies.extend([os.dup(descriptor)] * str(path).endswith(".lock"))
+        return descriptor
+
+    context = Context(fresh_run(), 100, {}, RecordDict(), {})
+    with monkeypatch.context() as patch:
+        patch.setattr("os.open", open_and_copy)
+        with Keeper(context, tmp_path / "state"):
+            pass
+    assert len(copies) == 1
+    entered = threading.Event()
+
+    def enter() -> None:
+        with Keeper(context, tmp_path / "state"):
+            entered.set()
+
+    threading.Thread(target=enter, daemon=True).start()
+    assert entered.wait(30)
+    os.close(copies[0])

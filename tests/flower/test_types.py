@@ -13,8 +13,9 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, Strategy
 
-from fgl_secure.errors import RoundsFailedError
+from fgl_secure.errors import InputError, RoundsFailedError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
+from fgl_secure.flower.records import typed_record
 from tests.flower.fake_federation import FakeGrid, app_of
 
 NODES, ROUNDS = 4, 10
@@ -141,3 +142,15 @@ def test_a_type_without_a_mean_is_named() -> None:
     start = ArrayRecord({"w": Array(np.zeros(2, np.complex64))})
     with pytest.raises(RoundsFailedError, match=r"dtype of 'arrays.w' must be one of .*; found complex64"):
         secured(FedAvg(**OFF)).start(counting([]), start, num_rounds=1, timeout=0.0)
+
+
+@pytest.mark.parametrize("value", [1e19, float("nan"), float("inf"), -1e19])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int8])
+def test_a_step_that_does_not_fit_into_integers_is_refused(value: float, dtype: type) -> None:
+    """It would come out as another number, of the other sign among them."""
+    if (value, dtype) == (1e19, np.uint64):
+        value = 1e20
+    with pytest.raises(InputError, match="counter must fit"):
+        typed_record({"counter": np.array([1.0, value])}, {"counter": np.dtype(dtype)})
+    (kept,) = typed_record({"counter": np.array([2.5, 3.4])}, {"counter": np.dtype(dtype)}).values()
+    assert kept.numpy().tolist() == [3, 3]

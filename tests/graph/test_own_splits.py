@@ -163,7 +163,14 @@ def test_masks_that_are_missing_mark_no_node() -> None:
 
 
 @pytest.mark.parametrize(
-    "masks", [{"test_mask": TEST}, {"train_idx": np.flatnonzero(TRAIN)}, {**MASKS, "valid_mask": VAL}], ids=str
+    "masks",
+    [
+        {"test_mask": TEST},
+        {"train_idx": np.flatnonzero(TRAIN)},
+        {"idx_train": np.flatnonzero(TRAIN)},
+        {**MASKS, "valid_mask": VAL},
+    ],
+    ids=str,
 )
 def test_a_split_that_is_not_understood_is_no_random_one(tmp_path: Path, masks: dict[str, Any]) -> None:
     """Without train_mask, or under another name."""
@@ -241,6 +248,8 @@ def test_adjacency_matrices_are_taken_as_edges() -> None:
     for adj_t in (matrix, matrix.to_sparse_csr()):
         graph = FederatedGraph.from_pyg(pyg(edge_index=None, adj_t=adj_t), 3)
         assert graph.edges.tolist() == edges.tolist()
+    _, notes = told(lambda: FederatedGraph.from_pyg(pyg(edge_index=None, adj_t=2 * matrix), 3))
+    assert any("values of adj_t" in note for note in notes)
 
 
 def test_graphs_of_many_types_are_refused_with_what_to_do() -> None:

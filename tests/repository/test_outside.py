@@ -39,7 +39,7 @@ def rewritten(outside: ModuleType, page: str, link: str) -> str:
     [
         ("README.md", "docs/results/index.md", "results/index.md"),
         ("README.md", "docs/images/report.png", "images/report.png"),
-        ("README.md", "notebooks/05_wrap_your_training.ipynb", "notebooks/05_wrap_your_training.ipynb"),
+        ("README.md", "CONTRIBUTING.md", "CONTRIBUTING.md"),
         ("docs/results/gradients.md", "../../notebooks/06_gradient_inversion.ipynb",
          "../notebooks/06_gradient_inversion.ipynb"),
         ("docs/flower.md", "../examples/flower_silos", "examples/flower_silos/README.md"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import Quantizer
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
+from fgl_secure.graph import Graph
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
@@ -32,7 +34,9 @@ from fgl_secure.training.server_sums import BOUND, RECEIVED, SERVER_SUM
 from tests.graphs import two_communities
 from tests.training.processes.runs import silo_makes, together
 
-GRAPH = two_communities(devices=12, silos=3)
+WHOLE = two_communities(devices=12, silos=3)
+GRAPH = replace(WHOLE, graph=Graph.from_arrays("usual features", WHOLE.features / 2, WHOLE.labels, WHOLE.edges))
+"""No feature is so large that ranges of sums are found."""
 WEIGHTS = (1, 7, 300)
 ROWS = np.random.default_rng(0).normal(size=(3, 50)).astype(np.float32)
 COUNTS = np.array([[4, 0], [0, 2], [2**31, 1]])

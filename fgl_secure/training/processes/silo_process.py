@@ -116,6 +116,9 @@ class SiloProcess(Process):
             assert strand.call is not None, "it waits for what others send"
             found = self._heard(inbox, strand.call)
         else:
+            if topology == NEIGHBOURS and self._sums.confirming:
+                self._sums.take_confirmations(inbox)
+                return self._begin_neighbours(self._revived().call)
             part = self._neighbours if topology == NEIGHBOURS else self._sums
             assert part is not None, "a program that sums over neighbours has a part in it"
             out = part.take(inbox)
@@ -247,8 +250,14 @@ class SiloProcess(Process):
         if call.topology != NEIGHBOURS:
             told = call.parts, call.least, Digits.of(call.numbers)
             return self._sums.begin({EVERYBODY: call.rows}, call.bound or UNBOUNDED, call.step, *told)
+        return self._sums.confirm_results(call.step) or self._begin_neighbours(call)
+
+    def _begin_neighbours(self, call: Call | None) -> Outbox:
+        """Start a sum over neighbours: rows leave once all silos have confirmed the results that rows depend on."""
         if self._neighbours is None:
             raise ProtocolError("neighbours must have a scheme where a program sums over them; found none")
+        assert call is not None, "it waits for this sum"
+        assert call.rows is not None, "rows of devices"
         return self._neighbours.begin(call.rows, call.step)
 
     @property

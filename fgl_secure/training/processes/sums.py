@@ -6,10 +6,11 @@ everybody it tells them then.
 
 No scheme keeps a server from sending one silo another result than the rest. With a range that only one silo gets, or a
 false mean that stops the others' gradients, the next sum would be a single silo's vector. So every silo keeps a digest
-of all results that the server sent it, and confirms it to all others before each sum. The confirmation goes from silo
-to silo, sealed where a server carries it, and is checked before a machine reads its first message. Under every scheme
-with keys a protected vector leaves later than that. A digest bound to the machines' session instead would end in
-whatever error a scheme has for keys that do not fit, and binds nothing under `ckks`, whose keys outlive a sum.
+of all results that the server sent it, and confirms it to all others before each sum, and before rows leave for a sum
+over neighbours. The confirmation goes from silo to silo, sealed where a server carries it, and is checked before a
+machine reads its first message. Under every scheme with keys a protected vector leaves later than that. A digest bound
+to the machines' session instead would end in whatever error a scheme has for keys that do not fit, and binds nothing
+under `ckks`, whose keys outlive a sum.
 A server that sends all silos the same false result is not noticed.
 """
 
@@ -188,6 +189,7 @@ class SiloSums(Part):
         self._parts: dict[int, SumMachine] = {}
         self._results: dict[int, Array] = {}
         self._digest = bytes(DIGEST_BYTES)
+        self._confirmed = self._digest
         self._confirmation = b""
 
     def begin(
@@ -221,9 +223,28 @@ class SiloSums(Part):
             self._parts[number] = part
         self._open = np.array(rows, dtype=np.int64)
         opening = Parcel(OPENING, step, (self._open, self._quotients, scalar(least), digits.array))
-        self._confirmation = hashlib.sha256(self._digest + opening.to_bytes()).digest()
+        return self._spoken({SERVER: [opening], **self._confirm(step, opening.to_bytes())})
+
+    def confirm_results(self, step: Step) -> Outbox:
+        """Confirm all results so far to the other silos; nothing leaves where none came since the last confirmation.
+
+        What leaves is due from all others in the next turn, before `take_confirmations` lets anything else leave.
+
+        Args:
+            step: of the sum over neighbours that follows.
+        """
+        return {} if self._confirmed == self._digest else self._confirm(step, b"")
+
+    @property
+    def confirming(self) -> bool:
+        """Whether confirmations of the others are due."""
+        return bool(self._confirmation)
+
+    def _confirm(self, step: Step, opening: bytes) -> dict[int, list[Parcel]]:
+        self._confirmed = self._digest
+        self._confirmation = hashlib.sha256(self._digest + opening).digest()
         confirmation = Parcel(CONFIRMATION, step, (np.frombuffer(self._confirmation, dtype=np.uint8),))
-        return self._spoken({SERVER: [opening], **{silo: [confirmation] for silo in self._others}})
+        return {silo: [confirmation] for silo in self._others}
 
     @property
     def _others(self) -> list[int]:
@@ -237,7 +258,7 @@ class SiloSums(Part):
                 other sums.
         """
         done = []
-        for sender, parcels in self._take_confirmations(inbox).items():
+        for sender, parcels in self.take_confirmations(inbox).items():
             for parcel in parcels:
                 if sender == SERVER and parcel.phase is DONE:
                     done.append(parcel)
@@ -254,8 +275,12 @@ class SiloSums(Part):
         self._parts = {}
         return None
 
-    def _take_confirmations(self, inbox: Inbox) -> Inbox:
-        """What has arrived beside the confirmations of all others, which are due in the first turn of a sum."""
+    def take_confirmations(self, inbox: Inbox) -> Inbox:
+        """Check the confirmations of all others, where they are due, and return what has arrived beside them.
+
+        Raises:
+            ProtocolError: one is missing, or confirms other results or another opening.
+        """
         if not self._confirmation:
             return inbox
         for silo in self._others:
@@ -315,7 +340,8 @@ class SiloSums(Part):
         step = np.array([self._step.round, self._step.layer, self._step.part], dtype=np.int64)
         arrays: dict[str, Array] = {"next": scalar(self._next), "step": step, "open": self._open}
         arrays |= {"quotients": self._quotients, "least": scalar(self._least), "digits": self._digits.array}
-        for name, digest in (("digest", self._digest), ("confirmation", self._confirmation)):
+        for name in ("digest", "confirmed", "confirmation"):
+            digest = getattr(self, f"_{name}")
             arrays[name] = np.frombuffer(digest, dtype=np.uint8)
         for number, part in self._parts.items():
             arrays |= under(f"part{number}", part.state())
@@ -325,7 +351,9 @@ class SiloSums(Part):
         """Goes on where a state was taken."""
         self._next, self._open, self._quotients = int(state["next"]), state["open"], state["quotients"]
         self._least, self._digits = int(state["least"]), Digits(*state["digits"].tolist())
-        self._digest, self._confirmation = state["digest"].tobytes(), state["confirmation"].tobytes()
+        self._digest, self._confirmed, self._confirmation = (
+            state[name].tobytes() for name in ("digest", "confirmed", "confirmation")
+        )
         layer_and_all = state["step"].tolist()
         self._step = Step(layer_and_all[0], layer_and_all[1], part=layer_and_all[2])
         self._parts = {}

@@ -10,17 +10,18 @@ import pytest
 
 from fgl_secure.auditing.method import Method
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.methods import FedAvg, FedStruct, HiFGL
 from fgl_secure.methods.fedavg.training import UpdateRule, clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.runtime import Phase
+from fgl_secure.runtime import Phase, Step
 from fgl_secure.runtime.packing import Array
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.job import Job
 from fgl_secure.training.presets import HONEST
 from fgl_secure.training.processes.process import Inbox, Outbox
 from fgl_secure.training.processes.program_run import ProgramRun
+from fgl_secure.training.processes.relay import HostedSums
 from fgl_secure.training.processes.sums import EVERYBODY, Company, SiloSums
 from tests.graphs import two_communities
 from tests.training.processes.lying import VICTIM, Lie, LyingServer, run_under, server_of
@@ -113,6 +114,27 @@ def test_a_false_mean_for_all_but_one_opens_no_sum(method: Method, scheme: str) 
     error = run_under(job, server)
     assert (server.lied, server.read) == (True, [])
     assert isinstance(error, ProtocolError)
+
+
+@pytest.mark.filterwarnings("ignore:rows for neighbours")  # which is what a false range does to them
+@pytest.mark.parametrize("scheme", ["relay-coded", "relay-coded[graph-shown]"])
+@pytest.mark.parametrize("false", [false_mean, widest], ids=["mean", "range"])
+def test_no_rows_leave_after_a_false_result(scheme: str, false: Lie, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With rows of some silos at 0, another one would read single rows of the rest from sums over neighbours."""
+    features = GRAPH.features * (20 if false is widest else 1)
+    whole = Graph.from_arrays("large features", features, GRAPH.labels, GRAPH.edges)
+    graph = replace(GRAPH, graph=whole)
+    job = job_of(HiFGL(epochs=2), f"{scheme},server=pairwise-masking", graph)
+    server, begun, begin = server_of(job, once(false)), list[bool](), HostedSums.begin
+
+    def noted(part: HostedSums, rows: Array, step: Step) -> Outbox:
+        begun.append(server.lied)
+        return begin(part, rows, step)
+
+    monkeypatch.setattr(HostedSums, "begin", noted)
+    assert isinstance(run_under(job, server), ProtocolError)
+    assert server.lied
+    assert not any(begun)
 
 
 def test_what_no_silo_can_notice() -> None:
