@@ -137,8 +137,8 @@ def train(
 def _chosen(
     of: Any, data: Any, method: Method | str | None, silos: Any, split: int | None, seed: int
 ) -> tuple[Method, Source | str | None]:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed must be an integer of 0 or more; found {seed!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise InputError(f"seed must be an integer; found {seed!r}")
     if isinstance(of, Method):
         if method is not None:
             raise InputError(f"method must be given once; found {of.name} and {method!r}")

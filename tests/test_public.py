@@ -105,7 +105,7 @@ def test_graphs_say_what_they_are_without_arrays() -> None:
     assert len(repr(graph)) < 200
 
 
-@pytest.mark.parametrize("seed", ["a", 1.5, True, -1])
+@pytest.mark.parametrize("seed", ["a", 1.5, True])
 def test_a_seed_of_another_kind_is_refused(seed: Any) -> None:
     """By name, before anything is loaded or trained."""
     with pytest.raises(InputError, match="seed must be an integer"):
