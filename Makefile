@@ -118,14 +118,15 @@ define install
 		> $(VENV)/pip.log 2>&1 || true
 	@$(call pip,$(BIN)/python,$(VENV)/pip.log,$(HASHED) --no-build-isolation -r $(VENV)/pins.txt)
 	@$(call pip,$(BIN)/python,$(VENV)/pip.log,-c $(VENV)/versions.txt --no-build-isolation -e '$(1)')
+	@$(call pip,$(BIN)/python,$(VENV)/pip.log,--no-deps --no-build-isolation -e ./reproduction)
 	@touch $@
 endef
 
-$(RUNTIME): pyproject.toml constraints.txt
+$(RUNTIME): pyproject.toml reproduction/pyproject.toml constraints.txt
 	@echo "== environment in $(VENV): about three minutes, once"
 	$(call install,.,development)
 
-$(DEVELOPMENT): pyproject.toml constraints.txt
+$(DEVELOPMENT): pyproject.toml reproduction/pyproject.toml constraints.txt
 	@echo "== development environment in $(VENV): about three minutes, once"
 	$(call install,.[dev],other extras)
 	@touch $(RUNTIME)

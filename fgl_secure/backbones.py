@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from fgl_secure import outside
+from fgl_secure import plugins
 from fgl_secure.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def register_backbone(name: str, layer: Callable[[int, int], Any]) -> None:
 
 def names() -> tuple[str, ...]:
     """The names of all backbones, those of this package first."""
-    others = [point.name for point in outside.installed(GROUP)]
+    others = [point.name for point in plugins.installed_plugins(GROUP)]
     return tuple(dict.fromkeys((*_IN_TREE, *_registered, *others)))
 
 
@@ -72,7 +72,7 @@ def maker(name: str, *, published: bool = False) -> LayerMaker:
         return cast("LayerMaker", getattr(module, (_PUBLISHED if published else _IN_TREE)[name]))
     if name in _registered:
         return _registered[name]
-    for point in outside.installed(GROUP):
+    for point in plugins.installed_plugins(GROUP):
         if point.name == name:
-            return cast("LayerMaker", outside.loaded(point))
+            return cast("LayerMaker", plugins.load_plugin(point))
     raise UnknownNameError("backbone", name, names())

@@ -22,7 +22,7 @@ from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import Any
 
-from fgl_secure import outside
+from fgl_secure import plugins
 from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.protocols.ckks import Ckks, SharedKeyCkks
@@ -72,7 +72,7 @@ def kinds() -> Mapping[str, type[Scheme]]:
         InputError: an entry point names no such class, or one that is called like another.
     """
     found: dict[str, type[Scheme]] = {}
-    for kind in (*IN_TREE, *(_loaded(point) for point in outside.installed(GROUP))):
+    for kind in (*IN_TREE, *(_loaded(point) for point in plugins.installed_plugins(GROUP))):
         if kind.label in found:
             raise InputError(f"scheme must have a label of its own; found {kind.label} twice")
         found[kind.label] = kind
@@ -81,7 +81,7 @@ def kinds() -> Mapping[str, type[Scheme]]:
 
 def _loaded(point: EntryPoint) -> type[Scheme]:
     """The class that an entry point names."""
-    kind = outside.loaded(point)
+    kind = plugins.load_plugin(point)
     if not (isinstance(kind, type) and issubclass(kind, Scheme)):
         raise InputError(f"entry point {point.name} of {GROUP} must name a class of schemes; found {point.value}")
     try:

@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import Any
 
-from fgl_secure import outside
+from fgl_secure import plugins
 from fgl_secure.attacks.base import Attack, Card
 from fgl_secure.attacks.generators import GeneratorGradientRows
 from fgl_secure.attacks.gradients import (
@@ -212,7 +212,7 @@ def attacks() -> Mapping[str, Attack[Any, Any]]:
         InputError: an entry point names something else than an attack, or two attacks have one name.
     """
     found: dict[str, Attack[Any, Any]] = {}
-    for each in (*IN_TREE, *(_loaded(point) for point in outside.installed(GROUP))):
+    for each in (*IN_TREE, *(_loaded(point) for point in plugins.installed_plugins(GROUP))):
         name = each.card.name
         if name in found:
             kinds = " and ".join(f"{type(one).__module__}.{type(one).__qualname__}" for one in (found[name], each))
@@ -241,7 +241,7 @@ def names() -> tuple[str, ...]:
 
 def _loaded(point: EntryPoint) -> Attack[Any, Any]:
     """The attack that an entry point names."""
-    named = outside.loaded(point)
+    named = plugins.load_plugin(point)
     try:
         made = named() if isinstance(named, type) else named
     except Exception as error:

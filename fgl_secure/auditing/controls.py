@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from fgl_secure import outside
+from fgl_secure import plugins
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError, UnknownNameError
 
@@ -41,8 +41,8 @@ def control(name: str, makers: Iterable[Makers] = ()) -> RecordedRun:
 
 
 def _installed() -> Iterable[Makers]:
-    for point in outside.installed(GROUP):
-        named = outside.loaded(point)
+    for point in plugins.installed_plugins(GROUP):
+        named = plugins.load_plugin(point)
         if not isinstance(named, Mapping):
             raise InputError(f"entry point {point.name} of {GROUP} must name a mapping; found {point.value}")
         yield named

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import fgl_secure
-from fgl_secure import outside
+from fgl_secure import plugins
 
 Rows = list[tuple[str, str]]
 
@@ -31,7 +31,7 @@ def kept(kind: str, folder: Path, made: Callable[[], Rows]) -> Rows:
         folder: the cache; it is made when missing, and done without where that fails.
         made: lists it, in seconds.
     """
-    if any(outside.installed(group) for group in GROUPS):
+    if any(plugins.installed_plugins(group) for group in GROUPS):
         return made()
     place = folder / FOLDER / f"{kind}-{_key()}.json"
     with suppress(OSError, ValueError, TypeError, KeyError):

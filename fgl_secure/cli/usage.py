@@ -13,6 +13,7 @@ from fgl_secure import __version__, methods
 from fgl_secure.cli import commands, completion, inversion
 from fgl_secure.cli.options import OneOf, add_fields, add_method_options, escaped
 from fgl_secure.cli.parser import Parser, place
+from fgl_secure.cli.subcommand import Subcommand, installed_subcommands
 from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,10 +65,12 @@ def parser_for(words: Sequence[str]) -> Parser:
     one = _command(attacks, "gradient-inversion", "reconstruct data from gradients")
     one.set_defaults(run=commands.invert)
     inversion.add_arguments(one)
-    _add_common(one, json=False)
+    add_common_options(one, json=False)
     _add_reproduce(_command(kinds, "reproduce", "run a table of a paper again"))
     _add_museum(_command(kinds, "museum", "find published flaws without hints"))
     _add_listing(_command(kinds, "list", "what there is"))
+    for name, found in installed_subcommands():
+        _add_installed(kinds, name, found)
     shell = _command(kinds, "completion", "what makes a shell complete words", completion.EXAMPLES)
     shell.set_defaults(run=commands.complete)
     shell.add_argument("shell", choices=tuple(completion.SCRIPTS), help="whose script to print")
@@ -87,7 +90,7 @@ def _examples(*lines: str) -> str:
     return "\n".join(("examples:", *(f"  {line}" for line in lines)))
 
 
-def _add_common(parser: argparse.ArgumentParser, *, json: bool = True) -> None:
+def add_common_options(parser: argparse.ArgumentParser, *, json: bool = True) -> None:
     """What all commands take that run for long."""
     group = parser.add_argument_group("how it is told")
     if json:
@@ -115,10 +118,7 @@ def _add_method(
         method = methods.method(name)
         add_method_options(Parser(), method)  # tells whether options can be made of its fields, and leaves nothing
     except InputError as error:
-        plain = "\0"  # no word begins with it, so that options are words like all others here
-        broken = kinds.add_parser(name, help="can't be loaded; running it says why", prefix_chars=plain, add_help=False)
-        broken.add_argument("words", nargs="*")
-        broken.set_defaults(run=partial(commands.refuse, error), verbose=False)
+        _add_broken(kinds, name, error)
         return
     one = kinds.add_parser(
         name,
@@ -130,6 +130,23 @@ def _add_method(
     one.set_defaults(method=method)
     add(one, method)
     add_method_options(one, method)
+
+
+def _add_installed(kinds: Any, name: str, found: Subcommand | InputError) -> None:
+    """The command of another package; of a broken package, one that says what is broken."""
+    if isinstance(found, InputError):
+        _add_broken(kinds, name, found)
+        return
+    parser = _command(kinds, name, found.summary)
+    parser.set_defaults(run=found.run)
+    found.add_arguments(parser)
+
+
+def _add_broken(kinds: Any, name: str, error: InputError) -> None:
+    plain = "\0"  # no word begins with it, so that options are words like all others here
+    broken = kinds.add_parser(name, help="can't be loaded; running it says why", prefix_chars=plain, add_help=False)
+    broken.add_argument("words", nargs="*")
+    broken.set_defaults(run=partial(commands.refuse, error), verbose=False)
 
 
 def _examples_of(command: str, method: type[Method]) -> str:
@@ -157,7 +174,7 @@ def _add_audit(parser: argparse.ArgumentParser, method: type[Method]) -> None:
     parser.add_argument("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
     parser.add_argument("--out", type=place, default=Path("fgl-secure-report"), metavar="DIR",
                         help="folder for the report, and for run.toml that repeats it")  # fmt: skip
-    _add_common(parser)
+    add_common_options(parser)
 
 
 def _add_train(parser: argparse.ArgumentParser, method: type[Method]) -> None:
@@ -177,7 +194,7 @@ def _add_train(parser: argparse.ArgumentParser, method: type[Method]) -> None:
         help="all silos in this process, or each a SuperNode of Flower's simulation engine: to the same bits, unless a "
         "scheme rounds numbers at random",
     )
-    _add_common(parser)
+    add_common_options(parser)
 
 
 def _add_comparison(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
@@ -200,11 +217,11 @@ def _add_comparison(parser: argparse.ArgumentParser, words: Sequence[str]) -> No
     add("--device", default="auto", metavar="NAME", help="where model compute runs: auto, cpu or cuda")
     add("--out", type=place, default=Path("fgl-secure-comparison"), metavar="DIR",
         help="folder for the page, and for run.toml that repeats it")  # fmt: skip
-    _add_runs(parser, "those that are in it with equal options, data, version and sources aren't run again")
-    _add_common(parser)
+    add_runs_option(parser, "those that are in it with equal options, data, version and sources aren't run again")
+    add_common_options(parser)
 
 
-def _add_runs(parser: argparse.ArgumentParser, says: str) -> None:
+def add_runs_option(parser: argparse.ArgumentParser, says: str) -> None:
     parser.add_argument("--runs", type=place, default=Path("fgl-secure-runs.jsonl"), metavar="FILE",
                         help=f"file that each finished run is added to; {says}")  # fmt: skip
 
@@ -213,7 +230,7 @@ def _add_museum(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=commands.museum)
     parser.add_argument("exhibits", nargs="*", metavar="EXHIBIT", help="some only; all fifteen unless given")
     parser.add_argument("--seed", type=int, default=None, metavar="S", help="repeat samples; None draws secret coins")
-    _add_common(parser)
+    add_common_options(parser)
 
 
 def _add_listing(parser: argparse.ArgumentParser) -> None:
@@ -243,5 +260,5 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     add("--device", default="auto", metavar="NAME", help="where model compute runs: auto, cpu or cuda")
     add("--data-root", type=place, default=None, metavar="DIR",
         help="folder of raw data sets in PyG's layout; None takes FGL_SECURE_DATA, then PyG's download")  # fmt: skip
-    _add_runs(parser, "those that are in it with equal options, version and sources aren't run again")
-    _add_common(parser)
+    add_runs_option(parser, "those that are in it with equal options, version and sources aren't run again")
+    add_common_options(parser)

@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
-from fgl_secure import outside
+from fgl_secure import plugins
 from fgl_secure.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _from_outside(place: EntryPoint) -> type[Method]:
     """The class that an entry point names."""
     from fgl_secure.auditing.method import Method  # noqa: PLC0415  # data sets come with it
 
-    kind = outside.loaded(place)
+    kind = plugins.load_plugin(place)
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise InputError(f"entry point {place.name} of {GROUP} must name a class of methods; found {place.value}")
     return kind
@@ -105,7 +105,7 @@ def _from_outside(place: EntryPoint) -> type[Method]:
 @cache
 def _places() -> Mapping[str, EntryPoint]:
     """By name; a name of this package is not taken from it."""
-    others = {each.name: each for each in sorted(outside.installed(GROUP))}
+    others = {each.name: each for each in sorted(plugins.installed_plugins(GROUP))}
     inside = {each.name: each for each in _IN_TREE}
     return MappingProxyType(inside | {name: each for name, each in others.items() if name not in inside})
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fgl_secure import attacks
-from fgl_secure import outside as places
+from fgl_secure import plugins
 from fgl_secure.attacks.base import Alone, alone
 from fgl_secure.attacks.registry import IN_TREE
 from fgl_secure.auditing.audit import audit
@@ -106,7 +106,7 @@ def installed(folder: Path, points: str) -> None:
     about.mkdir(exist_ok=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-attacks\nVersion: 1.0\n", encoding="utf-8")
     (about / "entry_points.txt").write_text(points, encoding="utf-8")
-    places._installed.cache_clear()  # installed anew where it was looked for before
+    plugins._installed_on.cache_clear()  # installed anew where it was looked for before
 
 
 POINTS = """

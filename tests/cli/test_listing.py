@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fgl_secure import outside, schemes
+from fgl_secure import plugins, schemes
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.cli import kept as kept_module
 from fgl_secure.cli.catalogue import lines_of
@@ -93,7 +93,7 @@ def test_changed_sources_are_listed_anew(tmp_path: Path, monkeypatch: pytest.Mon
 def test_packages_from_outside_are_never_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an entry point adds something, each call lists what there is then."""
     point = EntryPoint("mine", "some.module:thing", "fgl_secure.attacks")
-    monkeypatch.setattr(outside, "installed", lambda group: [point] if group == point.group else [])
+    monkeypatch.setattr(plugins, "installed_plugins", lambda group: [point] if group == point.group else [])
     assert kept("attacks", tmp_path, lambda: [("one", "")]) == [("one", "")]
     assert kept("attacks", tmp_path, lambda: [("two", "")]) == [("two", "")]
     assert not list(tmp_path.iterdir())

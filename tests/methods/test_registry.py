@@ -12,7 +12,7 @@ import pytest
 
 import fgl_secure
 from fgl_secure import backbones, methods, public
-from fgl_secure import outside as places
+from fgl_secure import plugins
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.method import Method, check_method
 from fgl_secure.auditing.train import train
@@ -39,7 +39,7 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         EntryPoint("outside", f"{__name__}:Outside", methods.GROUP),
         EntryPoint("hifgl", f"{__name__}:Outside", methods.GROUP),
     ]
-    monkeypatch.setattr(places, "installed", lambda group: found if group == methods.GROUP else [])
+    monkeypatch.setattr(plugins, "installed_plugins", lambda group: found if group == methods.GROUP else [])
     methods._places.cache_clear()
     yield
     methods._places.cache_clear()
@@ -175,7 +175,7 @@ def test_a_broken_package_breaks_itself_alone(
 ) -> None:
     """Its own command says what is wrong with it, in one line; the others are as they were."""
     found = [EntryPoint("broken", place, methods.GROUP)]
-    monkeypatch.setattr(places, "installed", lambda group: found if group == methods.GROUP else [])
+    monkeypatch.setattr(plugins, "installed_plugins", lambda group: found if group == methods.GROUP else [])
     methods._places.cache_clear()
     try:
         assert main(["train", "broken", "--epochs", "3"]) == BAD_INPUT

@@ -11,17 +11,17 @@ from networkx import DiGraph, strongly_connected_components
 
 ROOT = Path(__file__).parents[2]
 
-_LOW = {"errors", "outside", "choices", "jit", "crypto", "coins", "algebra"}
+_LOW = {"errors", "plugins", "choices", "jit", "crypto", "coins", "algebra"}
 _MIDDLE = _LOW | {"runtime", "dp", "graph"}
 _HOST = {"host", "threads"}
 _HIGH = _MIDDLE | _HOST | {"protocols", "aggregation", "training", "statistics", "attacks"}
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
-    "outside": {"errors"},
+    "plugins": {"errors"},
     "choices": {"errors"},
     "ledger": {"errors"},
-    "backbones": {"errors", "outside", "training"},  # for names of types alone
+    "backbones": {"errors", "plugins", "training"},  # for names of types alone
     "jit": {"errors"},
     "threads": {"jit"},
     "host": set(),

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from fgl_secure import outside
+from fgl_secure import plugins
 from fgl_secure.errors import InputError
 
 GROUP = "fgl_secure.nothing_yet"
@@ -21,22 +21,22 @@ def test_packages_are_looked_through_once_for_each_path(monkeypatch: pytest.Monk
         looked.append(group)
         return [EntryPoint("one", "json:dumps", group)]
 
-    monkeypatch.setattr(outside, "entry_points", found)
-    first = outside.installed(GROUP)
-    assert outside.installed(GROUP) is first
+    monkeypatch.setattr(plugins, "entry_points", found)
+    first = plugins.installed_plugins(GROUP)
+    assert plugins.installed_plugins(GROUP) is first
     assert [point.name for point in first] == ["one"]
     assert looked == [GROUP]
     monkeypatch.setattr(sys, "path", [*sys.path, "/elsewhere"])
-    outside.installed(GROUP)
+    plugins.installed_plugins(GROUP)
     assert looked == [GROUP, GROUP]
-    outside._installed.cache_clear()
+    plugins._installed_on.cache_clear()
 
 
 def test_a_package_that_does_not_load_is_refused_by_name() -> None:
     """With its group and the cause, in one line."""
-    assert outside.loaded(EntryPoint("one", "json:dumps", GROUP))([]) == "[]"
+    assert plugins.load_plugin(EntryPoint("one", "json:dumps", GROUP))([]) == "[]"
     with pytest.raises(
         InputError, match=rf"entry point one of {GROUP} must load; found ModuleNotFoundError"
     ) as refused:
-        outside.loaded(EntryPoint("one", "no_such_module:dumps", GROUP))
+        plugins.load_plugin(EntryPoint("one", "no_such_module:dumps", GROUP))
     assert "\n" not in str(refused.value)
