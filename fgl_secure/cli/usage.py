@@ -91,7 +91,7 @@ def _examples(*lines: str) -> str:
 
 
 def add_common_options(parser: argparse.ArgumentParser, *, json: bool = True) -> None:
-    """What all commands take that run for long."""
+    """Add the options of all commands that run for long: how results are printed, and `--config`."""
     group = parser.add_argument_group("how it is told")
     if json:
         group.add_argument("--json", action="store_true", help="print one JSON object")
@@ -222,6 +222,7 @@ def _add_comparison(parser: argparse.ArgumentParser, words: Sequence[str]) -> No
 
 
 def add_runs_option(parser: argparse.ArgumentParser, says: str) -> None:
+    """Add the option for the file that finished runs are appended to."""
     parser.add_argument("--runs", type=place, default=Path("fgl-secure-runs.jsonl"), metavar="FILE",
                         help=f"file that each finished run is added to; {says}")  # fmt: skip
 

@@ -10,8 +10,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from fgl_secure import attacks
-from fgl_secure import plugins
+from fgl_secure import attacks, plugins
 from fgl_secure.attacks.base import Alone, alone
 from fgl_secure.attacks.registry import IN_TREE
 from fgl_secure.auditing.audit import audit

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 import fgl_secure
-from fgl_secure import backbones, methods, public
-from fgl_secure import plugins
+from fgl_secure import backbones, methods, plugins, public
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.method import Method, check_method
 from fgl_secure.auditing.train import train
