@@ -327,6 +327,7 @@ class Mixing(Forwarding):
     def _back(self, messages: Messages) -> None:
         """Answers of relays, to the silos that handed the fetches over."""
         places = self._wire.read(messages, wire.PLACE, "<u4")
+        outgoing: list[Messages] = []  # queued once all relays' answers are checked: a refusal changes nothing
         for relay, rows in by_value(messages.senders):
             part, at = (messages, places) if rows is None else (messages.rows(rows), places[rows])
             (_, names), _ = self._asked_for.get(relay, Ways()).of(names_of(part.receivers, at))
@@ -335,7 +336,8 @@ class Mixing(Forwarding):
                 wire.RELAY: np.full(len(part), relay, dtype=np.uint32),
             }
             ends, size = (part.receivers, names >> 32), part.item_bytes
-            self.queue([self._wire.say(Phase.MIXED, part.step, ends, size, fields, sealed=True)])
+            outgoing.append(self._wire.say(Phase.MIXED, part.step, ends, size, fields, sealed=True))
+        self.queue(outgoing)
 
     def _to_devices(self, messages: Messages) -> None:
         """Answers that come back, to the devices whose fetches they are for."""

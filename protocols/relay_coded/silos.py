@@ -77,12 +77,14 @@ class Forwarding:
     def _hand_back(self, messages: Messages) -> None:
         """Answers of relays, to the devices whose fetches they are for."""
         places = self._wire.read(messages, wire.PLACE, "<u4").astype(np.int64)
+        outgoing: list[Messages] = []  # queued once all relays' answers are checked: a refusal changes nothing
         for relay, rows in by_value(messages.senders):
             part, at = (messages, places) if rows is None else (messages.rows(rows), places[rows])
             devices, silos = self._asked.get(relay, (at[:0], at[:0]))
             if (at >= len(devices)).any() or (silos[at] != part.receivers).any():
                 raise MalformedMessageError("answers must be for what was fetched by way of the silo; one is not")
-            self.queue(answered(part, part.senders, devices[at], self._wire))
+            outgoing += answered(part, part.senders, devices[at], self._wire)
+        self.queue(outgoing)
 
     def state(self) -> dict[str, Array]:
         """What waits to leave, and what was asked; not behind a tape axis."""

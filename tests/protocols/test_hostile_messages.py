@@ -13,6 +13,7 @@ from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.hosting import Due
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
+from fgl_secure.protocols.relay_coded.wire import PLACE, SUM
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step, decode, encode
@@ -77,3 +78,24 @@ def test_points_that_code_nothing_are_refused(point: int | None) -> None:
     mu[:, 0] = mu[:, 1] if point is None else point
     with pytest.raises(MalformedMessageError, match=r"interpolation points of a silo must be|elements"):
         arrival.hear(encode(replace(messages, fields={PAYLOAD: mu}), SESSION))
+
+
+@pytest.mark.parametrize("scheme", [each for each in SCHEMES if type(each) is RelayCoded], ids=lambda each: each.name)
+def test_answers_of_several_relays_are_taken_together_or_not_at_all(scheme: Scheme) -> None:
+    """One batch with a good answer of one relay and a bad one of another leaves nothing of the good one behind."""
+    arrival = next(
+        each for each in arrivals(scheme) if SUM in (m := decode(each.data)).fields and m.phase is Phase.SEALED
+    )
+    genuine = decode(arrival.data)
+    relay, other = int(genuine.senders[0]), int(genuine.senders[0]) + 1
+    bad = genuine.fields[PLACE][:1].copy()
+    bad.view(np.uint32)[...] = 2**32 - 1
+    mixed = replace(
+        genuine,
+        senders=np.array([relay, other]),
+        receivers=genuine.receivers[[0, 0]],
+        fields={name: value[[0, 0]] for name, value in genuine.fields.items()}
+        | {PLACE: np.concatenate([genuine.fields[PLACE][:1], bad])},
+    )
+    with pytest.raises(MalformedMessageError):
+        arrival.hear(encode(mixed, SESSION))
