@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
+from hashlib import sha256
 from logging import ERROR, WARNING
 from pathlib import Path
 
@@ -103,6 +104,9 @@ MOST_DUE = 100
 """Letters of what names a collective."""
 _FIELDS = ("session", "number", "ends", "post", "report", "over", "due")
 FEWEST = 2
+# Whether a turn fails depends on the silo's numbers. Of messages that a server makes up for one turn, the first that
+# fail are the only ones that a silo tries.
+FAILED_POST = "failed post"
 FAILED = "the silo failed; see the log of this node"
 UNSIGNED = (
     "keys are unsigned: a server in the middle could read messages between silos; name files in `identity` and "
@@ -199,7 +203,11 @@ def _turned(
     told: Collection[str],
     least: int,
 ) -> Turn:
-    """One turn of the party that the node keeps; its state changes last, and only if all went well."""
+    """One turn of the party that the node keeps; its state changes last, and only if all went well.
+
+    After a turn that failed, the state has a digest of that turn's messages in addition, and other messages for it are
+    refused.
+    """
     kept = keeper.load(asked.session)
     if kept is None and keeper.session is not None:
         raise _RefusedError(
@@ -213,16 +221,34 @@ def _turned(
         )
     if kept is not None and int(kept["reply/number"]) == asked.number:
         return Turn.from_arrays(asked.session, within("reply", kept))
+    incoming = _digest_of_post(asked.post)
+    if kept is not None and FAILED_POST in kept and not np.array_equal(kept[FAILED_POST], incoming):
+        raise _RefusedError("a turn that failed must be repeated with the same messages; found others")
     with closing(make(context, asked.session)) as party:
         party.agreed = digest_of_configuration(context.run_config)
         if kept is not None:
             party.restore(within("party", kept))
         elif not party.signed:
             log(WARNING, UNSIGNED)
-        answer = _turn_of(party, asked, told, least)
+        try:
+            answer = _turn_of(party, asked, told, least)
+        except _RefusedError:
+            raise
+        except Exception:
+            if kept is not None:
+                keeper.store(asked.session, {**kept, FAILED_POST: incoming})
+            raise
         state = {**under("party", party.state()), **under("reply", answer.arrays)}
         keeper.store(asked.session, {"number": np.asarray(number, dtype=np.int64), **state})
     return answer
+
+
+def _digest_of_post(post: Post) -> Array:
+    """uint8 [32]: SHA-256 over who sent what, in the order of parties."""
+    digest = sha256()
+    for end in sorted(post):
+        digest.update(b"%d %d " % (end, len(post[end])) + post[end])
+    return np.frombuffer(digest.digest(), np.uint8)
 
 
 def _turn_of(party: SealedParty, asked: Turn, told: Collection[str], least: int) -> Turn:

@@ -231,6 +231,29 @@ def test_a_turn_is_had_once(graph: FederatedGraph) -> None:
     assert all(np.array_equal(after[name], value) for name, value in kept.items())
 
 
+def test_a_turn_that_failed_is_not_tried_with_other_messages(graph: FederatedGraph) -> None:
+    """Whether a turn fails is a bit about the silo's numbers: one try for each turn, with the honest messages or not."""
+
+    def asked(node: int, number: int, post: dict[int, bytes]) -> Message:
+        turn = Turn(session, number, post)
+        return Message(turn.content(), dst_node_id=node, message_type="query")
+
+    for tampered in (False, True):
+        grid, session = fedstruct_grid(graph), fresh_session()
+        first = {
+            number_of(context): Turn.of(grid.run_app(node, asked(node, 0, {})).content)
+            for node, context in grid.contexts.items()
+        }
+        own = number_of(grid.contexts[100])
+        honest = {number: turn.post[own] for number, turn in first.items() if number != own}
+        if tampered:
+            forged = dict.fromkeys(honest, b"x")
+            for _ in range(2):
+                reply = grid.run_app(100, asked(100, 1, forged))
+                assert "the silo failed" in str(reply.error.reason)
+        assert grid.run_app(100, asked(100, 1, honest)).has_error() is tampered
+
+
 def test_a_turn_is_had_once_whatever_context_comes_with_it(graph: FederatedGraph) -> None:
     """A server that has Flower hand over a context from before the turn has the answer that it has, and no other."""
     grid, session = fedstruct_grid(graph), fresh_session()
