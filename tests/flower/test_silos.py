@@ -232,7 +232,7 @@ def test_a_turn_is_had_once(graph: FederatedGraph) -> None:
 
 
 def test_a_turn_that_failed_is_not_tried_with_other_messages(graph: FederatedGraph) -> None:
-    """Whether a turn fails is a bit about the silo's numbers: one try for each turn, with the honest messages or not."""
+    """Whether a turn fails is a bit about the silo's numbers, so a server has one try for each turn."""
 
     def asked(node: int, number: int, post: dict[int, bytes]) -> Message:
         turn = Turn(session, number, post)
