@@ -16,13 +16,18 @@ class InputError(FglSecureError, ValueError):
     """An argument, a file or a data set breaks a stated rule."""
 
 
+LISTED = 20
+"""Names in a message, at most."""
+
+
 class UnknownNameError(InputError):
     """A data set, protocol, attack, method or preset of that name does not exist."""
 
     def __init__(self, kind: str, name: str, known: tuple[str, ...]) -> None:
         near = get_close_matches(str(name), known, n=1)
         meant = f"; did you mean {near[0]}?" if near else ""
-        super().__init__(f"{kind} must be one of {', '.join(known)}; found {name!r}{meant}")
+        more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+        super().__init__(f"{kind} must be one of {', '.join(known[:LISTED])}{more}; found {name!r}{meant}")
         self._named = kind, name, known
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...]]]:

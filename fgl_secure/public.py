@@ -158,6 +158,8 @@ def _source(method: Method, data: Any, silos: Any, split: int | None, seed: int)
     if given and method.data is not Data:
         name, value = given[0]
         raise InputError(f"{name} must not be given for {method.name}, whose data say who has what; found {value!r}")
+    if isinstance(silos, bool | float | np.floating):
+        raise InputError(f"silos must be a number of silos, PARTITION:K, or one integer per node; found {silos!r}")
     source = os.fspath(data) if isinstance(data, os.PathLike) else data
     if method.data is Data and not isinstance(source, str | Data | GraphSets | FederatedGraph | None):
         return FederatedGraph.from_pyg(source, SILOS if silos is None else silos, seed=seed, split=split)

@@ -174,7 +174,8 @@ def as_array(argument: str, values: Any) -> NDArray[Any]:
     """
     try:
         if hasattr(values, "detach"):  # of torch, on any device, sparse or with a gradient
-            values = values.detach().cpu().to_dense().numpy()
+            values = values.detach().cpu().to_dense()
+            values = (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()  # exact
         array = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
     except (AttributeError, TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{argument} must be an array of numbers; found {type(values).__name__} ({error})") from error

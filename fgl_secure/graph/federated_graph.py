@@ -41,10 +41,18 @@ def _arrays_of(data: Any) -> tuple[dict[str, Any], list[str]]:
     missing = [key for key in REQUIRED if key not in arrays]
     if missing:
         raise InputError(
-            f"data must have {', '.join(REQUIRED)}; missing: {', '.join(missing)}; found "
-            f"{type(data).__name__}, and torch_geometric.data.Data has them"
+            f"data must have {', '.join(REQUIRED)} as torch_geometric.data.Data has them; missing: "
+            f"{', '.join(missing)}; found {type(data).__name__}{_CONVERSIONS.get(type(data).__name__, '')}"
         )
     return arrays, unused
+
+
+_CONVERSIONS = {
+    "dict": ": take torch_geometric.data.Data(**data)",
+    "Graph": ": take torch_geometric.utils.from_networkx(data), with x and y",
+    "DiGraph": ": take torch_geometric.utils.from_networkx(data), with x and y",
+}
+"""By type of data, how PyTorch Geometric converts it."""
 
 
 def _edges_of(adj_t: Any) -> tuple[NDArray[np.int64], bool]:

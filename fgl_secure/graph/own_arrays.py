@@ -91,8 +91,10 @@ def _labels(values: Any, number: int) -> NDArray[np.int64]:
         )
     if labels.dtype.kind == "f":
         nan = " with NaN" if np.isnan(labels).any() else ""
+        remedy = ": take y.long() of a tensor, y.astype(int) of an array" if (labels % 1 == 0).all() else ""
         raise InputError(
             f"y must be integers, the class of each node, and -1 for a node without a label; found {labels.dtype}{nan}"
+            f"{remedy}"
         )
     return labels.reshape(number).astype(np.int64)
 

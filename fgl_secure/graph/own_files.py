@@ -92,8 +92,10 @@ def read_assignment(path: Path) -> NDArray[np.int64]:
     _must_exist(path)
     try:
         loaded = _npy(path) if path.suffix.casefold() == ".npy" else np.array(_column(path), dtype=np.int64)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} must hold one integer per node, as UTF-8 text or .npy; found other bytes") from error
     except (ValueError, OSError, OverflowError, EOFError) as error:
-        raise InputError(f"{path} must hold one integer a device, as text or .npy; {error}") from error
+        raise InputError(f"{path} must hold one integer per node, as text or .npy; {error}") from error
     silo_of = loaded[:, 0] if loaded.ndim == 2 and loaded.shape[1] == 1 else loaded
     whole = silo_of.dtype.kind == "f" and (np.abs(silo_of) < MOST_ENTRIES).all() and (silo_of % 1 == 0).all()
     if (silo_of.dtype.kind not in "iu" and not whole) or silo_of.ndim != 1:

@@ -434,7 +434,7 @@ class TestBadInput:
             ([[1.0], [1.0], [1.0], [-float("inf")]], "0 0 1 1", "features must be finite; node 3"),
             ([[1.0]] * 4, "0 0 1", "silo_of must have shape (4,)"),
             ([[1.0]] * 4, "0 0 2 2", "silo 1 has no node"),
-            ([[1.0]] * 4, "0 0 one one", "must hold one integer a device"),
+            ([[1.0]] * 4, "0 0 one one", "must hold one integer per node"),
         ],
         ids=["NaN", "infinite", "too few", "empty silo", "words"],
     )

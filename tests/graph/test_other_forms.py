@@ -220,7 +220,7 @@ def test_silos_are_read_from_every_clear_text(name: str) -> None:
 def test_unclear_silos_are_refused_and_not_guessed(name: str) -> None:
     """One line that names the file and says what it must hold; numbers that Python alone reads are none."""
     Path(name).write_bytes(REFUSED[name])
-    with pytest.raises(InputError, match=f"^{re.escape(name)} must hold one integer a device"):
+    with pytest.raises(InputError, match=f"^{re.escape(name)} must hold one integer per node"):
         read_assignment(Path(name))
 
 
@@ -255,3 +255,29 @@ def test_the_conversions_of_the_page_work() -> None:
     data = from_networkx(networkx.cycle_graph(N))
     data.x, data.y = whole.x, whole.y
     assert FederatedGraph.from_pyg(data, 2).edges.shape == (2, 2 * N)
+
+
+def test_features_in_bfloat16_are_taken_exactly() -> None:
+    """numpy has no such type; each number is one in float32."""
+    x = torch.linspace(-2, 2, N * 3).reshape(N, 3).bfloat16()
+    y, edges = (torch.from_numpy(RING[name]) for name in ("y", "edge_index"))
+    graph = FederatedGraph.from_pyg(PygData(x=x, y=y, edge_index=edges), 2)
+    assert np.array_equal(graph.features, x.float().numpy())
+
+
+def test_whole_labels_in_floats_are_refused_with_a_conversion() -> None:
+    """What the message says is applied, and trains."""
+    x, y, edges = (torch.from_numpy(RING[name]) for name in ("x", "y", "edge_index"))
+    data = PygData(x=x, y=y.float(), edge_index=edges)
+    with pytest.raises(InputError, match=r"y\.long\(\)"):
+        FederatedGraph.from_pyg(data, 2)
+    data.y = data.y.long()
+    assert FederatedGraph.from_pyg(data, 2).num_silos == 2
+
+
+def test_a_silo_file_of_other_bytes_is_refused_in_words() -> None:
+    """Text in UTF-16 names the encoding that is wanted, and not Python's codec."""
+    Path("silos.txt").write_text("0\n1\n", encoding="utf-16")
+    with pytest.raises(InputError, match="UTF-8") as refused:
+        read_assignment(Path("silos.txt"))
+    assert "codec" not in str(refused.value)
