@@ -220,17 +220,6 @@ def _kept(ledger: Ledger) -> int:
     return OK
 
 
-def museum(chosen: argparse.Namespace, words: list[str]) -> int:
-    """Looks for published flaws."""
-    from fgl_secure.cli.print_museum import as_json, describe
-    from fgl_secure.museum import visit
-
-    with shown(quiet=chosen.quiet) as phases:
-        findings = visit(chosen.exhibits, seed=chosen.seed, before=lambda each: phases(f"examining {each.name}"))
-    say(json.dumps(as_json(findings, _command(words)), indent=2) if chosen.json else describe(findings))
-    return OK if all(finding.expected for finding in findings) else CONTRADICTED
-
-
 def list_(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
     """Says what there is."""
     from fgl_secure.cli.listing import as_json, listing

@@ -67,7 +67,6 @@ def parser_for(words: Sequence[str]) -> Parser:
     inversion.add_arguments(one)
     add_common_options(one, json=False)
     _add_reproduce(_command(kinds, "reproduce", "run a table of a paper again"))
-    _add_museum(_command(kinds, "museum", "find published flaws without hints"))
     _add_listing(_command(kinds, "list", "what there is"))
     for name, found in installed_subcommands():
         _add_installed(kinds, name, found)
@@ -225,13 +224,6 @@ def add_runs_option(parser: argparse.ArgumentParser, says: str) -> None:
     """Add the option for the file that finished runs are appended to."""
     parser.add_argument("--runs", type=place, default=Path("fgl-secure-runs.jsonl"), metavar="FILE",
                         help=f"file that each finished run is added to; {says}")  # fmt: skip
-
-
-def _add_museum(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=commands.museum)
-    parser.add_argument("exhibits", nargs="*", metavar="EXHIBIT", help="some only; all fifteen unless given")
-    parser.add_argument("--seed", type=int, default=None, metavar="S", help="repeat samples; None draws secret coins")
-    add_common_options(parser)
 
 
 def _add_listing(parser: argparse.ArgumentParser) -> None:

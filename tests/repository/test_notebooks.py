@@ -23,7 +23,7 @@ SECONDS_A_CELL = 300
 MACHINE_PATH = re.compile(r"(?<![\w.:/~<)}\]\\-])/(?:[\w.-]+/)+[\w.-]+|\b[A-Za-z]:\\Users\\")
 
 PACKAGES = {
-    "algebra", "auditing", "coins", "dp", "errors", "graph", "museum", "runtime", "schemes", "statistics", "testing",
+    "algebra", "auditing", "coins", "dp", "errors", "graph", "runtime", "schemes", "statistics", "testing",
 }  # fmt: skip
 """Parts of the package of which a notebook may take what they export, and nothing from inside."""
 

@@ -1,7 +1,7 @@
 """Sums under masks: adapters written from descriptions, with ideal keys and secure links between clients.
 
-A link between two clients is a message to the second alone; what a key expands to is drawn, and noted as known to all
-who hold the key. Where a protocol opens sums of masks, shares of masks are sums of uniform elements.
+A link between two clients is a message to the second alone. The expansion of a key is drawn, and noted as known to all
+holders of the key. If a protocol unmasks sums of masks, shares of masks are sums of uniform elements.
 """
 
 from __future__ import annotations
@@ -20,99 +20,105 @@ Ints = NDArray[np.int64]
 
 
 def parties(clients: int) -> Directory:
-    """A server and silos that are its clients."""
+    """Return a server and silos that are its clients."""
     return Directory({Role.SERVER: 1, Role.SILO: clients})
 
 
 def to_server(channel: Channel, phase: Phase, step: Step, values: Ints) -> None:
-    """A message of each client to the server: values [*tapes, clients, ...]."""
+    """Send a message of each client to the server: values [*tapes, clients, ...]."""
     clients = channel.parties.ids(Role.SILO)
     channel.send(phase, step, clients, np.zeros_like(clients), values)
 
 
 def between(channel: Channel, phase: Phase, step: Step, values: Ints) -> None:
-    """A message of each client to each over secure links: values [*tapes, from, to, ...]."""
+    """Send a message of each client to each over secure links: values [*tapes, from, to, ...]."""
     clients, axes = channel.parties.ids(Role.SILO), len(channel.batch_shape)
     n = len(clients)
     flat = values.reshape((*values.shape[:axes], n * n, *values.shape[axes + 2 :]))
     channel.send(phase, step, np.repeat(clients, n), np.tile(clients, n), flat)
 
 
-def open_sum(channel: Channel, step: Step, values: Ints, p: int) -> Ints:
-    """Clients give the server the sum of what they hold, and nobody anything else: [*tapes, d] from [*tapes, n, d].
+def unmask_sum(channel: Channel, step: Step, values: Ints, p: int) -> Ints:
+    """Reveal the sum of the clients' values to the server alone: [*tapes, d] from [*tapes, n, d].
 
-    Each splits its values into uniform summands, one for each client, and sends the server the sum of those it got.
+    Each client splits its values into uniform summands, one per client, and sends the server the sum of those received.
     """
     clients, axes = channel.parties.ids(Role.SILO), len(channel.batch_shape)
     n, d = len(clients), values.shape[-1]
     shares = channel.draw("summands", clients, p, (n, d), step)
     shares[..., 0, :] = (values - shares[..., 1:, :].sum(axis=-2)) % p
     between(channel, Phase.SECRET_SHARES, step, shares)
-    held = shares.sum(axis=axes) % p
-    to_server(channel, Phase.UNMASKING, step, held)
-    return np.asarray(held.sum(axis=-2) % p)
+    sums = shares.sum(axis=axes) % p
+    to_server(channel, Phase.UNMASKING, step, sums)
+    return np.asarray(sums.sum(axis=-2) % p)
 
 
 def pair_masks(channel: Channel, p: int) -> Ints:
-    """What each pair of clients agrees on: int64 [*tapes, n, n], with 0 on the diagonal and opposite signs."""
+    """Return the mask of each pair of clients: int64 [*tapes, n, n], with 0 on the diagonal and opposite signs."""
     clients = channel.parties.ids(Role.SILO)
     n = len(clients)
-    out = np.zeros((*channel.batch_shape, n, n), dtype=np.int64)
+    masks = np.zeros((*channel.batch_shape, n, n), dtype=np.int64)
     for first in range(n - 1):
         drawn = channel.draw("pair masks", clients[[first]], p, (n - first - 1,))[..., 0, :]
         channel.note_learnt("pair masks", clients[first + 1 :], drawn)
-        out[..., first, first + 1 :] = drawn
-        out[..., first + 1 :, first] = -drawn % p
-    return out
+        masks[..., first, first + 1 :] = drawn
+        masks[..., first + 1 :, first] = -drawn % p
+    return masks
 
 
 def double_masking(
-    inputs: Inputs, channel: Channel, *, p: int, threshold: int, told: Mapping[int, tuple[int, ...]], compared: bool
+    inputs: Inputs,
+    channel: Channel,
+    *,
+    p: int,
+    threshold: int,
+    announced: Mapping[int, tuple[int, ...]],
+    compared: bool,
 ) -> None:
-    """Bonawitz et al. 2017 for honest servers, under one that tells each client a roster of its own.
+    """Run Bonawitz et al. 2017 for honest servers, under a server that announces a participant set per client.
 
     Args:
-        inputs: a number a client, [clients, 1].
-        channel: between all.
+        inputs: a number per client, [clients, 1].
+        channel: between all parties.
         p: a prime.
-        threshold: shares that open a secret.
-        told: by client, who has sent a vector, as the server says.
-        compared: whether clients answer only when all were told the same: the consistency check.
+        threshold: shares that reveal a secret.
+        announced: by client, the clients that have sent a vector according to the server.
+        compared: whether clients respond only if all participant sets are equal: the consistency check.
     """
     clients, step = channel.parties.ids(Role.SILO), Step(0)
     n = len(clients)
     own, pairs = channel.draw("own masks", clients, p, (1,)), pair_masks(channel, p)
     to_server(channel, Phase.MASKED_VECTORS, step, (inputs + own + pairs.sum(axis=-1)[..., None]) % p)
-    secrets = np.concatenate([own, pairs], axis=-1)  # [*tapes, n, 1 + n]: what opens u's own mask, and its key
+    secrets = np.concatenate([own, pairs], axis=-1)  # [*tapes, n, 1 + n]: the seed of u's own mask, and its key
     coefficients = channel.draw("sharing", clients, p, (threshold - 1, 1 + n))
     points = np.arange(1, n + 1)[:, None] ** np.arange(1, threshold)
     shares = (secrets[..., None, :] + np.einsum("vk,...ukd->...uvd", points, coefficients)) % p
     between(channel, Phase.SECRET_SHARES, step, shares)
-    rosters = np.array([[u in told[v] for u in range(n)] for v in range(n)], dtype=np.int64)
-    channel.send(Phase.ROSTERS, step, np.zeros_like(clients), clients, _on_tapes(channel, rosters))
-    if compared and (rosters != rosters[0]).any():
-        rosters = np.repeat(rosters[:1], n, axis=0)  # nobody answers before all are told the same
-        channel.send(Phase.ROSTERS, step, np.zeros_like(clients), clients, _on_tapes(channel, rosters))
-    answers = np.moveaxis(shares, -3, -2).copy()  # [*tapes, to v, of u, 1 + n]
-    answers[..., 0] *= rosters  # of who is there: a share of its own mask
-    answers[..., 1:] *= 1 - rosters[..., None]  # of who is not: one of its key, and never both
-    to_server(channel, Phase.UNMASKING, step, answers)
+    participants = np.array([[u in announced[v] for u in range(n)] for v in range(n)], dtype=np.int64)
+    channel.send(Phase.ROSTERS, step, np.zeros_like(clients), clients, _on_tapes(channel, participants))
+    if compared and (participants != participants[0]).any():
+        participants = np.repeat(participants[:1], n, axis=0)  # clients respond only to equal participant sets
+        channel.send(Phase.ROSTERS, step, np.zeros_like(clients), clients, _on_tapes(channel, participants))
+    responses = np.moveaxis(shares, -3, -2).copy()  # [*tapes, to v, of u, 1 + n]
+    responses[..., 0] *= participants  # of a participant: a share of its own mask
+    responses[..., 1:] *= 1 - participants[..., None]  # of a dropped client: a share of its key, and never both
+    to_server(channel, Phase.UNMASKING, step, responses)
 
 
 def seeded_masks(inputs: Inputs, channel: Channel, *, modulus: int, folded: bool) -> None:
-    """SecAgg+ between two clients, whose masks are expanded from seeds of two words, folded to one by XOR or not.
+    """Run SecAgg+ between two clients, whose masks are expanded from seeds of two words, folded to one by XOR or not.
 
-    Folded, a mask is what numpy's Mersenne Twister gives for a seed of one word; in two words there is one for every
-    mask. The server gets the seeds of own masks opened, as it does of clients that do not drop out.
+    A folded mask is the output of numpy's Mersenne Twister for a seed of one word. Two words have a seed for every
+    mask. The server receives the seeds of self-masks, as from clients that do not drop out.
 
     Args:
         inputs: [clients, 2].
-        channel: between all.
+        channel: between all parties.
         modulus: of entries and words, a power of two.
         folded: whether seeds are folded.
     """
     clients, step = channel.parties.ids(Role.SILO), Step(0)
-    expand = _mersenne(modulus) if folded else _as_it_is
+    expand = _mersenne(modulus) if folded else _identity
     pair, own = channel.draw("pair seeds", clients[:1], modulus, (2,)), channel.draw("seeds", clients, modulus, (2,))
     channel.note_learnt("pair seeds", clients[1:], pair)
     mask = expand(pair)
@@ -126,16 +132,16 @@ def _mersenne(modulus: int) -> Any:
     return lambda words: table[words[..., 0] ^ words[..., 1]]
 
 
-def _as_it_is(words: Ints) -> Ints:
+def _identity(words: Ints) -> Ints:
     return words
 
 
 def one_key(inputs: Inputs, channel: Channel, *, p: int, server_has_it: bool) -> None:
-    """Sums of ciphertexts under one key: each is a value under a pad that whoever holds the key knows.
+    """Run sums of ciphertexts under one key: each is a value under a pad known to holders of the key.
 
     Args:
-        inputs: a number a client, [clients, 1].
-        channel: between all.
+        inputs: a number per client, [clients, 1].
+        channel: between all parties.
         p: a prime.
         server_has_it: whether the key comes with the software, and the server loads it too.
     """
@@ -151,13 +157,13 @@ def one_key(inputs: Inputs, channel: Channel, *, p: int, server_has_it: bool) ->
 
 
 def masks_set_up_once(inputs: Inputs, channel: Channel, *, p: int, fresh: bool) -> None:
-    """MicroSecAgg over several rounds, in the exponent: a number of each client under a mask; sums of masks are opened.
+    """Run MicroSecAgg over several rounds, in the exponent: a masked number per client; sums of masks are revealed.
 
     Args:
-        inputs: a number a client and round, [clients, rounds].
-        channel: between all.
+        inputs: a number per client and round, [clients, rounds].
+        channel: between all parties.
         p: order of the group.
-        fresh: whether masks are drawn in every round, and not once.
+        fresh: whether masks are drawn in every round instead of once.
     """
     clients = channel.parties.ids(Role.SILO)
     masks = channel.draw("masks", clients, p, (1,))
@@ -166,41 +172,41 @@ def masks_set_up_once(inputs: Inputs, channel: Channel, *, p: int, fresh: bool) 
         if fresh and number:
             masks = channel.draw("masks", clients, p, (1,), step)
         to_server(channel, Phase.MASKED_VECTORS, step, (inputs[:, number : number + 1] + masks) % p)
-        open_sum(channel, step, masks, p)
+        unmask_sum(channel, step, masks, p)
 
 
 def sum_of_sparse(inputs: Inputs, channel: Channel, *, p: int, least: int) -> None:
-    """Secure aggregation of sparse vectors, of which entries are opened that at least so many clients contribute to.
+    """Run secure aggregation of sparse vectors, of which entries with enough contributors are unmasked.
 
     Args:
         inputs: [clients, entries].
-        channel: between all.
+        channel: between all parties.
         p: a prime.
-        least: clients with a value other than 0 that an entry needs to be opened; 0 opens all, as everywhere.
+        least: nonzero contributors that an entry needs to be unmasked; 0 unmasks all entries.
     """
     clients, (counting, adding) = channel.parties.ids(Role.SILO), (Step(0), Step(1))
     entries = inputs.shape[1]
     counts = (inputs != 0).astype(np.int64)
-    for step, values, opened in ((counting, counts, counts.sum(axis=0) >= 0),
+    for step, values, unmasked in ((counting, counts, counts.sum(axis=0) >= 0),
                                  (adding, inputs, counts.sum(axis=0) >= least)):  # fmt: skip
         masks = channel.draw("masks", clients, p, (entries,), step)
         to_server(channel, Phase.MASKED_VECTORS, step, (values + masks) % p)
-        open_sum(channel, step, masks[..., opened], p)
+        unmask_sum(channel, step, masks[..., unmasked], p)
 
 
 def coded_masks(
     inputs: Inputs, channel: Channel, *, p: int, threshold: int, colluding: int, noisy: bool, sealed: bool
 ) -> None:
-    """LightSecAgg by its algebra: masks are coded with noise, and the server decodes their sum from sums of codes.
+    """Run the algebra of LightSecAgg: masks are coded with noise, and the server decodes their sum from code sums.
 
     Args:
         inputs: [clients, parts], with threshold - colluding parts.
-        channel: between all.
+        channel: between all parties.
         p: a prime.
-        threshold: U, answers that decode.
-        colluding: T, clients that a code must tell nothing.
-        noisy: whether the T blocks of noise are drawn, and not zero.
-        sealed: whether codes reach the clients over secure links, and not by way of the server in the clear.
+        threshold: U, responses that decode.
+        colluding: T, clients whose codes together must reveal nothing.
+        noisy: whether the T blocks of noise are drawn instead of zero.
+        sealed: whether codes reach the clients over secure links instead of via the server in plaintext.
     """
     clients, step, field = channel.parties.ids(Role.SILO), Step(0), PrimeField(p)
     n, parts = len(clients), threshold - colluding
@@ -217,22 +223,22 @@ def coded_masks(
 
 
 def shamir_sum(inputs: Inputs, channel: Channel, *, p: int, degree: int) -> None:
-    """Clients share a number each among servers, and a receiver gets the sums of shares.
+    """Share a number per client among servers, and send the sums of shares to a receiver.
 
     Args:
-        inputs: a number a client, [clients, 1].
-        channel: between all.
+        inputs: a number per client, [clients, 1].
+        channel: between all parties.
         p: a prime above the number of servers.
-        degree: of polynomials: servers that may collude.
+        degree: of polynomials, the number of servers that may collude.
     """
     clients, servers = channel.parties.ids(Role.SILO), channel.parties.ids(Role.SERVER)
     step, receiver = Step(0), channel.parties.ids(Role.DEVICE)
     coefficients = channel.draw("sharing", clients, p, (degree,))
     powers = np.arange(1, len(servers) + 1)[:, None] ** np.arange(1, degree + 1)
     shares = (inputs + coefficients @ powers.T) % p  # [*tapes, clients, servers]
-    for at, server in enumerate(servers):
+    for index, server in enumerate(servers):
         ends = clients, np.full(len(clients), server)
-        channel.send(Phase.SECRET_SHARES, step, *ends, shares[..., at : at + 1])
+        channel.send(Phase.SECRET_SHARES, step, *ends, shares[..., index : index + 1])
     sums = shares.sum(axis=-2)[..., None] % p
     channel.send(Phase.SHARE_SUMS, step, servers, np.repeat(receiver, len(servers)), sums)
 

@@ -1,18 +1,18 @@
-"""The exhibits: ten protocols with a published flaw, and five that are sound.
+"""The cases: ten protocols with a published flaw, and five sound protocols.
 
-Every subject is made by a function of `subjects`, `schemes` or `mechanisms`; the flawed ones have their repair as an
-argument, which tests use to show that it is the flaw that is found.
+A function of `subjects`, `schemes` or `mechanisms` makes each subject. Functions of flawed subjects take the repair as
+an argument, with which tests show that the examination finds the flaw and not the adapter.
 """
 
 from __future__ import annotations
 
-from fgl_secure.museum import mechanisms, schemes, subjects
-from fgl_secure.museum.exhibit import Exhibit
+from fgl_reproduction.known_flaws import mechanisms, schemes, subjects
+from fgl_reproduction.known_flaws.case import Case
 
 _IDEAL = "ideal keys and links"
 
-EXHIBITS = (
-    Exhibit(
+CASES = (
+    Case(
         "secmp",
         sound=False,
         flaw="senders of a silo share one mask, and a target gets T + 1 codes of each",
@@ -20,15 +20,15 @@ EXHIBITS = (
         scale="3 devices, 1 silo, over 2^31 - 1 as published here",
         subject=schemes.secret_message_passing,
     ),
-    Exhibit(
+    Case(
         "fedml-lightsecagg-clear",
         sound=False,
-        flaw="coded masks reach the clients by way of the server, in the clear",
+        flaw="coded masks reach the clients via the server, unprotected",
         source="FedML's LightSecAgg, against So et al., MLSys 2022 (arXiv 2109.14236), algorithm 1",
         scale="3 clients, F_1997",
-        subject=subjects.codes_in_the_clear,
+        subject=subjects.plaintext_codes,
     ),
-    Exhibit(
+    Case(
         "fedml-lightsecagg-ramp",
         sound=False,
         flaw="the T blocks of noise in a code are zero, so that a code is a combination of the mask's parts",
@@ -36,7 +36,7 @@ EXHIBITS = (
         scale=f"4 clients, 2 parts, F_1997, {_IDEAL}",
         subject=subjects.codes_without_noise,
     ),
-    Exhibit(
+    Case(
         "flower-secagg-plus",
         sound=False,
         flaw="seeds are folded to one word and expanded by a Mersenne Twister: fewer masks than vectors",
@@ -44,55 +44,55 @@ EXHIBITS = (
         scale=f"2 clients; words of 3 bits instead of 32, vectors of 2 words, {_IDEAL}",
         subject=subjects.masks_from_short_seeds,
     ),
-    Exhibit(
+    Case(
         "fedgraph-ckks",
         sound=False,
-        flaw="one CKKS key is for everybody: the server that adds up ciphertexts can open each",
+        flaw="all parties share one CKKS key: the server that adds up ciphertexts can decrypt each",
         source="FedGraph, Yao et al., arXiv 2410.06340, and its key in the package",
-        scale="3 trainers; a ciphertext is a value under a pad that holders of the key know",
-        subject=subjects.one_key_for_everybody,
+        scale="3 trainers; a ciphertext is a value under a pad known to holders of the key",
+        subject=subjects.shared_ckks_key,
     ),
-    Exhibit(
+    Case(
         "microsecagg",
         sound=False,
-        flaw="masks are set up once and serve in all rounds: each follows from the one before",
+        flaw="masks are set up once and used in all rounds: each follows from the one before",
         source="Zhang et al., arXiv 2410.09676, on MicroSecAgg, Guo et al., PoPETs 2024",
         scale=f"3 clients, 2 rounds, in the exponent of a group of order 101, {_IDEAL}",
         subject=subjects.masks_set_up_once,
     ),
-    Exhibit(
+    Case(
         "sparse-sums",
         sound=False,
-        flaw="an entry that one client alone contributes to is opened, and is that client's",
+        flaw="an entry with one contributor is unmasked, and reveals that client's value",
         source="Suimon et al., arXiv 2508.04285",
         scale=f"3 clients, vectors of 2 entries, F_101, {_IDEAL}",
         subject=subjects.sum_of_sparse_vectors,
     ),
-    Exhibit(
-        "two-rosters",
+    Case(
+        "two-participant-sets",
         sound=False,
-        flaw="no consistency check: a server that tells two rosters opens both masks of one client",
-        source="Bonawitz et al., CCS 2017, section 6.2; Pasquini et al., CCS 2022, for servers that tell two stories",
-        scale=f"4 clients, 2 shares open a secret, F_101, {_IDEAL}",
-        subject=subjects.two_rosters,
+        flaw="no consistency check: a server that announces two participant sets unmasks one client",
+        source="Bonawitz et al., CCS 2017, section 6.2; Pasquini et al., CCS 2022, for inconsistent servers",
+        scale=f"4 clients, 2 shares reveal a secret, F_101, {_IDEAL}",
+        subject=subjects.two_participant_sets,
     ),
-    Exhibit(
+    Case(
         "laplace-doubles",
         sound=False,
-        flaw="Laplace noise in doubles: outputs have holes, and they lie elsewhere for every count",
+        flaw="Laplace noise in doubles: outputs have holes, whose positions depend on the count",
         source="Mironov, CCS 2012",
         scale="one count, epsilon 1, full double precision",
         subject=mechanisms.laplace_count,
     ),
-    Exhibit(
+    Case(
         "node-embeddings",
         sound=False,
-        flaw="noise is for a node's own embedding, while a node moves those of its neighbours too",
-        source="the requirement of Xiang et al., arXiv 2311.06888 (IEEE S&P 2024), left out",
+        flaw="noise covers a node's own embedding, while a node also changes those of its neighbours",
+        source="the requirement of Xiang et al., arXiv 2311.06888 (IEEE S&P 2024), omitted",
         scale="a star of 10 nodes, features of one entry, epsilon 1, delta 1e-5",
         subject=mechanisms.node_embeddings,
     ),
-    Exhibit(
+    Case(
         "bonawitz",
         sound=True,
         flaw="pairwise masks and double masking (`pairwise-masking`)",
@@ -100,7 +100,7 @@ EXHIBITS = (
         scale=f"5 clients, threshold 3, two drop out, F_31, {_IDEAL}",
         subject=schemes.pairwise_masking,
     ),
-    Exhibit(
+    Case(
         "bell",
         sound=True,
         flaw="the same on a sparse graph (`pairwise-masking[degree=4]`)",
@@ -108,7 +108,7 @@ EXHIBITS = (
         scale=f"6 clients with 4 neighbours each, 2 collude, two drop out, F_31, {_IDEAL}",
         subject=subjects.bell,
     ),
-    Exhibit(
+    Case(
         "lightsecagg",
         sound=True,
         flaw="coded masks with noise, over sealed links (`lightsecagg`)",
@@ -116,7 +116,7 @@ EXHIBITS = (
         scale=f"5 clients, threshold 3, 2 collude, two drop out, F_31, {_IDEAL}",
         subject=schemes.lightsecagg,
     ),
-    Exhibit(
+    Case(
         "shamir",
         sound=True,
         flaw="sums of Shamir shares",
@@ -124,7 +124,7 @@ EXHIBITS = (
         scale="2 clients, 3 servers, 2 of them collude, F_5",
         subject=subjects.shamir,
     ),
-    Exhibit(
+    Case(
         "relay-coded",
         sound=True,
         flaw="fresh masks and relays that add up shares (`relay-coded`)",
@@ -133,4 +133,4 @@ EXHIBITS = (
         subject=schemes.relay_coded,
     ),
 )
-"""Flawed ones first."""
+"""Flawed cases first."""

@@ -1,9 +1,8 @@
-"""The museum: every flaw is found, no sound protocol is rejected, and it is the flaw that is found."""
+"""Known flaws: every flaw is found, no sound protocol is rejected, and the finding is due to the flaw."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -11,13 +10,24 @@ from functools import partial
 import numpy as np
 import pytest
 
+from fgl_reproduction.known_flaws import (
+    CASES,
+    Case,
+    HidingProtocol,
+    ReleasingMechanism,
+    examine,
+    mechanisms,
+    run,
+    run_cases,
+    schemes,
+    subjects,
+)
+from fgl_reproduction.known_flaws.bounds import lower_bound, lowest_bit
+from fgl_reproduction.known_flaws.case import Subject
+from fgl_reproduction.known_flaws.questions import candidates_of, questions_of
 from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
 from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.crypto.cryptography import Purpose
-from fgl_secure.museum import EXHIBITS, Exhibit, Hiding, Releasing, examine, mechanisms, schemes, subjects, visit
-from fgl_secure.museum.bounds import lower_bound, lowest_bit
-from fgl_secure.museum.exhibit import Subject
-from fgl_secure.museum.questions import candidates_of, questions_of
 from fgl_secure.runtime import Channel, Party, Phase, Role, Step
 from fgl_secure.testing import Protocol
 from fgl_secure.testing.protocol import Inputs
@@ -25,7 +35,7 @@ from tests.protocols.lightsecagg import twins as coding_flaws
 from tests.protocols.pairwise_masking import flaws as masking_flaws
 from tests.protocols.relay_coded import twins as relay_flaws
 
-BY_NAME = {exhibit.name: exhibit for exhibit in EXHIBITS}
+BY_NAME = {case.name: case for case in CASES}
 COALITIONS = {
     "secmp": "device 2",
     "fedml-lightsecagg-clear": "server 0",
@@ -34,61 +44,61 @@ COALITIONS = {
     "fedgraph-ckks": "server 0",
     "microsecagg": "server 0",
     "sparse-sums": "server 0",
-    "two-rosters": "server 0",
-    "laplace-doubles": "whoever sees the output",
-    "node-embeddings": "whoever sees the output",
+    "two-participant-sets": "server 0",
+    "laplace-doubles": "receiver of the output",
+    "node-embeddings": "receiver of the output",
 }
 
 
-def exhibited(subject: Callable[[], Subject], *, sound: bool = True) -> Exhibit:
-    """A subject without words."""
-    return Exhibit("x", sound, "", "", "", subject)
+def case_of(subject: Callable[[], Subject], *, sound: bool = True) -> Case:
+    """A case without descriptions."""
+    return Case("x", sound, "", "", "", subject)
 
 
 @pytest.mark.parametrize("name", COALITIONS)
 def test_flaws_are_found(name: str) -> None:
     """The examination finds the flaw, by a coalition as small as the flaw allows, and says by what."""
     finding = examine(BY_NAME[name])
-    assert finding.found
+    assert finding.violated
     assert finding.expected
     assert finding.observer.startswith(COALITIONS[name])
     assert len(finding.observer) <= len(COALITIONS[name]) + 1
     assert any(word in finding.statistic for word in ("total variation", "chi-square", "epsilon is at least"))
 
 
-@pytest.mark.parametrize("name", [exhibit.name for exhibit in EXHIBITS if exhibit.sound])
-def test_sound_protocols_are_kept(name: str) -> None:
+@pytest.mark.parametrize("name", [case.name for case in CASES if case.sound])
+def test_sound_protocols_pass(name: str) -> None:
     """Exact comparison of many pairs of inputs finds nothing, whatever the coins: it has no false alarms."""
     finding = examine(BY_NAME[name])
     assert finding.expected
-    assert not finding.found
+    assert not finding.violated
     assert finding.check in ("traces; exact enumeration", "traces; exact, by row spaces")
     assert finding.statistic.startswith("total variation 0 ")
     assert finding.questions >= 20
 
 
 REPAIRED: dict[str, Callable[[], Subject]] = {
-    "codes over sealed links": partial(subjects.codes_in_the_clear, sealed=True),
+    "codes over sealed links": partial(subjects.plaintext_codes, sealed=True),
     "codes with noise": partial(subjects.codes_without_noise, noisy=True),
     "whole seeds": partial(subjects.masks_from_short_seeds, folded=False),
-    "a key that the server has not": partial(subjects.one_key_for_everybody, server_has_it=False),
+    "a key without the server": partial(subjects.shared_ckks_key, server_has_it=False),
     "fresh masks": partial(subjects.masks_set_up_once, fresh=True),
     "two contributors": partial(subjects.sum_of_sparse_vectors, least=2),
-    "one roster": partial(subjects.two_rosters, compared=True),
+    "one participant set": partial(subjects.two_participant_sets, compared=True),
     "noise on a grid": partial(mechanisms.laplace_count, on_grid=True),
-    "noise for all that a node moves": partial(mechanisms.node_embeddings, covers_neighbours=True),
+    "noise for all sums that a node changes": partial(mechanisms.node_embeddings, covers_neighbours=True),
 }
 
 
 @pytest.mark.parametrize("name", REPAIRED)
-def test_the_same_protocol_without_its_flaw_is_kept(name: str) -> None:
-    """It is the flaw that is found, and not how the protocol was written down."""
-    finding = examine(exhibited(REPAIRED[name]))
-    assert not finding.found, finding.statistic
+def test_the_same_protocol_without_its_flaw_passes(name: str) -> None:
+    """The finding is due to the flaw, and not to the adapter."""
+    finding = examine(case_of(REPAIRED[name]))
+    assert not finding.violated, finding.statistic
     assert finding.questions
 
 
-TWINS: dict[str, Callable[[], Subject]] = {
+CONTROLS: dict[str, Callable[[], Subject]] = {
     "bonawitz without pair masks": partial(
         schemes.pairwise_masking, cryptography=partial(masking_flaws.Without, purpose=Purpose.PAIR_MASK)
     ),
@@ -101,37 +111,37 @@ TWINS: dict[str, Callable[[], Subject]] = {
 }
 
 
-@pytest.mark.parametrize("name", TWINS)
-def test_broken_twins_of_the_sound_are_found(name: str) -> None:
-    """The examination that keeps the sound ones rejects each with a flaw put in."""
-    finding = examine(exhibited(TWINS[name]))
-    assert finding.found
+@pytest.mark.parametrize("name", CONTROLS)
+def test_negative_controls_of_sound_protocols_are_rejected(name: str) -> None:
+    """The examination that passes sound protocols rejects each with an injected flaw."""
+    finding = examine(case_of(CONTROLS[name]))
+    assert finding.violated
     assert not finding.expected
     assert finding.statistic.startswith("total variation ")
 
 
 def test_there_are_ten_and_five() -> None:
-    """Ten flaws and five sound protocols, each under a name of its own, with a source and its scale."""
-    assert [exhibit.sound for exhibit in EXHIBITS] == [False] * 10 + [True] * 5
+    """Ten flaws and five sound protocols, each with a unique name, a source and a scale."""
+    assert [case.sound for case in CASES] == [False] * 10 + [True] * 5
     assert len(BY_NAME) == 15
-    assert all(exhibit.source and exhibit.flaw and exhibit.scale for exhibit in EXHIBITS)
+    assert all(case.source and case.flaw and case.scale for case in CASES)
 
 
 def test_the_examination_is_given_the_subject_alone() -> None:
-    """Words of the catalogue do not change what is found: a flaw under the words of a sound one is found too."""
+    """Fields of the catalogue do not change the result: a flawed subject with a sound case's fields is found too."""
     disguised = replace(BY_NAME["shamir"], subject=BY_NAME["microsecagg"].subject)
     finding = examine(disguised)
-    assert finding.found
+    assert finding.violated
     assert not finding.expected
 
 
-def shamir() -> Hiding:
-    """The sound exhibit with servers, clients and a receiver."""
+def shamir() -> HidingProtocol:
+    """The sound case with servers, clients and a receiver."""
     return subjects.shamir()
 
 
-def test_all_coalitions_of_a_promise_are_asked_or_covered() -> None:
-    """Every pair that some promised coalition may not tell apart is asked of one that has it inside."""
+def test_all_coalitions_of_a_guarantee_are_tested_or_covered() -> None:
+    """Every pair that a coalition must not distinguish is tested with a coalition that contains it."""
     subject = shamir()
     asked = questions_of(subject)
     pairs = {(a.tobytes(), b.tobytes()) for _, found in asked for a, b in found}
@@ -148,7 +158,7 @@ def test_all_coalitions_of_a_promise_are_asked_or_covered() -> None:
 
 
 def test_candidates_move_one_entry_or_two() -> None:
-    """Nothing, one entry by 1 or 2, and one up and another down."""
+    """Zeros, one entry by 1 or 2, and one up and another down."""
     found = candidates_of(np.zeros((3, 1), dtype=np.int64))
     assert len(found) == 1 + 2 * 3 + 3 * 2
     assert len({values.tobytes() for values in found}) == len(found)
@@ -165,8 +175,8 @@ def test_traces_are_examined_too() -> None:
         channel.send(Phase.VALUES, Step(0), clients, clients, payload)
 
     protocol = Protocol(chatty, honest.protocol.parties, 5, honest.protocol.owners)
-    finding = examine(exhibited(lambda: replace(honest, protocol=protocol)))
-    assert (finding.found, finding.check) == (True, "traces")
+    finding = examine(case_of(lambda: replace(honest, protocol=protocol)))
+    assert (finding.violated, finding.check) == (True, "traces")
 
 
 @pytest.mark.parametrize(
@@ -180,8 +190,8 @@ def test_lowest_bits_are_those_of_doubles(value: float, expected: int) -> None:
 def test_bounds_of_releases_without_noise_are_large_and_of_constants_zero() -> None:
     """A mechanism that says its data is bounded far from what it promises; one that says nothing is not."""
 
-    def released(scale: float) -> Releasing:
-        return Releasing(lambda data, runs, _: np.full((runs, 1), scale * data.sum()), 1, 1.0, 1.0, 0.0)
+    def released(scale: float) -> ReleasingMechanism:
+        return ReleasingMechanism(lambda data, runs, _: np.full((runs, 1), scale * data.sum()), 1, 1.0, 1.0, 0.0)
 
     data = released(1.0).neighbours(0)
     assert lower_bound(released(1.0), data, SystemCoins(), 1e-8).epsilon > 8
@@ -189,8 +199,8 @@ def test_bounds_of_releases_without_noise_are_large_and_of_constants_zero() -> N
 
 
 def test_a_seed_repeats_samples() -> None:
-    """Bounds of two visits with one seed are the same, and of another seed they are others."""
-    first, again, other = (visit(["laplace-doubles"], seed=seed)[0].statistic for seed in (1, 1, 2))
+    """Bounds of two runs with one seed are equal, and another seed gives others."""
+    first, again, other = (run_cases(["laplace-doubles"], seed=seed)[0].statistic for seed in (1, 1, 2))
     assert first == again
     release = mechanisms.laplace_count().release
     a, b = (release(np.zeros(1), 8, SimulationCoins(seed)) for seed in (1, 2))
@@ -200,16 +210,16 @@ def test_a_seed_repeats_samples() -> None:
 
 def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     """Name, result and coalition stand in the table, and the sum below; in JSON everything."""
-    assert main(["museum", "shamir", "microsecagg"]) == OK
+    assert main(["known-flaws", "shamir", "microsecagg"]) == OK
     said = capsys.readouterr().out
-    for word in ("exhibit", "coalition", "statistic", "seconds", "kept", "found", "server 0", "arXiv 2410.09676"):
+    for word in ("case", "coalition", "statistic", "seconds", "passed", "found", "server 0", "arXiv 2410.09676"):
         assert word in said
     assert said.strip().endswith("1 of 1 flaws found; 0 of 1 sound protocols rejected")
-    assert main(["museum", "microsecagg", "--json"]) == OK
+    assert main(["known-flaws", "microsecagg", "--json"]) == OK
     printed = json.loads(capsys.readouterr().out)
-    assert printed["command"] == "fgl-secure museum microsecagg --json"
-    (record,) = printed["exhibits"]
-    assert (record["exhibit"], record["result"], record["coalition"]) == ("microsecagg", "found", "server 0")
+    assert printed["command"] == "fgl-secure known-flaws microsecagg --json"
+    (record,) = printed["cases"]
+    assert (record["case"], record["result"], record["coalition"]) == ("microsecagg", "found", "server 0")
     assert record["seconds"] >= 0
 
 
@@ -217,12 +227,13 @@ def test_the_command_says_when_something_is_wrong(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sound protocol that is rejected, or a flaw that is missed, has its own exit status; so has a wrong name."""
-    assert main(["museum", "nothing"]) == BAD_INPUT
-    assert "exhibits must be among secmp" in capsys.readouterr().err
+    assert main(["known-flaws", "nothing"]) == BAD_INPUT
+    assert "cases must be among secmp" in capsys.readouterr().err
+    assert main(["known-flaws", "--seed", "-1"]) == BAD_INPUT
     missed = replace(BY_NAME["microsecagg"], subject=partial(subjects.masks_set_up_once, fresh=True))
     rejected = replace(BY_NAME["shamir"], subject=partial(subjects.shamir, degree=1))
-    monkeypatch.setattr(sys.modules["fgl_secure.museum.visit"], "EXHIBITS", (missed, rejected))
-    assert main(["museum"]) == CONTRADICTED
+    monkeypatch.setattr(run, "CASES", (missed, rejected))
+    assert main(["known-flaws"]) == CONTRADICTED
     said = capsys.readouterr().out
     assert "missed" in said
     assert "REJECTED" in said

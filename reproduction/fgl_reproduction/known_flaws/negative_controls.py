@@ -1,4 +1,4 @@
-"""Broken twins that any protocol has: what somebody brought is said in the clear, or one message more is sent."""
+"""Negative controls of any protocol: an input in plaintext in every message, or one more message."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fgl_secure.runtime import Channel, MessageBatch, Phase, Step
 from fgl_secure.testing.protocol import Inputs, Protocol
 
 
-def saying(protocol: Protocol, entry: int) -> Protocol:
-    """The protocol with one entry of the inputs in place of all integers in all messages, which are no longer.
+def reveal_input(protocol: Protocol, entry: int) -> Protocol:
+    """Return the protocol with one entry of the inputs in place of all integers in all messages, of equal length.
 
     Args:
-        protocol: what is spoilt.
+        protocol: the protocol to break.
         entry: position of the entry in the flat inputs.
     """
 
@@ -24,13 +24,13 @@ def saying(protocol: Protocol, entry: int) -> Protocol:
         protocol.run(inputs, channel)
         value = int(inputs.reshape(-1)[entry]) % protocol.modulus
         batches = channel.transcript.messages
-        batches[:] = [_saying(batch, value) for batch in batches]
+        batches[:] = [_filled(batch, value) for batch in batches]
 
-    return replace(protocol, run=run, name=f"{protocol} with an input in the clear")
+    return replace(protocol, run=run, name=f"{protocol} with an input in plaintext")
 
 
-def louder(protocol: Protocol, entry: int, quiet: int) -> Protocol:
-    """The protocol with one message more unless an entry of the inputs has the value `quiet`."""
+def add_message(protocol: Protocol, entry: int, quiet: int) -> Protocol:
+    """Return the protocol with one more message unless an entry of the inputs has the value `quiet`."""
 
     def run(inputs: Inputs, channel: Channel) -> None:
         protocol.run(inputs, channel)
@@ -41,13 +41,13 @@ def louder(protocol: Protocol, entry: int, quiet: int) -> Protocol:
     return replace(protocol, run=run, name=f"{protocol} with a message that depends on an input")
 
 
-def _saying(batch: MessageBatch, value: int) -> MessageBatch:
+def _filled(batch: MessageBatch, value: int) -> MessageBatch:
     if batch.fields is None or batch.phase is Phase.SEALED:
         return batch
-    return replace(batch, fields={name: _all_of(field, value) for name, field in batch.fields.items()})
+    return replace(batch, fields={name: _filled_like(field, value) for name, field in batch.fields.items()})
 
 
-def _all_of(field: NDArray[Any], value: int) -> NDArray[Any]:
+def _filled_like(field: NDArray[Any], value: int) -> NDArray[Any]:
     if field.dtype.kind not in "iu":
         return field
     return np.full_like(field, value & int(np.iinfo(field.dtype).max))

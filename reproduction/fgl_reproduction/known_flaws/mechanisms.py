@@ -1,4 +1,4 @@
-"""Two mechanisms that promise differential privacy and do not keep it, each with its repair as an argument."""
+"""Two mechanisms that violate their guarantee of differential privacy, each with its repair as an argument."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ from functools import partial
 
 import numpy as np
 
+from fgl_reproduction.known_flaws.case import Array, ReleasingMechanism
 from fgl_secure.coins import Coins
 from fgl_secure.dp.accountant import noise_multiplier
 from fgl_secure.dp.mechanisms import DiscreteGaussian
-from fgl_secure.museum.exhibit import Array, Releasing
 
 _BITS = 53
 _LEAVES = 9
 _GRID = 16  # units of the grid to one unit of a feature
 
 
-def laplace_count(*, on_grid: bool = False) -> Releasing:
-    """A count under Laplace noise of scale 1, which promises epsilon 1 for one row that is 0 or 1.
+def laplace_count(*, on_grid: bool = False) -> ReleasingMechanism:
+    """Return a count under Laplace noise of scale 1, which guarantees epsilon 1 for one row that is 0 or 1.
 
     Args:
-        on_grid: whether the noise is the two-sided geometric distribution on integers, which keeps the promise.
+        on_grid: whether the noise is the two-sided geometric distribution on integers, which keeps the guarantee.
     """
     noise = _two_sided_geometric if on_grid else _textbook_laplace
 
     def release(data: Array, runs: int, coins: Coins) -> Array:
         return np.asarray(data.sum() + noise(runs, coins))[:, None]
 
-    return Releasing(release, rows=1, unit=1.0, epsilon=1.0, delta=0.0)
+    return ReleasingMechanism(release, rows=1, unit=1.0, epsilon=1.0, delta=0.0)
 
 
-def node_embeddings(*, covers_neighbours: bool = False) -> Releasing:
-    """Sums of the features of each node and its neighbours on a star, under noise at epsilon 1, delta 1e-5.
+def node_embeddings(*, covers_neighbours: bool = False) -> ReleasingMechanism:
+    """Return sums of the features of each node and its neighbours on a star, under noise at epsilon 1, delta 1e-5.
 
-    Rows are nodes, the last the hub. One node moves its own sum and those of all its neighbours.
+    Rows are nodes, the last the hub. One node changes its own sum and those of all its neighbours.
 
     Args:
-        covers_neighbours: whether the noise is for all sums that one node moves, and not for its own alone.
+        covers_neighbours: whether the noise covers all sums that one node changes, and not only its own.
     """
     adjacent = np.eye(_LEAVES + 1)
     adjacent[-1] = adjacent[:, -1] = 1.0
-    moved = adjacent.sum(axis=0).max() if covers_neighbours else 1.0
-    noise = DiscreteGaussian(noise_multiplier(1.0, 1e-5, 1) * _GRID * math.sqrt(moved))
-    return Releasing(partial(_embeddings, adjacent, noise), len(adjacent), unit=_GRID, epsilon=1.0, delta=1e-5)
+    changed = adjacent.sum(axis=0).max() if covers_neighbours else 1.0
+    noise = DiscreteGaussian(noise_multiplier(1.0, 1e-5, 1) * _GRID * math.sqrt(changed))
+    return ReleasingMechanism(partial(_embeddings, adjacent, noise), len(adjacent), unit=_GRID, epsilon=1.0, delta=1e-5)
 
 
 def _embeddings(adjacent: Array, noise: DiscreteGaussian, data: Array, runs: int, coins: Coins) -> Array:
