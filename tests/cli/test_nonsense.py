@@ -33,7 +33,6 @@ NONSENSE = {
     "out too long": (("audit", "--out", "x" * 300), "out must be a folder that can be made and written to"),
     "out below a file": (("compare", "--out", "empty/deep"), "out must be a folder that can be made"),
     "out where nobody writes": (("audit", "--out", "/proc/report"), "out must be a folder that can be made"),
-    "out of an attack": (("attack", "gradient-inversion", "--out", "empty"), "out must be a folder"),
     "runs without a name": (("reproduce", "hifgl-table3", "--runs", ""), "must name a file or a folder"),
     "runs in a folder": (("reproduce", "hifgl-table3", "--runs", "."), "runs must be a file that can be made"),
     "runs in somebody's file": (("compare", "--runs", "mine.txt"), "line 1 of mine.txt is none"),
@@ -58,10 +57,7 @@ NONSENSE = {
     "engine that is none": (("train", "hifgl", "--engine", "ray"), "must be one of one-process, flower"),
     "noise below zero": (("train", "fedavg", "--noise", "-1"), "noise must be positive"),
     "noise without end": (("train", "fedavg", "--noise", "inf"), "noise must be positive"),
-    "noise that is no number": (("attack", "gradient-inversion", "--noise", "nan"), "noise must lie in"),
     "epsilon of zero": (("train", "hifgl", "--dp-epsilon", "0"), "epsilon must be a positive number"),
-    "no steps": (("attack", "gradient-inversion", "--steps", "-1"), "steps must be at least 1"),
-    "no batch": (("attack", "gradient-inversion", "--batch", "0"), "batch must be at least 1"),
     "loud and quiet": (("train", "hifgl", "-q", "-v"), "not allowed with argument"),
     "data of no method": (
         ("compare", "--dataset", "Motif-mini", "--methods", "hifgl"), "data must be one graph that is dealt to silos"

@@ -127,7 +127,6 @@ def test_notebook_imports_the_public_interface_alone(path: Path) -> None:
         ("fgl_secure", "audit", True),
         ("fgl_secure", "cli", False),
         ("fgl_secure.cli.listing", "listing", False),
-        ("fgl_secure.cli.inversion", "output_of", False),
         ("fgl_secure.auditing", "Verdict", True),
         ("fgl_secure.auditing.wording", "figure", False),
         ("fgl_secure.methods", "HiFGL", True),

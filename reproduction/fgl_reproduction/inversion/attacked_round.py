@@ -1,4 +1,4 @@
-"""Inverts the gradients of one round as its server sees them."""
+"""Invert the gradients of one round from its server's view."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_reproduction.inversion.options import CLEAR, SINGLE, InvertOptions
 from fgl_secure.attacks.base import Attack, Measurement
 from fgl_secure.attacks.gradients.fields import GradientFilter, GradientSpan
 from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
@@ -40,7 +41,6 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data
 from fgl_secure.host import library_settings
-from fgl_secure.methods.fedavg.inversion.options import CLEAR, SINGLE, InvertOptions
 from fgl_secure.methods.fedavg.small_rounds import fresh_model, full_batches, recorded_round
 from fgl_secure.schemes import server_scheme
 from fgl_secure.threads import one_thread
@@ -51,13 +51,13 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """The nodes of all batches, as they are, as they were found, and as they can be guessed.
+    """The nodes of all batches: originals, reconstructions and baselines.
 
     Attributes:
         devices: int64 [k].
         labels: int64 [k].
         original: [k, d].
-        found: float64 [k, d], in the order that fits the originals best.
+        found: float64 [k, d], reconstructions in the order that fits the originals best.
         prior: float64 [k, d], the mean row of each node's class over all nodes.
         random: float64 [k, d], rows of nodes drawn at random.
     """
@@ -71,19 +71,19 @@ class Rows:
 
     @property
     def scores(self) -> dict[str, RowScores]:
-        """By what is compared with the originals: this run, and the two baselines."""
+        """Return scores of this run and of the two baselines."""
         guesses = {"this run": self.found, "prior": self.prior, "random": self.random}
         return {name: row_scores(rows, self.original) for name, rows in guesses.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """How well edges were found, averaged over gradients whose fields have edges and pairs without.
+    """Scores of recovered edges, for gradients whose receptive fields have pairs with and without an edge.
 
     Attributes:
-        edges: as found.
-        prior: pairs around the batch first.
-        graphs: of each of all gradients.
+        edges: of the attack.
+        prior: of the baseline that ranks pairs around the batch first.
+        graphs: of all gradients.
     """
 
     edges: tuple[EdgeScores, ...]
@@ -92,7 +92,7 @@ class Structure:
 
 
 def rows_of(guess: Inverted, truth: GradientTruth, seed: int) -> Rows:
-    """All batches of a round."""
+    """Return originals, reconstructions and baselines of all batches of a round."""
     aligned = aligned_with(guess, truth)
     devices = np.concatenate([each.devices[: each.batch] for each in aligned])
     features = truth.features.astype(np.float64)
@@ -108,7 +108,7 @@ def rows_of(guess: Inverted, truth: GradientTruth, seed: int) -> Rows:
 
 
 def structure_of(guess: Inverted, truth: GradientTruth) -> Structure | None:
-    """What was found of edges; None where none were looked for."""
+    """Return scores of recovered edges; None if the attack recovers none."""
     edges, prior, graphs = [], [], []
     for exhibit, found, each in zip(guess.exhibits, guess.found, aligned_with(guess, truth), strict=True):
         if found.adjacency is None:
@@ -137,7 +137,7 @@ ATTACKS: Mapping[str, Attack[Any, Any]] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of the attack, and the same against permuted truth."""
+    """A figure of the attack, and its null control with permuted truth."""
 
     found: Measurement
     null: Measurement
@@ -145,16 +145,16 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inversion:
-    """What came of one run.
+    """The result of one run.
 
     Attributes:
         options: the choices.
         figures: of the attack, with their null controls.
         rows: the nodes of the batches; None for attacks that find no rows.
-        structure: edges; None for attacks that look for none.
+        structure: edges; None for attacks that recover none.
         epsilon: of the noise, at the options' delta; None without noise.
-        image_shape: (height, width) where rows are pictures.
-        summed: whether the server saw the sum of all gradients only.
+        image_shape: (height, width) if rows are pictures.
+        summed: whether the server receives only the sum of all gradients.
     """
 
     options: InvertOptions
@@ -169,22 +169,22 @@ class Inversion:
 @library_settings()
 @one_thread()
 def invert(options: InvertOptions) -> Inversion:
-    """One round of small batches at a fresh model, and an attack on what its server sees.
+    """Run one round of small batches at a fresh model, and an attack on its server's view.
 
     Raises:
-        FglSecureError: a choice breaks a rule, or the attack can make nothing of what is seen.
+        FglSecureError: an option breaks a rule, or the attack does not apply to such a round.
     """
     options.check()
     run = round_of(options)
-    each = attack_of(options)
-    guess = run.guess(each)
+    attack = attack_of(options)
+    guess = run.guess(attack)
     if guess is None:
         raise InputError(
-            f"attack must be one that can read such a round; {options.attack} makes nothing of {options.batch} nodes a "
-            f"batch of {options.dataset} under {options.scheme}: it needs smaller batches, or single clients' gradients"
+            f"attack must apply to a round; {options.attack} recovers nothing from batches of {options.batch} nodes of "
+            f"{options.dataset} under {options.scheme}: it needs smaller batches, or single clients' gradients"
         )
-    nulls = {null.metric: null for null in run.score(each, guess, options.seed + 1)}
-    figures = tuple(Figure(found, nulls[found.metric]) for found in run.score(each, guess) if found.metric in nulls)
+    nulls = {null.metric: null for null in run.score(attack, guess, options.seed + 1)}
+    figures = tuple(Figure(found, nulls[found.metric]) for found in run.score(attack, guess) if found.metric in nulls)
     matched, truth = isinstance(guess, Inverted), run.truth(GradientTruth)
     return Inversion(
         options,
@@ -198,7 +198,7 @@ def invert(options: InvertOptions) -> Inversion:
 
 
 def round_of(options: InvertOptions) -> RecordedRun:
-    """The round that is attacked."""
+    """Return the recorded round that is attacked."""
     data = Data(options.dataset, options.partition, options.silos, root=options.data_root)
     graph = data.federated(options.seed)
     layers = 1 if options.attack == SINGLE else 2
@@ -210,7 +210,7 @@ def round_of(options: InvertOptions) -> RecordedRun:
 
 
 def attack_of(options: InvertOptions) -> Attack[Any, Any]:
-    """The attack, with the effort that was asked for."""
+    """Return the attack with the chosen effort."""
     each = ATTACKS[options.attack]
     if not isinstance(each, GradientMatching):
         return each

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from fgl_reproduction.inversion.attacked_round import Figure, Inversion, Structure
 from fgl_secure import __version__
 from fgl_secure.attacks.gradients.matching.measures import EdgeScores, GraphScores
-from fgl_secure.methods.fedavg.inversion.invert import Figure, Inversion, Structure
 
 SCORED = ("this run", "prior", "random")
 
 
 def as_json(result: Inversion) -> dict[str, Any]:
-    """Everything but the rows themselves, ready for `json.dumps`."""
+    """Return everything except the rows themselves, ready for `json.dumps`."""
     chosen = asdict(result.options)
     chosen["data_root"] = None if result.options.data_root is None else str(result.options.data_root)
     return {
@@ -30,7 +30,7 @@ def as_json(result: Inversion) -> dict[str, Any]:
 
 
 def describe(result: Inversion) -> str:
-    """A few lines for a terminal."""
+    """Return a summary for a terminal."""
     lines = [heading(result), *(f"  {line}" for line in _figure_lines(result))]
     if result.rows is not None:
         scores = result.rows.scores
@@ -43,20 +43,22 @@ def describe(result: Inversion) -> str:
 
 
 def heading(result: Inversion) -> str:
-    """What was attacked, in one line."""
+    """Return the attacked round in one line."""
     chosen = result.options
-    what = f"the sum of gradients of {chosen.silos} silos" if result.summed else f"gradients of {chosen.silos} silos"
+    what = (
+        f"the sum of gradients of {chosen.silos} clients" if result.summed else f"gradients of {chosen.silos} clients"
+    )
     noise = (
         ""
         if result.epsilon is None
-        else f", noise z = {chosen.noise:g} (epsilon {result.epsilon:.3g}, present or zero)"
+        else f", noise z = {chosen.noise:g} (epsilon {result.epsilon:.3g}, zero-out adjacency)"
     )
     nodes = "1 node" if chosen.batch == 1 else f"{chosen.batch} nodes"
     return f"{chosen.attack} on {what}, {nodes} each: {chosen.dataset}, {chosen.backbone}, {chosen.scheme}{noise}"
 
 
 def structure_means(structure: Structure) -> dict[str, float]:
-    """Averages: AUC and F1 of edges and of the prior, GSM-0 to GSM-2, and the share of graphs that are all right."""
+    """Return means: AUC and F1 of edges and of the baseline, GSM-0 to GSM-2, share of graphs fully recovered."""
     found = {f"edge {name}": value for name, value in _means(structure.edges).items()}
     prior = {f"edge {name}, prior": value for name, value in _means(structure.prior).items()}
     levels = np.mean([each.gsm for each in structure.graphs], axis=0)
@@ -110,4 +112,4 @@ def _figure_lines(result: Inversion) -> list[str]:
 
 
 def _name(name: str) -> str:
-    return {"prior": "mean of the node's class (prior)", "random": "some other node (random)"}.get(name, name)
+    return {"prior": "mean of the node's class (baseline)", "random": "some other node (random)"}.get(name, name)

@@ -1,4 +1,4 @@
-"""The same pictures as a server reconstructs them without protection and under each protection."""
+"""Pictures that a server reconstructs from gradients, without protection and under each protection."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_reproduction.inversion.page import picture_svg
 from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
 from fgl_secure.attacks.gradients.matching.exhibits import exhibits
 from fgl_secure.attacks.gradients.matching.features import inverting_gradients
@@ -20,7 +21,6 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, load
 from fgl_secure.host import library_settings
-from fgl_secure.methods.fedavg.inversion.page import picture_svg
 from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
 from fgl_secure.methods.fedavg.small_rounds import fresh_model, recorded_round
 from fgl_secure.runtime import Role
@@ -31,9 +31,9 @@ Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 PARTS = 20
-"""Silos that the data set is cut into at random; a round is of the first K of them."""
+"""Clients that the data set is cut into at random; a round has the first K of them."""
 SHOWN = 4
-"""Silos of which a picture is shown."""
+"""Clients of which a picture is shown."""
 EFFORT = Effort(steps=200)
 
 
@@ -42,9 +42,9 @@ class Panel:
     """One row of pictures.
 
     Attributes:
-        caption: what protects them.
+        caption: their protection.
         rows: float64 [shown, d].
-        scores: against the originals.
+        scores: compared with the originals.
     """
 
     caption: str
@@ -65,12 +65,12 @@ class Gallery:
     image_shape: tuple[int, int]
 
     def _repr_html_(self) -> str:
-        """A table for notebooks."""
+        """Return a table for notebooks."""
         head = "<tr><th></th>" + f"<th colspan={SHOWN}></th>" + "<th>RMSE</th><th>cosine</th><th>exact</th></tr>"
         return f"<table>{head}{''.join(self._row(panel) for panel in self.panels)}</table>"
 
     def __repr__(self) -> str:
-        """The figures without the pictures."""
+        """Return the figures without the pictures."""
         lines = [f"{'':<44}rmse   cosine  exact"]
         lines += [
             f"{panel.caption:<44}{panel.scores.rmse:<7.3f}{panel.scores.cosine:<8.3f}{panel.scores.exact:.2f}"
@@ -96,16 +96,16 @@ def gallery(
     scheme: str = "pairwise-masking",
     seed: int = 0,
 ) -> Gallery:
-    """Inverts rounds in which the same nodes take part, one at each of four silos.
+    """Invert rounds in which the same nodes take part, one at each of four clients.
 
     Args:
-        dataset: one whose features are pictures.
+        dataset: a data set whose features are pictures.
         backbone: "gcn", "sage" or "sgc".
-        sums: numbers of silos, 4 to 20, whose gradients are summed under the scheme.
-        noises: multipliers of the noise that each silo adds.
-        batches: sizes of the batch that each silo's node is hidden in.
+        sums: numbers of clients, 4 to 20, whose gradients are summed under the scheme.
+        noises: multipliers of the noise that each client adds.
+        batches: sizes of the batch around each client's node.
         scheme: how gradients are summed.
-        seed: of the cut into silos, of batches, weights and first guesses.
+        seed: of the cut into clients, of batches, weights and first guesses.
 
     Raises:
         InputError: features are no pictures, or a number of silos is out of range.
@@ -125,21 +125,23 @@ def gallery(
 
     prior = class_means(whole.features, whole.labels, few.labels[targets])
     panels = [panel("original", original), panel("mean of the class, without any gradient", prior)]
-    panels.append(panel("gradients of single nodes in the clear", cut.found(few, targets, 1)))
+    panels.append(panel("gradients of single nodes, unprotected", cut.reconstruct(few, targets, 1)))
     for count in sums:
-        rows = cut.found(cut.of(count), targets, 1, scheme=scheme)
+        rows = cut.reconstruct(cut.of(count), targets, 1, scheme=scheme)
         panels.append(panel(f"sum over {count} silos ({scheme})", rows))
-    panels += [panel(f"gradients of {size} nodes each in the clear", cut.found(few, targets, size)) for size in batches]
+    panels += [
+        panel(f"gradients of {size} nodes each, unprotected", cut.reconstruct(few, targets, size)) for size in batches
+    ]
     for each in noises:
         noise = GradientNoise(each)
-        rows = cut.found(few, targets, 1, noise=noise)
-        panels.append(panel(f"noise z = {each:g}, epsilon {cut.epsilon(few, noise):.3g} (present or zero)", rows))
+        rows = cut.reconstruct(few, targets, 1, noise=noise)
+        panels.append(panel(f"noise z = {each:g}, epsilon {cut.epsilon(few, noise):.3g} (zero-out adjacency)", rows))
     return Gallery(tuple(panels), whole.image_shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cut:
-    """A graph cut into parts, of which the first few are silos: nodes of a part keep their numbers as others join."""
+    """A graph cut into parts, the first of which are clients; nodes keep their numbers as more parts join."""
 
     whole: Graph
     parts: list[Ids]
@@ -147,7 +149,7 @@ class _Cut:
     seed: int
 
     def of(self, count: int) -> FederatedGraph:
-        """The first parts, a silo each, all nodes labelled."""
+        """Return the first parts, one client each, all nodes labelled."""
         members = np.concatenate(self.parts[:count])
         place = np.full(self.whole.num_nodes, -1, dtype=np.int64)
         place[members] = np.arange(len(members))
@@ -160,18 +162,18 @@ class _Cut:
             self.whole.image_shape,
         )
         silos = np.repeat(np.arange(count), [len(part) for part in self.parts[:count]])
-        everyone = np.ones(len(members), dtype=np.bool_)
-        return FederatedGraph.from_assignment(graph, silos, SplitMasks(everyone, ~everyone, ~everyone))
+        labelled = np.ones(len(members), dtype=np.bool_)
+        return FederatedGraph.from_assignment(graph, silos, SplitMasks(labelled, ~labelled, ~labelled))
 
     def batches(self, graph: FederatedGraph, size: int) -> list[Ids]:
-        """The first nodes of each silo; parts were drawn at random."""
+        """Return the first nodes of each client; parts are drawn at random."""
         return [np.flatnonzero(graph.silo_of == silo)[:size] for silo in range(graph.num_silos)]
 
     def epsilon(self, graph: FederatedGraph, noise: GradientNoise) -> float:
-        """Of one round, at delta = 1e-5."""
+        """Return epsilon of one round, at delta = 1e-5."""
         return noise.epsilon(fresh_model(graph, Convolution(self.backbone)).layout.size, 1e-5)
 
-    def found(
+    def reconstruct(
         self,
         graph: FederatedGraph,
         targets: Ids,
@@ -180,7 +182,7 @@ class _Cut:
         scheme: str | None = None,
         noise: GradientNoise | None = None,
     ) -> Floats:
-        """What the server makes of some nodes [k], float64 [k, d]."""
+        """Return the server's reconstruction of some nodes [k], float64 [k, d]."""
         model = fresh_model(graph, Convolution(self.backbone), seed=self.seed)
         protection = None if scheme is None else server_scheme(scheme)
         run = recorded_round(graph, model, self.batches(graph, size), scheme=protection, noise=noise, seed=self.seed)

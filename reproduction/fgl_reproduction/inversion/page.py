@@ -7,26 +7,26 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from fgl_reproduction.inversion.attacked_round import Inversion, Rows
+from fgl_reproduction.inversion.report import as_json, heading, structure_means
 from fgl_secure.auditing.report import write_files
 from fgl_secure.dp import Relation, Unit
-from fgl_secure.methods.fedavg.inversion.invert import Inversion, Rows
-from fgl_secure.methods.fedavg.inversion.print import as_json, heading, structure_means
 
 LEVELS = 32
 """Steps between white and black."""
 
 
 def picture_svg(row: NDArray[np.floating], shape: tuple[int, int], label: str, size: int = 64) -> str:
-    """One picture: 0 is white, 1 is black, and what lies outside is drawn as the nearer of the two.
+    """Return one picture: 0 is white, 1 is black, and values outside are drawn as the nearer of the two.
 
     Args:
         row: [height * width].
         shape: (height, width).
-        label: what it shows, for those who can't see it.
+        label: text alternative.
         size: height on the page, in pixels.
     """
     height, width = shape
@@ -40,7 +40,7 @@ def picture_svg(row: NDArray[np.floating], shape: tuple[int, int], label: str, s
 
 
 def _path(here: NDArray[np.bool_], level: np.int64) -> str:
-    """Unit squares of one level of grey."""
+    """Return unit squares of one level of grey."""
     grey = 255 - round(255 * int(level) / LEVELS)
     squares = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(here))
     return f'<path fill="#{grey:02x}{grey:02x}{grey:02x}" d="{squares}"/>'
@@ -48,11 +48,11 @@ def _path(here: NDArray[np.bool_], level: np.int64) -> str:
 
 MOST_PICTURES = 24
 COLUMNS = ("value", "95 % interval", "random", "prior", "permuted truth", "n")
-NAMES = {"this run": "Found", "prior": "Mean of the node's class (prior)", "random": "Some other node (random)"}
+NAMES = {"this run": "Found", "prior": "Mean of the node's class (baseline)", "random": "Some other node (random)"}
 
 
 def write_inversion(result: Inversion, folder: Path, command: str) -> tuple[Path, Path]:
-    """Writes inversion.html and inversion.json into a folder, which is made if it isn't there."""
+    """Write inversion.html and inversion.json into a folder, which is made if necessary."""
     figures = json.dumps({**as_json(result), "command": command}, indent=2) + "\n"
     page, numbers = write_files(
         folder, {"inversion.html": render_inversion(result, command), "inversion.json": figures}
@@ -61,10 +61,12 @@ def write_inversion(result: Inversion, folder: Path, command: str) -> tuple[Path
 
 
 def render_inversion(result: Inversion, command: str) -> str:
-    """The page as text; it refers to nothing outside itself."""
+    """Return the page, which refers to nothing outside itself."""
     environment = Environment(
         autoescape=True,
-        loader=PackageLoader("fgl_secure.auditing", "templates"),
+        loader=ChoiceLoader(
+            [PackageLoader("fgl_reproduction.inversion"), PackageLoader("fgl_secure.auditing")]  # with report.css
+        ),
         lstrip_blocks=True,
         trim_blocks=True,
         undefined=StrictUndefined,
@@ -113,10 +115,10 @@ def _rows(result: Inversion) -> list[tuple[str, list[str]]]:
 
 
 def _pictures(rows: Rows | None, shape: tuple[int, int] | None) -> list[tuple[int, int, list[Markup]]]:
-    """Node, label, and the original, what was found and the prior."""
+    """Return node, label, and pictures of original, reconstruction and baseline."""
     if rows is None or shape is None:
         return []
-    kinds = (("original", rows.original), ("found", rows.found), ("prior", rows.prior))
+    kinds = (("original", rows.original), ("found", rows.found), ("baseline", rows.prior))
     return [
         (int(rows.devices[at]), int(rows.labels[at]), [
             Markup(picture_svg(values[at], shape, f"{kind} of node {rows.devices[at]}"))  # noqa: S704  # digits and names

@@ -1,4 +1,4 @@
-"""What a caller of `attack gradient-inversion` chooses, checked before anything runs."""
+"""Options of a gradient inversion, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fgl_secure.schemes import names
 
 CLEAR = "plaintext"
 MATCHING = ("dlg", "idlg", "inverting", "joint")
-"""Attacks that look for inputs with the same gradient."""
+"""Attacks that search for inputs with an equal gradient."""
 ATTACKS = (*MATCHING, "analytic", "span", "filter")
 SINGLE = "analytic"
-"""It is about one layer and one node a batch."""
+"""Applies to one layer and one node per batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class InvertOptions:
-    """The choices of one run.
+    """Options of one run.
 
     Attributes:
         dataset: name of a data set, or path of an .npz file.
@@ -28,15 +28,15 @@ class InvertOptions:
         batch: labelled nodes behind each client's gradient.
         silos: number of clients.
         partition: how nodes are assigned to them.
-        scheme: how gradients are summed; "plaintext" sends each to the server as it is.
+        scheme: how gradients are summed; "plaintext" sends each to the server unprotected.
         noise: noise multiplier z; None for none.
-        clip: norm that gradients are cut down to where there is noise.
+        clip: clipping norm of gradients under noise.
         delta: of the statement of differential privacy.
         attack: one of `ATTACKS`.
-        activation: between layers; attacks that match gradients want a smooth one.
-        steps: of the optimiser; None takes the attack's own.
-        restarts: tries; None takes the attack's own.
-        seed: of partition, batches, weights, coins and first guesses.
+        activation: between layers; gradient matching needs a smooth one.
+        steps: of the optimiser; None takes the attack's default.
+        restarts: tries; None takes the attack's default.
+        seed: of partition, batches, weights, randomness and first guesses.
         data_root: folder of raw data sets; None takes the environment's.
     """
 
@@ -57,7 +57,7 @@ class InvertOptions:
     data_root: Path | None = None
 
     def check(self) -> None:
-        """Raises unless every choice is a known name or a number in range."""
+        """Raise unless every option is a known name or a number in range."""
         for kind, name, known in (
             ("backbone", self.backbone, tuple(Convolution)),
             ("attack", self.attack, ATTACKS),
@@ -80,5 +80,5 @@ class InvertOptions:
         self.chosen_noise()
 
     def chosen_noise(self) -> GradientNoise | None:
-        """The noise, checked."""
+        """Return the noise, None for none."""
         return None if self.noise is None else GradientNoise(self.noise, self.clip)
