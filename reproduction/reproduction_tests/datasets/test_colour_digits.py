@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fgl_secure.errors import DataNotFoundError, InputError
-from fgl_secure.graph.graph_sets import colour_digits as module
-from fgl_secure.graph.graph_sets.colour_digits import (
+from fgl_reproduction.datasets import colour_digits as module
+from fgl_reproduction.datasets.colour_digits import (
     COLOURS,
     FOLDER,
     colour_digits,
@@ -21,6 +20,7 @@ from fgl_secure.graph.graph_sets.colour_digits import (
     superpixel_graph,
     training_digits,
 )
+from fgl_secure.errors import DataNotFoundError, InputError
 
 IMAGES = 60
 
@@ -51,7 +51,7 @@ def squares(image: NDArray[np.float64], **_settings: Any) -> NDArray[np.int64]:
 def no_slic(monkeypatch: pytest.MonkeyPatch) -> None:
     """Squares instead of SLIC, so that no library is needed."""
     library = type("library", (), {"slic": staticmethod(squares)})
-    monkeypatch.setattr(module, "optional", lambda *_names: library)
+    monkeypatch.setattr(module, "optional_library", lambda *_names: library)
 
 
 def test_superpixels_are_joined_to_their_neighbours() -> None:

@@ -1,4 +1,4 @@
-"""The partitions that the authors of FedSpray (KDD 2024) published, and the graph of the nodes that clients have."""
+"""Clients of FedSpray (KDD 2024): large Louvain communities or the authors' files, and the graph of their nodes."""
 
 from __future__ import annotations
 
@@ -11,33 +11,60 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.errors import DataNotFoundError, InputError, UnknownNameError
-from fgl_secure.graph.attributed_graph import Graph, integers, read_only
-from fgl_secure.graph.communities import DROPPED
-from fgl_secure.graph.federated_graph import FederatedGraph
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.graph.attributed_graph import integers, read_only
+from fgl_secure.graph.partition import louvain_communities
 from fgl_secure.graph.raw_files import DATA_VARIABLE, chosen_folder
-from fgl_secure.graph.split import per_client_split
+from fgl_secure.graph.split import seeded_generator
+
+DROPPED = -1
+"""The client number of a node without a client."""
+TRAIN, VALIDATION = 0.4, 0.3
+"""Shares of the training and validation nodes of every client; the rest tests."""
 
 
-def kept_clients(
-    graph: Graph,
-    client_of: ArrayLike,
-    seed: int,
-    fractions: tuple[float, float, float] = (0.4, 0.3, 0.3),
-    partition: str = "louvain-floor",
-) -> FederatedGraph:
-    """Leave out the nodes that no client has, number the others anew, and split the nodes of every client.
+def louvain_floor(graph: Graph, floor: int, seed: int) -> NDArray[np.int64]:
+    """Make every Louvain community with enough nodes a client, and drop the others (section 3.3).
+
+    Args:
+        graph: the graph.
+        floor: fewest nodes of a client, at least 1.
+        seed: repeats the communities under one version of networkx.
+
+    Returns:
+        The client of each node, int64 [n]: 0 is the largest community, and -1 means dropped.
+
+    Raises:
+        InputError: an argument is out of range, or no community is large enough.
+    """
+    if floor < 1:
+        raise InputError(f"floor must be at least 1 node; found {floor}")
+    communities = louvain_communities(graph, seed)
+    largest = max(len(community) for community in communities)
+    if largest < floor:
+        raise InputError(
+            f"floor must be at most {largest}, the size of the largest Louvain community of {graph.name}; found {floor}"
+        )
+    clients = sorted((c for c in communities if len(c) >= floor), key=lambda nodes: (-len(nodes), min(nodes)))
+    client_of = np.full(graph.num_nodes, DROPPED, dtype=np.int64)
+    for client, community in enumerate(clients):
+        client_of[list(community)] = client
+    return client_of
+
+
+def kept_clients(graph: Graph, client_of: ArrayLike, seed: int, partition: str = "louvain-floor") -> FederatedGraph:
+    """Omit nodes without a client, renumber the others, and split the nodes of every client.
 
     Edges between clients stay: `FederatedGraph.restricted_to_silos` drops them, as FedSpray does.
 
     Args:
-        graph: The graph, n nodes.
-        client_of: Integers [n], 0..K-1 or -1 for a node that is left out; see `louvain_floor`, `fedspray_partition`.
-        seed: Repeats the split.
-        fractions: Shares of training, validation and test nodes of every client; FedSpray's by default.
-        partition: What the assignment is called in tables.
+        graph: the graph, n nodes.
+        client_of: integers [n], 0..K-1 or -1 for a node that is omitted; see `louvain_floor`, `fedspray_partition`.
+        seed: repeats the split.
+        partition: name of the assignment in tables.
 
     Raises:
-        InputError: An argument breaks one of these rules, or a client has no node.
+        InputError: an argument breaks one of these rules, or a client has no node.
     """
     clients = integers("client_of", client_of)
     if clients.shape != (graph.num_nodes,):
@@ -48,15 +75,43 @@ def kept_clients(
     kept = np.flatnonzero(clients != DROPPED)
     if not len(kept):
         raise InputError(f"client_of must give at least one node to a client; found only {DROPPED}")
-    split = per_client_split(clients[kept], seed, fractions)
+    split = per_client_split(clients[kept], seed)
     return FederatedGraph.from_assignment(induced_subgraph(graph, kept), clients[kept], split, partition)
 
 
-def induced_subgraph(graph: Graph, nodes: NDArray[np.int64]) -> Graph:
-    """The graph of some nodes and all edges between them; its node i is `nodes[i]`.
+def per_client_split(client_of: NDArray[np.int64], seed: int) -> SplitMasks:
+    """Split the nodes of every client separately, uniformly at random, without regard to their labels.
+
+    The two cuts are rounded as in `random_split`, but every client has a training node.
 
     Args:
-        graph: The graph.
+        client_of: int64 [n] in 0..K-1, the client of each node; every client has a node.
+        seed: repeats the split.
+
+    Raises:
+        InputError: a client has no node; the message names it.
+    """
+    sizes = np.bincount(client_of) if len(client_of) else np.zeros(1, dtype=np.int64)
+    if not sizes.all():
+        raise InputError(f"client_of must give every client a node; client {int(np.argmin(sizes))} has none")
+    shuffled = seeded_generator(seed).permutation(len(client_of))
+    by_client = shuffled[np.argsort(client_of[shuffled], kind="stable")]
+    rank = np.empty(len(client_of), dtype=np.int64)
+    rank[by_client] = np.arange(len(client_of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    train_end = np.maximum(np.rint(sizes * TRAIN), 1)[client_of]
+    validation_end = np.rint(sizes * (TRAIN + VALIDATION))[client_of]
+    return SplitMasks(
+        train=rank < train_end,
+        validation=(rank >= train_end) & (rank < validation_end),
+        test=(rank >= train_end) & (rank >= validation_end),
+    )
+
+
+def induced_subgraph(graph: Graph, nodes: NDArray[np.int64]) -> Graph:
+    """Return the graph of some nodes and all edges between them; its node i is `nodes[i]`.
+
+    Args:
+        graph: the graph.
         nodes: int64 [n'], ascending, none twice, at least one.
     """
     number = np.full(graph.num_nodes, -1, dtype=np.int64)
@@ -74,11 +129,11 @@ def induced_subgraph(graph: Graph, nodes: NDArray[np.int64]) -> Graph:
 
 FOLDER = "FedSpray-partitions"
 FEDSPRAY_NODES: Mapping[str, int] = MappingProxyType({"PubMed": 19717, "Physics": 34493})
-"""The graphs with published partitions that can be loaded here, and their numbers of nodes."""
+"""Graphs with published partitions, and their numbers of nodes."""
 
 
 def fedspray_partition(name: str, data_root: str | os.PathLike[str] | None = None) -> NDArray[np.int64]:
-    """Read which client has each node: 7 clients of PubMed, 12 of Physics. `kept_clients` makes the federated graph.
+    """Read the published client of each node: 7 clients of PubMed, 12 of Physics.
 
     The files are numbered with gaps; clients are numbered 0..K-1 in the order of the files.
 
@@ -120,7 +175,7 @@ def _files(graph: str, root: Path | None) -> list[Path]:
 
 
 def _nodes(file: Path, num_nodes: int) -> NDArray[np.int64]:
-    """The node numbers of one file, which are written as floats."""
+    """Return the node numbers of one file, which are written as floats."""
     try:
         values = np.array(file.read_text(encoding="utf-8").split(), dtype=np.float64)
     except ValueError as error:

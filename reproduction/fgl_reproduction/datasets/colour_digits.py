@@ -7,6 +7,7 @@ coloured by environment, five colours in training. What it leaves open is settle
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_reproduction.datasets.published_sets import cached_set, gunzipped, optional_library
 from fgl_secure.errors import DataNotFoundError, InputError
+from fgl_secure.graph.graph_sets import GraphSetDataset
 from fgl_secure.graph.graph_sets.graph_set import GraphSet, client_split
-from fgl_secure.graph.graph_sets.optional import optional
-from fgl_secure.graph.raw_files import DATA_VARIABLE, gunzipped
+from fgl_secure.graph.raw_files import DATA_VARIABLE
 from fgl_secure.graph.split import seeded_generator
 
 FOLDER = "MNIST/raw"
@@ -95,7 +97,7 @@ def colour_digits(seed: int, data_root: Path | None, graphs: int = 1000, validat
         DataNotFoundError: The files are not there.
         InputError: scikit-image is not installed, a file is damaged, or an argument is out of range.
     """
-    slic = optional("skimage.segmentation", "superpixels", "CMNIST").slic
+    slic = optional_library("skimage.segmentation", "superpixels", "CMNIST").slic
     draw = seeded_generator(seed)
     images, digits = training_digits(data_root)
     most = len(images) // len(COLOURS)
@@ -142,3 +144,15 @@ def superpixel_graph(image: NDArray[np.float64], slic: Any) -> tuple[NDArray[np.
     target = np.repeat(np.arange(len(size)), near)
     source = np.argsort(distance, axis=0, kind="stable")[:near].T.ravel()
     return brightness, np.concatenate([np.stack([source, target]), np.stack([target, source])], axis=1)
+
+
+CMNIST = GraphSetDataset(
+    "CMNIST",
+    "superpixels of digits, one colour per client; needs scikit-image",
+    partial(cached_set, "CMNIST", colour_digits),
+    clients=5,
+    graphs=1000,
+    features=3,
+    classes=10,
+    shift="color",
+)

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_secure.errors import DataNotFoundError, InputError
-from fgl_secure.graph.graph_sets.zinc import (
+from fgl_reproduction.datasets.zinc import (
     RAW_FILE,
     atom_types,
     bonds,
@@ -19,6 +18,7 @@ from fgl_secure.graph.graph_sets.zinc import (
     standardised_sum,
     zinc,
 )
+from fgl_secure.errors import DataNotFoundError, InputError
 
 with_rdkit = pytest.mark.usefixtures("rdkit")
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph import load
+from tests.graph.test_downloads import served  # noqa: F401  # a fixture
 
+MASKS = ("train_mask", "val_mask", "test_mask")
 RAW = Path("WikipediaNetwork") / "chameleon" / "geom_gcn" / "raw"
 NODES = "node_id\tfeature\tlabel\n0\t0,1,0\t4\n1\t1,1,0\t0\n2\t0,0,0\t2\n"
 EDGES = "node_id\tnode_id\n2\t0\n0\t1\n1\t1\n0\t1\n"
@@ -58,3 +61,28 @@ def test_damaged_files_are_refused(tmp_path: Path, nodes: str, edges: str) -> No
     root = written(tmp_path / "root", nodes, edges)
     with pytest.raises(InputError, match=r"the raw files of Chameleon must be geom-gcn's; those in .* can't be read"):
         load("Chameleon", root, tmp_path / "cache")
+
+
+def test_chameleon_is_downloaded_once(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Files come from the web the first time and from the cache the second; splits are not kept."""
+    web = request.getfixturevalue("served")
+    (web / "splits").mkdir()
+    (web / "new_data").mkdir()
+    raw = written(tmp_path / "root") / RAW
+    raw.rename(web / "new_data" / "chameleon")
+    for split in range(10):
+        masks = {mask: np.ones(3, dtype=np.uint8) for mask in MASKS}
+        np.savez(web / "splits" / f"chameleon_split_0.6_0.2_{split}.npz", **masks)  # type: ignore[arg-type]
+    assert load("Chameleon", cache_dir=tmp_path / "cache").edges.shape == (2, 2)
+    kept = sorted(path.name for path in (tmp_path / "cache" / RAW).iterdir())
+    assert kept == ["out1_graph_edges.txt", "out1_node_feature_label.txt"]
+    (web / "new_data" / "chameleon" / "out1_graph_edges.txt").unlink()
+    assert load("Chameleon", cache_dir=tmp_path / "cache").edges.shape == (2, 2)
+
+
+@pytest.mark.usefixtures("served")
+def test_failed_downloads_leave_nothing(tmp_path: Path) -> None:
+    """If the files are not on the web there is one clear error, and the cache stays empty."""
+    with pytest.raises(DataNotFoundError):
+        load("Chameleon", cache_dir=tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []

@@ -6,16 +6,18 @@ Written from the description of GOOD-ZINC (Gui et al., NeurIPS 2022): the 250,00
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_reproduction.datasets.published_sets import cached_set, gunzipped, optional_library
 from fgl_secure.errors import DataNotFoundError, InputError
+from fgl_secure.graph.graph_sets import GraphSetDataset
 from fgl_secure.graph.graph_sets.graph_set import GraphSet, client_split
-from fgl_secure.graph.graph_sets.optional import optional
-from fgl_secure.graph.raw_files import DATA_VARIABLE, gunzipped
+from fgl_secure.graph.raw_files import DATA_VARIABLE
 from fgl_secure.graph.split import seeded_generator
 
 ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I")
@@ -79,7 +81,7 @@ def solubility_terms(molecule: Any) -> tuple[float, float, float]:
 
 
 def _rdkit(module: str) -> Any:
-    return optional(module, "molecules", "ZINC")
+    return optional_library(module, "molecules", "ZINC")
 
 
 RAW_FILE = "ZINC/raw/250k_rndm_zinc_drugs_clean.smi.gz"
@@ -155,3 +157,15 @@ def _lines(root: Path | None) -> list[str]:
         return gunzipped(file, "gzipped text").decode("ascii").split()
     except UnicodeDecodeError as error:
         raise InputError(f"{file.name} must be gzipped text; it can't be read ({error})") from None
+
+
+ZINC = GraphSetDataset(
+    "ZINC",
+    "solubility of molecules, skeletons by client; needs RDKit",
+    partial(cached_set, "ZINC", zinc),
+    clients=10,
+    graphs=1000,
+    features=1,
+    classes=0,
+    shift="scaffold",
+)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.graph.attributed_graph import Graph
+from fgl_secure.graph import Graph, GraphDataset
 from fgl_secure.graph.raw_files import RawFiles, load_raw
 
 _NODES, _EDGES = "out1_node_feature_label.txt", "out1_graph_edges.txt"
@@ -56,3 +56,14 @@ def _download(scratch: Path) -> Path:
 
     WikipediaNetwork(root=str(scratch), name="chameleon", geom_gcn_preprocess=True)
     return scratch / "chameleon" / "geom_gcn" / "raw"
+
+
+CHAMELEON = GraphDataset(
+    "Chameleon",
+    "pages of Wikipedia joined by links that have a direction",
+    load_chameleon,
+    nodes=2277,
+    edges=36051,
+    features=2325,
+    classes=5,
+)
