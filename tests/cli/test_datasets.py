@@ -42,7 +42,7 @@ RUNS = {
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize(["method", "dataset", "scheme"], RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize(("method", "dataset", "scheme"), RUNS.values(), ids=RUNS)
 def test_a_data_set_from_outside_is_trained_on_and_audited(
     method: str, dataset: str, scheme: str, tmp_path: Path
 ) -> None:
