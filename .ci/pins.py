@@ -17,8 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
-SECTIONS = {"runtime": ".", "development": ".[dev]", "other extras": ".[dev,molecules,superpixels]"}
-"""What is resolved in turn; a section of the file lists what that adds to the sections before."""
+SECTIONS = {
+    "runtime": (".",),
+    "development": (".[dev]",),
+    "other extras": (".[dev]", "./reproduction[molecules,superpixels]"),
+}
+"""Folders that are resolved in turn; a section of the file lists what they add to the sections before."""
 
 
 def normalized(name: str) -> str:
@@ -69,8 +73,9 @@ def main() -> None:
         venv.create(Path(folder) / "venv", with_pip=True)
         python, report = Path(folder) / "venv" / "bin" / "python", Path(folder) / "report.json"
         install(python, "--upgrade", "setuptools", "uv")
-        for section, target in SECTIONS.items():
-            chosen = resolved(python, report, *sys.argv[1:], "setuptools", "-e", target)
+        for section, targets in SECTIONS.items():
+            editable = [word for target in targets for word in ("-e", target)]
+            chosen = resolved(python, report, *sys.argv[1:], "setuptools", *editable)
             sections[section] = set(chosen) - set().union(*sections.values())
         hashes = released(python, {name: version for name, (version, _) in chosen.items()})
     lines = list(head)

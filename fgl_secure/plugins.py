@@ -1,7 +1,7 @@
 """Plugins: what other installed packages register by entry points.
 
-Groups: `fgl_secure.methods`, `fgl_secure.schemes`, `fgl_secure.attacks`, `fgl_secure.backbones`, `fgl_secure.controls`
-and `fgl_secure.subcommands`.
+Groups: `fgl_secure.methods`, `fgl_secure.schemes`, `fgl_secure.attacks`, `fgl_secure.backbones`, `fgl_secure.controls`,
+`fgl_secure.datasets` and `fgl_secure.subcommands`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import stat
 import zipfile
 from collections.abc import Callable
@@ -15,10 +14,7 @@ import pytest
 import scipy.sparse
 
 from fgl_secure.errors import InputError, MalformedMessageError
-from fgl_secure.graph import Graph, raw_files
-from fgl_secure.graph.graph_sets.colour_digits import read_idx
-from fgl_secure.graph.graph_sets.set_cache import read_set
-from fgl_secure.graph.graph_sets.zinc import RAW_FILE, zinc
+from fgl_secure.graph import Graph
 from fgl_secure.graph.raw_files import read_graph, write_graph
 from fgl_secure.private_files import read_private, write_private
 from fgl_secure.training.silo import Silo
@@ -119,18 +115,6 @@ def test_archives_that_announce_too_much_count_as_absent(tmp_path: Path) -> None
             with archive.open(f"{name}.npy", "w") as member:
                 np.lib.format.write_array_header_1_0(member, big)
     assert read_graph(tmp_path / "entry.npz", "large") is None
-    assert read_set(tmp_path / "entry.npz") is None
-
-
-def test_gzipped_files_unpack_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few kilobytes of zeros that would fill the memory are refused with the limit; nothing more is unpacked."""
-    raw = tmp_path / RAW_FILE
-    raw.parent.mkdir(parents=True)
-    raw.write_bytes(gzip.compress(bytes(2**24)))
-    monkeypatch.setattr(raw_files, "MOST_UNPACKED", 2**20)
-    for read in (lambda: zinc(0, tmp_path), lambda: read_idx(raw)):
-        with pytest.raises(InputError, match="at most 1,048,576 bytes"):
-            read()
 
 
 def modes(folder: Path) -> dict[str, int]:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from fgl_secure import methods
-from fgl_secure.cli import completion, inversion
+from fgl_secure.cli import completion
 from fgl_secure.cli.config import RUN_FILE, run_file
 from fgl_secure.cli.options import configured, data_of
 from fgl_secure.cli.output import CONTRADICTED, OK, OutputError, say
@@ -33,7 +33,7 @@ def audit(chosen: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.auditing.audit import audit as run
     from fgl_secure.auditing.report import write_files
 
-    _check_folder(chosen.out)
+    check_folder(chosen.out)
     method, data = configured(chosen.method, chosen), data_of(chosen.method, chosen)
     with shown(quiet=chosen.quiet) as phases:
         report = run(
@@ -95,8 +95,8 @@ def _command(words: list[str]) -> str:
     return shlex.join(["fgl-secure", *words])
 
 
-def _check_folder(out: Path) -> None:
-    """Refuses a folder that could not be written to after minutes of training; leaves nothing there.
+def check_folder(out: Path) -> None:
+    """Refuse a folder that could not be written to after minutes of training; leave no file there.
 
     Raises:
         InputError: it can't be written to.
@@ -136,21 +136,6 @@ def _trained(method: Method, data: Source, chosen: argparse.Namespace, phases: P
     return train_on_flower(method, data, scheme, seed=chosen.seed, device=chosen.device)
 
 
-def invert(chosen: argparse.Namespace, words: list[str]) -> int:
-    """Reconstructs data from gradients."""
-    from fgl_secure.auditing.report import write_files
-
-    if chosen.out is not None:
-        _check_folder(chosen.out)
-    with shown(quiet=chosen.quiet) as phases:
-        phases(f"gradient inversion by {chosen.attack}")
-        text = inversion.output_of(chosen, _command(words))
-    if chosen.out is not None:
-        write_files(chosen.out, {RUN_FILE: run_file(chosen, ["attack", "gradient-inversion"])})
-    say(text)
-    return OK
-
-
 def compare(chosen: argparse.Namespace, words: list[str]) -> int:
     """Audits all methods that fit, prints the table, and then writes it."""
     from fgl_secure.auditing.report import write_files
@@ -160,7 +145,7 @@ def compare(chosen: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.methods.comparison import compare as run
     from fgl_secure.methods.comparison.runs import source_of
 
-    _check_folder(chosen.out)
+    check_folder(chosen.out)
     if chosen.seeds < 1:
         raise InputError(f"seeds must be at least 1; found {chosen.seeds}")
     data, ledger = source_of(chosen.dataset, chosen.data_root), Ledger(chosen.runs)
@@ -218,17 +203,6 @@ def _kept(ledger: Ledger) -> int:
     if ledger.error is not None:
         raise ledger.error
     return OK
-
-
-def museum(chosen: argparse.Namespace, words: list[str]) -> int:
-    """Looks for published flaws."""
-    from fgl_secure.cli.print_museum import as_json, describe
-    from fgl_secure.museum import visit
-
-    with shown(quiet=chosen.quiet) as phases:
-        findings = visit(chosen.exhibits, seed=chosen.seed, before=lambda each: phases(f"examining {each.name}"))
-    say(json.dumps(as_json(findings, _command(words)), indent=2) if chosen.json else describe(findings))
-    return OK if all(finding.expected for finding in findings) else CONTRADICTED
 
 
 def list_(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands

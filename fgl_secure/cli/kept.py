@@ -1,7 +1,7 @@
 """What was listed before: loading everything that there is takes seconds, and what there is changes rarely.
 
 Schemes and attacks bring their arithmetic with them, so their names and words are kept in the cache, under a key of
-every source file of this package. Where packages from outside add something, nothing is kept.
+every source file of this package and of installed packages that add something.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
 import fgl_secure
@@ -18,7 +19,13 @@ from fgl_secure import plugins
 
 Rows = list[tuple[str, str]]
 
-GROUPS = ("fgl_secure.attacks", "fgl_secure.backbones", "fgl_secure.methods", "fgl_secure.schemes")
+GROUPS = (
+    "fgl_secure.attacks",
+    "fgl_secure.backbones",
+    "fgl_secure.datasets",
+    "fgl_secure.methods",
+    "fgl_secure.schemes",
+)
 
 FOLDER = "listings"
 
@@ -31,8 +38,6 @@ def kept(kind: str, folder: Path, made: Callable[[], Rows]) -> Rows:
         folder: the cache; it is made when missing, and done without where that fails.
         made: lists it, in seconds.
     """
-    if any(plugins.installed_plugins(group) for group in GROUPS):
-        return made()
     place = folder / FOLDER / f"{kind}-{_key()}.json"
     with suppress(OSError, ValueError, TypeError, KeyError):
         return [(str(first), str(second)) for first, second in json.loads(place.read_text(encoding="utf-8"))]
@@ -54,8 +59,14 @@ def _keep(place: Path, kind: str, text: str) -> None:
 
 
 def _key() -> str:
-    """What changes with the version and with any source file of the package."""
+    """Return a digest of the version, and of all source files of this package and of packages that add something."""
     state = [fgl_secure.__version__, *_files(Path(fgl_secure.__file__).parent)]
+    points = sorted(point for group in GROUPS for point in plugins.installed_plugins(group))
+    state += [f"{point.group} {point.name} {point.value}" for point in points]
+    for package in sorted({point.module.partition(".")[0] for point in points}):
+        spec = find_spec(package)  # does not import it
+        for folder in (spec and spec.submodule_search_locations) or ():
+            state += _files(Path(folder))
     return sha256("\n".join(state).encode()).hexdigest()[:24]
 
 

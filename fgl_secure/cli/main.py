@@ -1,8 +1,8 @@
-"""The command line: `fgl-secure audit`, `train`, `compare`, `attack`, `reproduce`, `museum`, `list` and more.
+"""The command line: `fgl-secure audit`, `train`, `compare`, `reproduce`, `list` and more.
 
-Exit status 0: done, and no evidence contradicts a claim of a scheme named with --scheme. 3: some does, or the museum
-misses a flaw or rejects what is sound. 2: bad usage, input or output, with one line on the standard error stream.
-1: a fault of this program, with one line too. There is never a traceback, unless --verbose asks for it.
+Exit status 0: done, and no evidence contradicts a claim of a scheme named with --scheme. 3: some does. 2: bad usage,
+input or output, with one line on the standard error stream. 1: a fault of this program, with one line too. There is
+never a traceback, unless --verbose asks for it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from fgl_secure import __version__, methods
-from fgl_secure.cli import commands, completion, inversion
+from fgl_secure.cli import commands, completion
 from fgl_secure.cli.options import OneOf, add_fields, add_method_options, escaped
 from fgl_secure.cli.parser import Parser, place
 from fgl_secure.cli.subcommand import Subcommand, installed_subcommands
@@ -60,14 +60,7 @@ def parser_for(words: Sequence[str]) -> Parser:
     ):
         _add_methods(_command(kinds, command, says), command, words)
     _add_comparison(_command(kinds, "compare", "all methods that fit a data set, side by side"), words)
-    attack = _command(kinds, "attack", "attack one round and show what is seen")
-    attacks = attack.add_subparsers(title="attacks", required=True, metavar="ATTACK", parser_class=Parser)
-    one = _command(attacks, "gradient-inversion", "reconstruct data from gradients")
-    one.set_defaults(run=commands.invert)
-    inversion.add_arguments(one)
-    add_common_options(one, json=False)
     _add_reproduce(_command(kinds, "reproduce", "run a table of a paper again"))
-    _add_museum(_command(kinds, "museum", "find published flaws without hints"))
     _add_listing(_command(kinds, "list", "what there is"))
     for name, found in installed_subcommands():
         _add_installed(kinds, name, found)
@@ -90,11 +83,10 @@ def _examples(*lines: str) -> str:
     return "\n".join(("examples:", *(f"  {line}" for line in lines)))
 
 
-def add_common_options(parser: argparse.ArgumentParser, *, json: bool = True) -> None:
+def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of all commands that run for long: how results are printed, and `--config`."""
     group = parser.add_argument_group("how it is told")
-    if json:
-        group.add_argument("--json", action="store_true", help="print one JSON object")
+    group.add_argument("--json", action="store_true", help="print one JSON object")
     group.add_argument("--config", type=place, metavar="FILE",
                        help="TOML file of options, as run.toml beside a report; what is said here wins")  # fmt: skip
     told = group.add_mutually_exclusive_group()
@@ -225,13 +217,6 @@ def add_runs_option(parser: argparse.ArgumentParser, says: str) -> None:
     """Add the option for the file that finished runs are appended to."""
     parser.add_argument("--runs", type=place, default=Path("fgl-secure-runs.jsonl"), metavar="FILE",
                         help=f"file that each finished run is added to; {says}")  # fmt: skip
-
-
-def _add_museum(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=commands.museum)
-    parser.add_argument("exhibits", nargs="*", metavar="EXHIBIT", help="some only; all fifteen unless given")
-    parser.add_argument("--seed", type=int, default=None, metavar="S", help="repeat samples; None draws secret coins")
-    add_common_options(parser)
 
 
 def _add_listing(parser: argparse.ArgumentParser) -> None:

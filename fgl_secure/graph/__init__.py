@@ -12,9 +12,8 @@ The arrays are numpy's and read-only: a graph is checked once, when it is built.
 from __future__ import annotations
 
 from fgl_secure.graph.attributed_graph import Graph
-from fgl_secure.graph.communities import louvain_floor
 from fgl_secure.graph.data import Data
-from fgl_secure.graph.datasets import DatasetInfo, available, describe, load
+from fgl_secure.graph.datasets import GraphDataset, available, describe, load
 from fgl_secure.graph.federated_graph import (
     FederatedGraph,
     boundary_nodes,
@@ -22,7 +21,6 @@ from fgl_secure.graph.federated_graph import (
     degree_one_share,
     within_silos,
 )
-from fgl_secure.graph.fedspray_files import fedspray_partition, kept_clients
 from fgl_secure.graph.own_files import read_assignment, read_graph
 from fgl_secure.graph.partition import (
     PARTITIONS,
@@ -34,14 +32,14 @@ from fgl_secure.graph.partition import (
     partition,
     random_partition,
 )
-from fgl_secure.graph.split import SplitMasks, per_client_split, random_split
+from fgl_secure.graph.split import SplitMasks, random_split
 
 __all__ = [
     "PARTITIONS",
     "Data",
-    "DatasetInfo",
     "FederatedGraph",
     "Graph",
+    "GraphDataset",
     "SplitMasks",
     "available",
     "binomial_partition",
@@ -49,16 +47,12 @@ __all__ = [
     "boundary_share",
     "degree_one_share",
     "describe",
-    "fedspray_partition",
-    "kept_clients",
     "kmeans_partition",
     "load",
     "louvain_delta_partition",
-    "louvain_floor",
     "louvain_partition",
     "packed_louvain_partition",
     "partition",
-    "per_client_split",
     "random_partition",
     "random_split",
     "read_assignment",

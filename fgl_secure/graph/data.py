@@ -11,7 +11,7 @@ import numpy as np
 from fgl_secure.choices import check_choices, choice
 from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import Graph
-from fgl_secure.graph.datasets import available, load
+from fgl_secure.graph.datasets import is_known, load
 from fgl_secure.graph.federated_graph import FederatedGraph
 from fgl_secure.graph.own_files import FORM, of_another_form, read_assignment, read_graph
 from fgl_secure.graph.partition import PARTITIONS, partition
@@ -90,8 +90,7 @@ class Data:
         path = Path(self.name)
         if self.name.strip().casefold().endswith(FORM):
             return read_graph(path, seed, split=self.split)
-        published = self.name.casefold() in map(str.casefold, available())
-        if not published and (path.suffix or len(path.parts) > 1 or os.path.exists(self.name)):
+        if not is_known(self.name) and (path.suffix or len(path.parts) > 1 or os.path.exists(self.name)):
             raise of_another_form(path)
         if self.split is not None:
             raise InputError(f"split must go with an .npz file whose masks have columns; found {self.name!r}")

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.attributed_graph import Graph
-from fgl_secure.graph.communities import louvain_communities
 from fgl_secure.graph.split import seeded_generator
 
 
@@ -116,6 +115,31 @@ def random_partition(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
     silo_of = np.empty(graph.num_nodes, dtype=np.int64)
     silo_of[seeded_generator(seed).permutation(graph.num_nodes)] = np.arange(graph.num_nodes) % silos
     return silo_of
+
+
+def louvain_communities(graph: Graph, seed: int) -> list[Collection[int]]:
+    """Return the Louvain communities of a graph (Blondel et al. 2008), without regard to the direction of edges.
+
+    Args:
+        graph: the graph.
+        seed: repeats them under one version of networkx.
+
+    Returns:
+        Sets of nodes, together each node once.
+
+    Raises:
+        InputError: `seed` is negative.
+    """
+    import networkx as nx  # noqa: PLC0415 # takes a quarter of a second
+
+    undirected = nx.Graph()
+    undirected.add_nodes_from(range(graph.num_nodes))
+    undirected.add_edges_from(graph.edges.T.tolist())
+    # networkx wants its own seed: drawing one here also refuses a negative seed.
+    communities: list[Collection[int]] = nx.community.louvain_communities(
+        undirected, seed=int(seeded_generator(seed).integers(2**31))
+    )
+    return communities
 
 
 def louvain_partition(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:

@@ -9,7 +9,6 @@ can't be read counts as absent.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
 import io
 import os
@@ -32,28 +31,6 @@ from fgl_secure.graph.sparse_rows import SparseRows
 # What reading a damaged file raises: RuntimeError where a wrong bit says that the archive is encrypted, and ValueError
 # covers InputError, since an entry that isn't a valid graph is damaged too.
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error)
-MOST_UNPACKED = 2**28
-"""Bytes that a gzipped file may have: some kilobytes can unpack to terabytes."""
-
-
-def gunzipped(file: Path, what: str = "a gzipped file") -> bytes:
-    """Return what a gzipped file holds.
-
-    Args:
-        file: its path.
-        what: it must be, for the message.
-
-    Raises:
-        InputError: it is not gzipped, or holds more than `MOST_UNPACKED` bytes.
-    """
-    try:
-        with gzip.open(file) as packed:
-            data = packed.read(MOST_UNPACKED + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{file.name} must be {what}; it can't be read ({error})") from None
-    if len(data) > MOST_UNPACKED:
-        raise InputError(f"{file.name} must hold at most {MOST_UNPACKED:,} bytes once it is unpacked; it holds more")
-    return data
 
 
 def read_graph(entry: Path, name: str) -> Graph | None:

@@ -90,13 +90,19 @@ def test_changed_sources_are_listed_anew(tmp_path: Path, monkeypatch: pytest.Mon
     assert [path.name for path in (tmp_path / "listings").iterdir()] == ["schemes-another.json"]
 
 
-def test_packages_from_outside_are_never_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an entry point adds something, each call lists what there is then."""
-    point = EntryPoint("mine", "some.module:thing", "fgl_secure.attacks")
+def test_listings_change_with_packages_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry point more, or a changed source file of its package, and names are listed anew."""
+    package = tmp_path / "path" / "some_package"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    monkeypatch.syspath_prepend(package.parent)
+    point = EntryPoint("mine", "some_package.module:thing", "fgl_secure.attacks")
+    assert kept("attacks", tmp_path, lambda: [("none", "")]) == [("none", "")]
     monkeypatch.setattr(plugins, "installed_plugins", lambda group: [point] if group == point.group else [])
     assert kept("attacks", tmp_path, lambda: [("one", "")]) == [("one", "")]
+    assert kept("attacks", tmp_path, lambda: [("two", "")]) == [("one", "")]
+    (package / "module.py").write_text("thing = None", encoding="utf-8")
     assert kept("attacks", tmp_path, lambda: [("two", "")]) == [("two", "")]
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_takes_nothing_is_done_without(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ class TestTelling:
         def broken(_path: Path) -> None:
             raise ZeroDivisionError("somewhere\ndeep")
 
-        monkeypatch.setattr(commands, "_check_folder", broken)
+        monkeypatch.setattr(commands, "check_folder", broken)
         result = cli(*AUDIT, *(["-v"] if verbose else []))
         assert (result.status, result.out) == (FAULT, "")
         assert result.err.splitlines()[-1].startswith("fgl-secure: fault: ZeroDivisionError: somewhere deep")

@@ -9,14 +9,11 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.graph import load
-from tests.graph import test_chameleon, test_npz_archives
-
-MASKS = ("train_mask", "val_mask", "test_mask")
+from tests.graph import test_npz_archives
 
 
 @pytest.fixture
@@ -57,24 +54,8 @@ def test_archives_are_downloaded_once(name: str, served: Path, tmp_path: Path) -
     assert load(name, cache_dir=tmp_path / "cache").num_nodes == 3
 
 
-def test_chameleon_is_downloaded_once(served: Path, tmp_path: Path) -> None:
-    """The same for Chameleon, of which the splits are downloaded and not kept."""
-    (served / "splits").mkdir()
-    (served / "new_data").mkdir()
-    raw = test_chameleon.written(tmp_path / "root") / test_chameleon.RAW
-    raw.rename(served / "new_data" / "chameleon")
-    for split in range(10):
-        masks = {mask: np.ones(3, dtype=np.uint8) for mask in MASKS}
-        np.savez(served / "splits" / f"chameleon_split_0.6_0.2_{split}.npz", **masks)  # type: ignore[arg-type]
-    assert load("Chameleon", cache_dir=tmp_path / "cache").edges.shape == (2, 2)
-    kept = sorted(path.name for path in (tmp_path / "cache" / test_chameleon.RAW).iterdir())
-    assert kept == ["out1_graph_edges.txt", "out1_node_feature_label.txt"]
-    (served / "new_data" / "chameleon" / "out1_graph_edges.txt").unlink()
-    assert load("Chameleon", cache_dir=tmp_path / "cache").edges.shape == (2, 2)
-
-
 @pytest.mark.usefixtures("served")
-@pytest.mark.parametrize("name", ["Photo", "CS", "DBLP", "Chameleon"])
+@pytest.mark.parametrize("name", ["Photo", "CS", "DBLP"])
 def test_failed_downloads_leave_nothing(name: str, tmp_path: Path) -> None:
     """Where the files are not on the web there is one clear error, and the cache stays empty."""
     with pytest.raises(DataNotFoundError, match=f"{name} could not be downloaded .* set FGL_SECURE_DATA to a folder"):

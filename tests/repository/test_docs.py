@@ -130,7 +130,7 @@ def test_commands_are_those_of_today(page: Path) -> None:
 def _is_there(name: str) -> bool:
     """Whether a dotted name is a group of entry points, a module, or something that a module's text speaks of."""
     place = ROOT.joinpath(*name.split("."))
-    if name == "fgl_secure.controls" or place.is_dir() or place.with_suffix(".py").exists():
+    if name in ("fgl_secure.controls", "fgl_secure.datasets") or place.is_dir() or place.with_suffix(".py").exists():
         return True
     files = (place.parent.with_suffix(".py"), place.parent / "__init__.py")
     return any(place.name in file.read_text(encoding="utf-8") for file in files if file.exists())

@@ -1,17 +1,16 @@
-"""The sets of graphs that can be loaded by name."""
+"""The sets of graphs that can be loaded by name: those of this package, and those of others by entry points."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from fgl_secure.choices import choice
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.graph.graph_sets.colour_digits import colour_digits
+from fgl_secure.graph.datasets import Dataset, find_dataset, installed_datasets
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.graph.graph_sets.motif import (
     motif_basis,
@@ -20,93 +19,58 @@ from fgl_secure.graph.graph_sets.motif import (
     motif_size,
     motif_size_concept,
 )
-from fgl_secure.graph.graph_sets.set_cache import kept_set
-from fgl_secure.graph.graph_sets.zinc import zinc
 from fgl_secure.graph.raw_files import DATA_VARIABLE, chosen_folder
 
 
 @dataclass(frozen=True, slots=True)
-class GraphSetInfo:
-    """What a listing says about a set of graphs.
+class GraphSetDataset(Dataset):
+    """A data set of many small graphs, of which every client has some.
+
+    `load(seed, data_root)` returns a `GraphSet`, with the folder of raw files or None.
 
     Attributes:
-        name: What `load_set` calls it.
-        clients: The number of clients K.
-        graphs: Graphs a client.
-        features: The number of features of a node.
-        classes: The number of classes; 0 where a value is predicted.
-        shift: What differs between the clients.
-        description: One line.
+        clients: number of clients.
+        graphs: graphs per client.
+        features: number of features of a node.
+        classes: number of classes; 0 if a value is predicted.
+        shift: what differs between the clients.
     """
 
-    name: str
     clients: int
     graphs: int
     features: int
     classes: int
     shift: str
-    description: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    info: GraphSetInfo
-    make: Callable[[int, Path | None], GraphSet]
-
-
-_ENTRIES = (
-    _Entry(
-        GraphSetInfo("Motif-mini", 3, 60, 1, 3, "basis", "Motif-basis in small, for tries and audits; generated"),
-        lambda seed, _root: motif_mini(seed),
-    ),
-    _Entry(
-        GraphSetInfo("Motif-basis", 5, 1000, 1, 3, "basis", "a motif at a base that differs by client; generated"),
-        lambda seed, _root: motif_basis(seed),
-    ),
-    _Entry(
-        GraphSetInfo("Motif-size", 5, 1000, 1, 3, "size", "a motif at a base whose size differs by client; generated"),
-        lambda seed, _root: motif_size(seed),
-    ),
-    _Entry(
-        GraphSetInfo(
-            "Motif-basis-concept",
-            5,
-            1000,
-            1,
-            3,
-            "basis concept",
-            "a motif, and a base that follows it or not; generated",
-        ),
-        lambda seed, _root: motif_basis_concept(seed),
-    ),
-    _Entry(
-        GraphSetInfo(
-            "Motif-size-concept", 5, 1000, 1, 3, "size concept", "a motif, and a size that follows it or not; generated"
-        ),
-        lambda seed, _root: motif_size_concept(seed),
-    ),
-    _Entry(
-        GraphSetInfo("CMNIST", 5, 1000, 3, 10, "color", "superpixels of digits, a colour a client; needs scikit-image"),
-        partial(kept_set, "CMNIST", colour_digits),
-    ),
-    _Entry(
-        GraphSetInfo("ZINC", 10, 1000, 1, 0, "scaffold", "solubility of molecules, skeletons by client; needs RDKit"),
-        partial(kept_set, "ZINC", zinc),
-    ),
-)
-_BY_NAME: Mapping[str, _Entry] = MappingProxyType({entry.info.name.casefold(): entry for entry in _ENTRIES})
-
-_WITHOUT_FEATURES = "sst2"
+_OWN: Mapping[str, GraphSetDataset] = MappingProxyType({dataset.name.casefold(): dataset for dataset in (
+    GraphSetDataset("Motif-mini", "Motif-basis in small, for tries and audits; generated",
+                    lambda seed, _root: motif_mini(seed), 3, 60, 1, 3, "basis"),
+    GraphSetDataset("Motif-basis", "a motif at a base that differs by client; generated",
+                    lambda seed, _root: motif_basis(seed), 5, 1000, 1, 3, "basis"),
+    GraphSetDataset("Motif-size", "a motif at a base whose size differs by client; generated",
+                    lambda seed, _root: motif_size(seed), 5, 1000, 1, 3, "size"),
+    GraphSetDataset("Motif-basis-concept", "a motif, and a base that follows it or not; generated",
+                    lambda seed, _root: motif_basis_concept(seed), 5, 1000, 1, 3, "basis concept"),
+    GraphSetDataset("Motif-size-concept", "a motif, and a size that follows it or not; generated",
+                    lambda seed, _root: motif_size_concept(seed), 5, 1000, 1, 3, "size concept"),
+)})  # fmt: skip
 
 
 def available_sets() -> tuple[str, ...]:
-    """The names that `load_set` knows."""
-    return tuple(entry.info.name for entry in _ENTRIES)
+    """Return the names that `load_set` knows, those of this package first."""
+    return tuple(dataset.name for dataset in describe_sets())
 
 
-def describe_sets() -> tuple[GraphSetInfo, ...]:
-    """One record a set, in the order of `available_sets`. Nothing is loaded."""
-    return tuple(entry.info for entry in _ENTRIES)
+def describe_sets() -> tuple[GraphSetDataset, ...]:
+    """Return all data sets of many graphs, those of this package first. No graph is loaded."""
+    others = (dataset for dataset in installed_datasets(GraphSetDataset) if dataset.name.casefold() not in _OWN)
+    return (*_OWN.values(), *others)
+
+
+def is_known_set(name: str) -> bool:
+    """Return whether `load_set` knows a name."""
+    return find_dataset(name, _OWN, GraphSetDataset) is not None
 
 
 def load_set(name: str, seed: int = 0, data_root: str | os.PathLike[str] | None = None) -> GraphSet:
@@ -115,31 +79,24 @@ def load_set(name: str, seed: int = 0, data_root: str | os.PathLike[str] | None 
     Args:
         name: One of `available_sets()`, in upper or lower case.
         seed: Repeats the graphs that are drawn and their split.
-        data_root: The folder with the raw files of CMNIST and ZINC; by default the environment variable
+        data_root: The folder with raw files, for sets that need them; by default the environment variable
             FGL_SECURE_DATA.
-
-    CMNIST and ZINC are kept in the cache (FGL_SECURE_CACHE, or the user's cache folder), since making them takes about
-    half a minute.
 
     Raises:
         UnknownNameError: There is no set of that name.
         DataNotFoundError: Its files are not there; the message says where they were looked for.
         InputError: A library that it needs is not installed, its files can't be read, or the seed is negative.
     """
-    if name.casefold() == _WITHOUT_FEATURES:
-        raise InputError(
-            "graph set SST2 can't be had: its features are embeddings of a language model, its edges a parser's, and "
-            f"neither comes with the sentences; the sets are {', '.join(available_sets())}"
-        )
-    entry = _BY_NAME.get(name.casefold())
-    if entry is None and os.path.exists(name):
+    dataset = find_dataset(name, _OWN, GraphSetDataset)
+    if dataset is None and os.path.exists(name):
         raise InputError(
             f"graph set must be one of {', '.join(available_sets())}, for clients have many graphs; found {name}: a "
             "file with one graph is for the other methods"
         )
-    if entry is None:
+    if dataset is None:
         raise UnknownNameError("graph set", name, available_sets())
-    return entry.make(seed, chosen_folder(data_root, DATA_VARIABLE))
+    graphs: GraphSet = dataset.load(seed, chosen_folder(data_root, DATA_VARIABLE))
+    return graphs
 
 
 @dataclass(frozen=True, slots=True)

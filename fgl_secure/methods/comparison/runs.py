@@ -19,7 +19,8 @@ from fgl_secure.auditing.method import SEEDS, Method, Source
 from fgl_secure.auditing.schema import Score
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import Data, FederatedGraph
-from fgl_secure.graph.graph_sets import GraphSets, available_sets
+from fgl_secure.graph.graph_sets import GraphSets
+from fgl_secure.graph.graph_sets.catalogue import is_known_set
 from fgl_secure.host import library_settings
 from fgl_secure.ledger import Entry, Ledger, Run, Watch, completed, provenance
 from fgl_secure.methods import method as method_of
@@ -142,8 +143,7 @@ def source_of(data: Source | str | None, root: Path | None = None) -> Source:
     if data is None:
         return Data()
     if isinstance(data, str):
-        named = data.casefold() in map(str.casefold, available_sets())
-        return GraphSets(data, root) if named else Data(data, root=root)
+        return GraphSets(data, root) if is_known_set(data) else Data(data, root=root)
     return data
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_reproduction.datasets.fedspray_clients import fedspray_partition, kept_clients, louvain_floor
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph, Graph, fedspray_partition
-from fgl_secure.graph.communities import louvain_floor
-from fgl_secure.graph.fedspray_files import kept_clients
+from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.methods.fedspray.baselines import Baseline
 from fgl_secure.methods.fedspray.clustered import plain_clients
 from fgl_secure.methods.fedspray.preset import FedSprayPreset, fedspray_preset

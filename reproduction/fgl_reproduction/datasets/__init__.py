@@ -1,0 +1,1 @@
+"""Data that only the tables of one paper use."""

@@ -1,0 +1,228 @@
+"""Invert the gradients of one round from its server's view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_reproduction.inversion.options import CLEAR, SINGLE, InvertOptions
+from fgl_secure.attacks.base import Attack, Measurement
+from fgl_secure.attacks.gradients.fields import GradientFilter, GradientSpan
+from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
+from fgl_secure.attacks.gradients.matching.attacks import (
+    DeepLeakage,
+    FeaturesAndEdges,
+    GradientMatching,
+    ImprovedDeepLeakage,
+    InvertingGradients,
+    WithEffort,
+)
+from fgl_secure.attacks.gradients.matching.joint import likeliest_edges
+from fgl_secure.attacks.gradients.matching.measures import (
+    EdgeScores,
+    GraphScores,
+    Inverted,
+    RowScores,
+    aligned_with,
+    class_means,
+    edge_scores,
+    graph_scores,
+    row_scores,
+)
+from fgl_secure.attacks.gradients.model import Activation, Convolution
+from fgl_secure.attacks.gradients.single import GradientSingleRow
+from fgl_secure.attacks.gradients.truth import GradientTruth
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.errors import InputError
+from fgl_secure.graph import Data
+from fgl_secure.host import library_settings
+from fgl_secure.methods.fedavg.small_rounds import fresh_model, full_batches, recorded_round
+from fgl_secure.schemes import server_scheme
+from fgl_secure.threads import one_thread
+
+Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """The nodes of all batches: originals, reconstructions and baselines.
+
+    Attributes:
+        devices: int64 [k].
+        labels: int64 [k].
+        original: [k, d].
+        found: float64 [k, d], reconstructions in the order that fits the originals best.
+        prior: float64 [k, d], the mean row of each node's class over all nodes.
+        random: float64 [k, d], rows of nodes drawn at random.
+    """
+
+    devices: Ids
+    labels: Ids
+    original: Floats
+    found: Floats
+    prior: Floats
+    random: Floats
+
+    @property
+    def scores(self) -> dict[str, RowScores]:
+        """Return scores of this run and of the two baselines."""
+        guesses = {"this run": self.found, "prior": self.prior, "random": self.random}
+        return {name: row_scores(rows, self.original) for name, rows in guesses.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """Scores of recovered edges, for gradients whose receptive fields have pairs with and without an edge.
+
+    Attributes:
+        edges: of the attack.
+        prior: of the baseline that ranks pairs around the batch first.
+        graphs: of all gradients.
+    """
+
+    edges: tuple[EdgeScores, ...]
+    prior: tuple[EdgeScores, ...]
+    graphs: tuple[GraphScores, ...]
+
+
+def rows_of(guess: Inverted, truth: GradientTruth, seed: int) -> Rows:
+    """Return originals, reconstructions and baselines of all batches of a round."""
+    aligned = aligned_with(guess, truth)
+    devices = np.concatenate([each.devices[: each.batch] for each in aligned])
+    features = truth.features.astype(np.float64)
+    drawn = np.random.default_rng(seed).integers(len(features), size=len(devices))
+    return Rows(
+        devices,
+        truth.labels[devices],
+        features[devices],
+        np.concatenate([each.rows[: each.batch] for each in aligned]),
+        class_means(features, truth.labels, truth.labels[devices]),
+        features[drawn],
+    )
+
+
+def structure_of(guess: Inverted, truth: GradientTruth) -> Structure | None:
+    """Return scores of recovered edges; None if the attack recovers none."""
+    edges, prior, graphs = [], [], []
+    for exhibit, found, each in zip(guess.exhibits, guess.found, aligned_with(guess, truth), strict=True):
+        if found.adjacency is None:
+            return None
+        field = exhibit.seen.field
+        weights = found.adjacency[np.ix_(each.order, each.order)]
+        chosen = likeliest_edges(weights, field.pairs).astype(np.float64)
+        graphs.append(graph_scores(each.rows, chosen, truth.features[each.devices], field.adjacency))
+        if 0 < field.pairs < field.nodes * (field.nodes - 1) // 2:
+            inside = (np.arange(field.nodes) < field.batch).astype(np.float64)
+            edges.append(edge_scores(weights, field.adjacency))
+            prior.append(edge_scores(np.add.outer(inside, inside), field.adjacency))
+    return Structure(tuple(edges), tuple(prior), tuple(graphs))
+
+
+ATTACKS: Mapping[str, Attack[Any, Any]] = MappingProxyType({
+    "dlg": DeepLeakage(),
+    "idlg": ImprovedDeepLeakage(),
+    "inverting": InvertingGradients(),
+    "joint": FeaturesAndEdges(),
+    "analytic": GradientSingleRow(),
+    "span": GradientSpan(),
+    "filter": GradientFilter(),
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of the attack, and its null control with permuted truth."""
+
+    found: Measurement
+    null: Measurement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inversion:
+    """The result of one run.
+
+    Attributes:
+        options: the choices.
+        figures: of the attack, with their null controls.
+        rows: the nodes of the batches; None for attacks that find no rows.
+        structure: edges; None for attacks that recover none.
+        epsilon: of the noise, at the options' delta; None without noise.
+        image_shape: (height, width) if rows are pictures.
+        summed: whether the server receives only the sum of all gradients.
+    """
+
+    options: InvertOptions
+    figures: tuple[Figure, ...]
+    rows: Rows | None
+    structure: Structure | None
+    epsilon: float | None
+    image_shape: tuple[int, int] | None
+    summed: bool
+
+
+@library_settings()
+@one_thread()
+def invert(options: InvertOptions) -> Inversion:
+    """Run one round of small batches at a fresh model, and an attack on its server's view.
+
+    Raises:
+        FglSecureError: an option breaks a rule, or the attack does not apply to such a round.
+    """
+    options.check()
+    run = round_of(options)
+    attack = attack_of(options)
+    guess = run.guess(attack)
+    if guess is None:
+        raise InputError(
+            f"attack must apply to a round; {options.attack} recovers nothing from batches of {options.batch} nodes of "
+            f"{options.dataset} under {options.scheme}: it needs smaller batches, or single clients' gradients"
+        )
+    nulls = {null.metric: null for null in run.score(attack, guess, options.seed + 1)}
+    figures = tuple(Figure(found, nulls[found.metric]) for found in run.score(attack, guess) if found.metric in nulls)
+    matched, truth = isinstance(guess, Inverted), run.truth(GradientTruth)
+    return Inversion(
+        options,
+        figures,
+        rows_of(guess, truth, options.seed) if matched else None,
+        structure_of(guess, truth) if matched else None,
+        _epsilon(options, run),
+        run.knows(GradientKnowledge).image_shape,
+        options.scheme != CLEAR,
+    )
+
+
+def round_of(options: InvertOptions) -> RecordedRun:
+    """Return the recorded round that is attacked."""
+    data = Data(options.dataset, options.partition, options.silos, root=options.data_root)
+    graph = data.federated(options.seed)
+    layers = 1 if options.attack == SINGLE else 2
+    activation = Activation(options.activation)
+    model = fresh_model(graph, Convolution(options.backbone), activation, seed=options.seed, layers=layers)
+    scheme = server_scheme(options.scheme)
+    batches = full_batches(graph, options.batch, options.seed)
+    return recorded_round(graph, model, batches, scheme=scheme, noise=options.chosen_noise(), seed=options.seed)
+
+
+def attack_of(options: InvertOptions) -> Attack[Any, Any]:
+    """Return the attack with the chosen effort."""
+    each = ATTACKS[options.attack]
+    if not isinstance(each, GradientMatching):
+        return each
+    effort = replace(
+        each.effort,
+        steps=options.steps or each.effort.steps,
+        restarts=options.restarts or each.effort.restarts,
+        seed=options.seed,
+    )
+    return WithEffort(each, effort)
+
+
+def _epsilon(options: InvertOptions, run: RecordedRun) -> float | None:
+    noise = options.chosen_noise()
+    return None if noise is None else noise.epsilon(run.knows(GradientKnowledge).model.layout.size, options.delta)
