@@ -11,6 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fgl_reproduction.methods.fedpub.audit_target import CONTROLS as FEDPUB
+from fgl_reproduction.methods.fedsage.audit_target import CONTROLS as FEDSAGE
+from fgl_reproduction.methods.fedstar.audit_target import CONTROLS as FEDSTAR
 from fgl_secure.attacks.base import Alone, Attack, InformedAttack, alone, measured
 from fgl_secure.attacks.edge_claims import ClaimedEdges
 from fgl_secure.attacks.gradients.fields import FieldGuess, by_degree
@@ -25,10 +28,7 @@ from fgl_secure.auditing.controls import control
 from fgl_secure.graph import Data
 from fgl_secure.methods.fed2gnn.scenarios import CONTROLS as FED2GNN
 from fgl_secure.methods.fedavg.small_rounds import CONTROLS as FEDAVG
-from fgl_secure.methods.fedpub.scenarios import CONTROLS as FEDPUB
-from fgl_secure.methods.fedsage.scenarios import CONTROLS as FEDSAGE
 from fgl_secure.methods.fedspray.controls import CONTROLS as FEDSPRAY
-from fgl_secure.methods.fedstar.scenarios import CONTROLS as FEDSTAR
 from fgl_secure.methods.fedstruct.scenarios import CONTROLS as FEDSTRUCT
 from fgl_secure.methods.fedvn.controls import CONTROLS as FEDVN
 from fgl_secure.methods.hifgl.controls import CONTROLS as HIFGL
