@@ -190,7 +190,9 @@ PAGES: Mapping[str, str] = MappingProxyType({
 
 
 def page_on(each: Attack[Any, Any]) -> str:
-    """The page of this project on an attack; "" for one from outside."""
+    """The page on an attack; "" for one from outside whose card names none."""
+    if each.card.page:
+        return each.card.page
     package, _, inside = type(each).__module__.partition(".attacks.")
     return PAGES.get(inside.partition(".")[0], "") if package == "fgl_secure" else ""
 

@@ -76,7 +76,8 @@ class EncoderDegrees(InformedAttack[GuessedDegrees, EncoderStart, DegreeTruth]):
         return Card(
             "encoder-degrees",
             "the server tells from the structure encoder that a client sends which degrees its nodes have",
-            "zero gradients of inputs that do not occur; FedStar (AAAI 2023) section 4.2 shares the encoder",
+            "zero gradients of inputs that do not occur; FedStar (AAAI 2023, "
+            "https://arxiv.org/abs/2211.12814) section 4.2 shares the encoder",
             Role.SERVER,
             Secret.SUMMAND,
             STRUCTURE_ENCODERS,
@@ -84,6 +85,7 @@ class EncoderDegrees(InformedAttack[GuessedDegrees, EncoderStart, DegreeTruth]):
             auxiliary="where the encoder begins, which the server hands out",
             truth=DegreeTruth,
             knowledge=EncoderStart,
+            page="docs/fedstar.md",
             tells_nothing="where all begin says nothing of where steps on own nodes led",
         )
 

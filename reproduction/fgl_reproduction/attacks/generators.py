@@ -128,7 +128,8 @@ class GeneratorGradientRows(InformedAttack[ClaimedRows, GeneratorShape, ClientRo
         return Card(
             "generator-gradient-rows",
             "a client solves the gradients of its generator for feature rows of the client that answered",
-            "on FedSage+ (NeurIPS 2021) 4.3: gradients of a generator are sent so that no features are",
+            "on FedSage+ (NeurIPS 2021, https://arxiv.org/abs/2106.13430) 4.3: gradients of a generator are sent so "
+            "that no features are",
             Role.SILO,
             Secret.NODE_FEATURES,
             GENERATORS,
@@ -137,6 +138,7 @@ class GeneratorGradientRows(InformedAttack[ClaimedRows, GeneratorShape, ClientRo
             auxiliary="the shape of generators, and its own one",
             truth=ClientRows,
             knowledge=GeneratorShape,
+            page="docs/fedsage.md",
             tells_nothing="widths say nothing of rows",
         )
 

@@ -189,13 +189,15 @@ class WeightedModels(InformedAttack[GuessedModels, AverageRules, ModelTruth]):
         return Card(
             "weighted-models",
             "a client reads other clients' models off what it gets for its weighted average of them",
-            "FED-PUB (ICML 2023) section 4: similarities of functional embeddings are the weights",
+            "FED-PUB (ICML 2023, https://arxiv.org/abs/2206.10206) section 4: similarities of functional embeddings "
+            "are the weights",
             Role.SILO,
             Secret.SUMMAND,
             PERSONAL_AVERAGES,
             FEDPUB,
             auxiliary="the rules of the method, which all clients know",
             truth=ModelTruth,
+            page="docs/fedpub.md",
             knowledge=AverageRules,
             tells_nothing="where all begin says nothing of where steps on own data led",
         )
@@ -240,6 +242,7 @@ class AverageClasses(InformedAttack[GuessedClasses, AverageRules, ModelTruth]):
             minimum=0.9,
             auxiliary="the rules of the method, which all clients know",
             truth=ModelTruth,
+            page="docs/fedpub.md",
             knowledge=AverageRules,
         )
 
@@ -297,13 +300,15 @@ class FunctionalEmbeddings(Attack[NearerClients, ModelTruth]):
         return Card(
             "functional-embeddings",
             "a client tells by functional embeddings which of two others has labels more like its own",
-            "FED-PUB (ICML 2023) section 4.1: embeddings are alike where subgraphs are",
+            "FED-PUB (ICML 2023, https://arxiv.org/abs/2206.10206) section 4.1: embeddings are alike where subgraphs "
+            "are",
             Role.SILO,
             Secret.LABEL_SHARES,
             PERSONAL_AVERAGES,
             FEDPUB,
             minimum=0.8,
             truth=ModelTruth,
+            page="docs/fedpub.md",
         )
 
     def infer(self, view: View, public: PublicParameters) -> NearerClients | None:  # noqa: ARG002  # needs no parameter
