@@ -100,9 +100,8 @@ def test_an_attack_with_nothing_to_read_has_no_reading(found: Comparison) -> Non
 def test_not_attacked_and_nothing_found_are_two_words(found: Comparison) -> None:
     """Relays that see Fed2GNN's graph, and whose view no attack reads, are named; finding nothing is no such gap."""
     scheme = "relay-coded[p=2305843009213693951,k_min=1,graph-shown]"
-    compared = [
-        compare(DATA, (scheme,), (Fed2GNN(epochs=1, hops=1, neighbours=4),), (name,)) for name in ("hop-feature-single", "clear-values")
-    ]
+    hops = Fed2GNN(epochs=1, hops=1, neighbours=4)
+    compared = [compare(DATA, (scheme,), (hops,), (name,)) for name in ("hop-feature-single", "clear-values")]
     attacked, shown = (each.lines[0].secured for each in compared)
     assert attacked is not None
     assert shown is not None

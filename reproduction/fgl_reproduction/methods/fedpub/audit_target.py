@@ -15,7 +15,7 @@ import torch
 
 from fgl_reproduction.attacks.personal_averages import FEDPUB, PERSONAL_AVERAGES, AverageRules, ModelTruth
 from fgl_reproduction.methods.fedpub.configuration import FedPub
-from fgl_reproduction.methods.fedpub.program import CLEAR, FedPubClient, FedPubPreset, clients_of, fedpub_preset
+from fgl_reproduction.methods.fedpub.program import FedPubClient, FedPubPreset, clients_of, fedpub_preset
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
@@ -38,6 +38,7 @@ from fgl_secure.runtime import (
     Secret,
 )
 from fgl_secure.schemes import parse
+from fgl_secure.schemes import promises as promised
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.parameters import flat
@@ -243,7 +244,7 @@ class FedPubSubject(Subject):
 
 def usual_for(averages: Scheme) -> Scheme:
     """What adds up figures where no scheme is named for them: in the clear beside averages in the clear."""
-    return Plaintext() if averages.label == CLEAR else PairwiseMasking()
+    return PairwiseMasking() if promised(averages, CLIENTS) else Plaintext()
 
 
 def schemes_of(method: FedPub, run: Mapping[str, Scheme]) -> tuple[Scheme, Scheme]:

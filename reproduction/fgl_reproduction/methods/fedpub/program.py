@@ -34,6 +34,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER
 from fgl_secure.runtime import Phase
 from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.schemes import promises as promised
 from fgl_secure.training.averaging import APART
 from fgl_secure.training.calls import Ids, Reals
 from fgl_secure.training.collectives import Collectives
@@ -234,7 +235,6 @@ def similar(embeddings: NDArray[np.float64], temperature: float) -> Reals:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-CLEAR = Plaintext.label
 LEAST = 3
 """Clients, where sums are not in the clear: with two, the sum of the others is one model."""
 
@@ -260,7 +260,7 @@ def clients_of(
         InputError: there are too few clients.
     """
     schemes = {CLIENTS: Plaintext(), SERVER: Plaintext(), **schemes}
-    least = 2 if schemes[CLIENTS].label == CLEAR else LEAST
+    least = LEAST if promised(schemes[CLIENTS], CLIENTS) else 2
     if graph.num_silos < least:
         raise InputError(
             f"silos must be at least {least} for fedpub under {schemes[CLIENTS].name}, where a client gets a sum of "

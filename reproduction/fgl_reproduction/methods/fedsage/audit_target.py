@@ -42,6 +42,7 @@ from fgl_secure.runtime import (
     Transcript,
 )
 from fgl_secure.schemes import parse
+from fgl_secure.schemes import promises as promised
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.presets import choice_of_round
@@ -207,7 +208,6 @@ CONTROLS: Makers = MappingProxyType({FEDSAGE: _in_the_clear})
 SPLIT = (0.1, 0.1, 0.8)
 """Shares of the nodes that train, validate and test, as FedStruct (ICLR 2025, section 6) compares it."""
 
-CLEAR = "plaintext"
 AVERAGING: Scheme = PairwiseMasking()
 """What adds up the models beside gradients that are hidden, when no scheme is named."""
 
@@ -280,7 +280,7 @@ class FedSageSubject(Subject):
 
 def usual_for(gradients: Scheme) -> Scheme:
     """What adds up models where no scheme is named for them: in the clear beside gradients in the clear."""
-    return Plaintext() if gradients.label == CLEAR else AVERAGING
+    return AVERAGING if promised(gradients, CLIENTS) else Plaintext()
 
 
 def schemes_of(method: FedSage, run: Mapping[str, Scheme]) -> tuple[Scheme, Scheme]:
@@ -317,7 +317,7 @@ def fedsage_plan(method: FedSage, asked: Asked) -> Plan:
 
 def _check_clients(graph: FederatedGraph, gradients: Scheme, averaging: Scheme) -> None:
     """Refuses fewer clients than sums need: one has nobody to ask, and a hidden sum of one gradient is that one."""
-    least = 2 if gradients.label == CLEAR else 3
+    least = 3 if promised(gradients, CLIENTS) else 2
     if graph.num_silos < least:
         raise InputError(f"silos must be at least {least} for fedsage under {gradients.name}; found {graph.num_silos}")
     averaging.threshold_for(graph.num_silos)
