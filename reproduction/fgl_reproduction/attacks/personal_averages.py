@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement, Truth
 from fgl_secure.attacks.truth import moved_on
-from fgl_secure.runtime import Directory, Phase, PublicParameters, ReceivedRows, Role, Secret, View
+from fgl_secure.runtime import Directory, MessageKind, Phase, PublicParameters, ReceivedRows, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, clustered_proportion
 
 Ids = NDArray[np.int64]
@@ -25,6 +25,15 @@ FEDPUB = "fed-pub in the clear, clients of three kinds"
 
 OWN_EMBEDDING, WEIGHTED_SUM = "own functional embedding", "weighted sum of models"
 """Names of a client's rows float64 [1, d] and int64 [1, P]."""
+
+
+class AverageMessage(MessageKind):
+    """What clients of personal averages tell each other beside sums."""
+
+    FUNCTIONAL_EMBEDDINGS = (
+        "functional embeddings",
+        "what a client's model makes of a public random graph, on average over its nodes",
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +92,7 @@ def told_to_clients(view: View) -> Iterator[Told]:
     """What every client was told in the first round, client by client; those that told nothing are left out."""
     embeddings, terms = (
         [batch for batch in view.messages(phase, round=0) if not batch.step.evaluation]
-        for phase in (Phase.FUNCTIONAL_EMBEDDINGS, Phase.VECTORS)
+        for phase in (AverageMessage.FUNCTIONAL_EMBEDDINGS, Phase.VECTORS)
     )
     for client, party in enumerate(view.parties.ids(Role.SILO).tolist()):
         own, total = (_own(view, name, party) for name in (OWN_EMBEDDING, WEIGHTED_SUM))

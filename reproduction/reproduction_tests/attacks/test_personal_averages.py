@@ -14,6 +14,7 @@ from fgl_reproduction.attacks.personal_averages import (
     OWN_EMBEDDING,
     WEIGHTED_SUM,
     AverageClasses,
+    AverageMessage,
     AverageRules,
     FunctionalEmbeddings,
     GuessedClasses,
@@ -66,7 +67,7 @@ def averages(
     models[:, -CLASSES:] = np.where(np.eye(CLASSES)[kinds] > 0, 0.01, -0.01)
     sender, receiver = np.nonzero(~np.eye(CLIENTS, dtype=np.bool_))
     channel.note_inputs(OWN_EMBEDDING, step, silos, embeddings)
-    channel.send(Phase.FUNCTIONAL_EMBEDDINGS, step, silos[sender], silos[receiver], embeddings[sender])
+    channel.send(AverageMessage.FUNCTIONAL_EMBEDDINGS, step, silos[sender], silos[receiver], embeddings[sender])
     terms = weights_of(embeddings, rules.temperature)[receiver, sender][:, None] * models[sender]
     units = np.rint(np.ldexp(terms, BITS)).astype(np.int64)
     if summed:
@@ -84,7 +85,7 @@ class PersonalConformance(AttackConformance):
     needs_edges = False
     rests_on: tuple[frozenset[Phase], ...] = (
         frozenset({Phase.VECTORS}),
-        frozenset({Phase.FUNCTIONAL_EMBEDDINGS}),
+        frozenset({AverageMessage.FUNCTIONAL_EMBEDDINGS}),
     )
 
     def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
@@ -135,7 +136,7 @@ class TestAverageClasses(PersonalConformance):
 
 class TestFunctionalEmbeddings(PersonalConformance):
     attack = FunctionalEmbeddings()
-    rests_on = (frozenset({Phase.FUNCTIONAL_EMBEDDINGS}),)
+    rests_on = (frozenset({AverageMessage.FUNCTIONAL_EMBEDDINGS}),)
 
     def claims(self, guess: NearerClients) -> Claims:
         return Counter(zip(guess.observers.tolist(), guess.nearer.tolist(), guess.farther.tolist(), strict=True))

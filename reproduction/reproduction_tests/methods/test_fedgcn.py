@@ -22,7 +22,7 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Phase, Recording, Role
+from fgl_secure.runtime import Recording, Role
 from fgl_secure.training.job import Job
 from fgl_secure.training.one_process import OneProcess
 from tests.methods.fed2gnn.oracles import graph_of, random_graph
@@ -113,7 +113,7 @@ def handed(process: OneProcess) -> list[tuple[int, Floats]]:
     channel = process._channel
     found = []
     for batch in channel.transcript.messages:
-        if batch.phase is Phase.NEIGHBOURHOODS:
+        if batch.phase is program.GCNMessage.NEIGHBOURHOODS:
             assert batch.payload is not None
             to = channel.parties.index_of(batch.receivers, Role.SILO)
             found += [(int(client), np.asarray(row)) for client, row in zip(to, batch.payload, strict=True)]

@@ -21,7 +21,7 @@ from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Phase, Recording, Role
+from fgl_secure.runtime import MessageKind, Phase, Recording, Role
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.presets import AveragedPreset
@@ -71,7 +71,9 @@ def test_without_generated_neighbours_it_is_federated_averaging() -> None:
     job = clients_of(graph, {}, SHORT.with_generator(None, 0))
     channel = job.channel(SimulationCoins(0))
     assert job.train(channel).losses == averaged.losses
-    assert not {Phase.EMBEDDINGS, Phase.GENERATOR} & {batch.phase for batch in channel.transcript.messages}
+    assert not {program.SageMessage.EMBEDDINGS, program.SageMessage.GENERATOR} & {
+        batch.phase for batch in channel.transcript.messages
+    }
     assert clients_of(graph, {}, SHORT).train().losses[-3:] != averaged.losses
 
 
@@ -92,7 +94,7 @@ def test_the_reported_round_is_one_of_averaging() -> None:
     assert result.selected_round >= GENERATOR.rounds
 
 
-def told(process: OneProcess, phase: Phase) -> dict[tuple[int, int], NDArray[np.float32]]:
+def told(process: OneProcess, phase: MessageKind) -> dict[tuple[int, int], NDArray[np.float32]]:
     """By sender and receiver, what silos were sent in the first round; nobody else was sent any."""
     parties, found = process._channel.parties, {}
     for batch in process._channel.transcript.messages:
@@ -109,7 +111,7 @@ def test_clients_are_told_generators_and_noisy_embeddings_and_no_single_gradient
     process = opened(some_digits(120, 4), MASKS)
     expected = generators(opened(some_digits(120, 4), MASKS))
     process.round(0)
-    rows, thetas = told(process, Phase.EMBEDDINGS), told(process, Phase.GENERATOR)
+    rows, thetas = told(process, program.SageMessage.EMBEDDINGS), told(process, program.SageMessage.GENERATOR)
     pairs = {(one, other) for one in range(4) for other in range(4) if one != other}
     assert set(rows) == set(thetas) == pairs
     for sender, receiver in pairs:

@@ -33,7 +33,7 @@ from fgl_secure.methods.fed2gnn.hop_sums import Reals, RowRange, exchanged
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS
-from fgl_secure.runtime import Channel, Phase
+from fgl_secure.runtime import Channel, MessageKind
 from fgl_secure.training.averaging import Averaged
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import Dropout
@@ -72,6 +72,15 @@ def fedgcn_preset(name: str, hops: int = MOST_HOPS) -> AveragedPreset:
     if not 1 <= hops <= MOST_HOPS:
         raise InputError(f"hops must lie in 1..{MOST_HOPS}; found {hops}")
     return replace(HONEST if name == "honest" else _PUBLISHED, hops=hops)
+
+
+class GCNMessage(MessageKind):
+    """What clients of FedGCN tell each other beside sums."""
+
+    NEIGHBOURHOODS = (
+        "neighbourhood sums",
+        "the sum over a node and all that its client heard of its neighbours, for a client next to it",
+    )
 
 
 class SummedGCN(GCNModel):
@@ -128,7 +137,7 @@ class FedGCNClient(Averaged):
         told = np.empty((0, KEY + around.shape[1]))
         if self._hops > 1:
             table = np.column_stack([silo.nodes, degree, around])
-            told = self._checked(self.talk.exchange(Phase.NEIGHBOURHOODS, self._handed(table)))
+            told = self._checked(self.talk.exchange(GCNMessage.NEIGHBOURHOODS, self._handed(table)))
         self.kept = {"around": around, "degree": degree, "told": told}
 
     def surroundings(self) -> Surroundings:

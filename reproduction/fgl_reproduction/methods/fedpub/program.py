@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from fgl_reproduction.attacks.personal_averages import OWN_EMBEDDING, WEIGHTED_SUM
+from fgl_reproduction.attacks.personal_averages import OWN_EMBEDDING, WEIGHTED_SUM, AverageMessage
 from fgl_reproduction.methods.fedpub.models import MaskedGCN, own_surroundings, public_graph
 from fgl_secure.algebra.quantization import largest_magnitude
 from fgl_secure.coins import Coins
@@ -32,7 +32,6 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER
-from fgl_secure.runtime import Phase
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.schemes import promises as promised
 from fgl_secure.training.averaging import APART
@@ -187,7 +186,7 @@ class FedPubClient(Rounds):
         """The functional embeddings of all clients, float64 [clients, hidden]."""
         own = self._embedding()
         self.talk.note(OWN_EMBEDDING, lambda: own[None])
-        heard = self.talk.exchange(Phase.FUNCTIONAL_EMBEDDINGS, dict.fromkeys(self.silo.others, own[None]))
+        heard = self.talk.exchange(AverageMessage.FUNCTIONAL_EMBEDDINGS, dict.fromkeys(self.silo.others, own[None]))
         for other in self.silo.others:
             if len(heard[other]) != 1 or not np.isfinite(heard[other]).all():
                 raise ProtocolError(f"silo {other} must tell one functional embedding of finite numbers; it does not")

@@ -24,7 +24,7 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER
-from fgl_secure.runtime import Phase
+from fgl_secure.runtime import MessageKind
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.averaging import Averaged
 from fgl_secure.training.calls import Ids, Reals
@@ -83,6 +83,13 @@ def fedsage_preset(name: str) -> FedSagePreset:
     return HONEST if name == "honest" else _PUBLISHED
 
 
+class SageMessage(MessageKind):
+    """What clients of FedSage+ tell each other beside sums."""
+
+    EMBEDDINGS = ("noisy embeddings", "embeddings of a client's nodes under noise, which neighbours are generated from")
+    GENERATOR = ("generator", "parameters of a client's generator of neighbours' features")
+
+
 class FedSageClient(Averaged):
     """One client of FedSage+.
 
@@ -133,8 +140,8 @@ class FedSageClient(Averaged):
     def _from_others(self, theta: Array, inputs: Array) -> Reals:
         """The sum of what the other clients answer, float64 [P]; they are answered likewise."""
         others, grid = self.silo.others, self.talk.clients_grid
-        rows = self.talk.exchange(Phase.EMBEDDINGS, dict.fromkeys(others, inputs))
-        told = self.talk.exchange(Phase.GENERATOR, dict.fromkeys(others, theta[None]))
+        rows = self.talk.exchange(SageMessage.EMBEDDINGS, dict.fromkeys(others, inputs))
+        told = self.talk.exchange(SageMessage.GENERATOR, dict.fromkeys(others, theta[None]))
         answers = dict[int, Reals]()
         for client in others:
             if len(told[client]) != 1 or not (np.isfinite(told[client]).all() and np.isfinite(rows[client]).all()):
