@@ -145,8 +145,6 @@ def undeclared(method: Method, job: Job, allowed: Said) -> Said:
 
 def check_said(runs: Runs, data: Source = GRAPH) -> None:
     """Nothing of secured runs is left over, and what is declared is said; counts in the clear beside it are found."""
-    labels, roles = {phase.label for phase in Phase}, {role.value for role in Role}
-    assert all(kind in labels and {there, back} <= roles for kind, there, back in runs[0][0].tells)
     declared: Said = set()
     for method, scheme in runs:
         job = secured(method, scheme, data)
@@ -160,7 +158,7 @@ def check_said(runs: Runs, data: Source = GRAPH) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_all_that_is_said_is_a_collective_s_or_declared(name: str) -> None:
-    """Under every scheme that a run names; declared are kinds of messages of the vocabulary, between roles."""
+    """Under every scheme that a run names."""
     check_said(RUNS[name], DATA.get(name, GRAPH))
 
 
