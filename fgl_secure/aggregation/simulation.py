@@ -24,7 +24,7 @@ from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.runtime import Channel, Later, MessageKind, Phase, Role, Step
+from fgl_secure.runtime import Channel, Later, Phase, Role, Step
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -112,7 +112,7 @@ class Brought:
                     row[:] = self._vector(index, held, purpose, found)
         return rows
 
-    def arrives(self, phase: MessageKind, step: Step, senders: Ids, receivers: Ids) -> Flags:  # noqa: ARG002  # a `Loss`
+    def arrives(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> Flags:  # noqa: ARG002  # a `Loss`
         """Which messages arrive: none from or for clients that never came, and only the first from those that left."""
         clients = self.rules.parties.ids(Role.SILO)
         present = np.isin(np.arange(self.rules.clients), list(self.mappings))

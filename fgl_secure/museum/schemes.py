@@ -21,7 +21,7 @@ from fgl_secure.protocols.relay_coded.cryptography import Cryptography as RelayC
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography as IdealRelayCryptography
 from fgl_secure.protocols.secmp import Points, SecretMessagePassing
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
-from fgl_secure.runtime import Channel, Directory, Guarantee, MessageKind, Party, Phase, Role, Step
+from fgl_secure.runtime import Channel, Directory, Guarantee, Party, Phase, Role, Step
 from fgl_secure.testing import protocol_of
 from fgl_secure.testing.protocol import Inputs, Protocol
 
@@ -119,10 +119,8 @@ def _one_sum(scheme: OneSumScheme, clients: int, width: int, promises: tuple[Gua
     return Hiding(protocol, (*scheme.claim_for(topology).guarantees, *promises), allowed, zero)
 
 
-def _losing(
-    silent: Mapping[int, tuple[MessageKind, ...]],
-) -> Callable[[MessageKind, Step, Ints, Ints], NDArray[np.bool_]]:
-    def arrives(phase: MessageKind, _: Step, senders: Ints, __: Ints) -> NDArray[np.bool_]:
+def _losing(silent: Mapping[int, tuple[Phase, ...]]) -> Callable[[Phase, Step, Ints, Ints], NDArray[np.bool_]]:
+    def arrives(phase: Phase, _: Step, senders: Ints, __: Ints) -> NDArray[np.bool_]:
         return np.array([phase not in silent.get(end, ()) for end in senders.tolist()], dtype=np.bool_)
 
     return arrives

@@ -20,7 +20,7 @@ from fgl_secure.runtime.party import Directory
 from fgl_secure.runtime.phase import MessageKind, Step
 from fgl_secure.runtime.transcript import Incident, MessageBatch, Private, PrivateBatch, Transcript
 
-Loss = Callable[[MessageKind, Step, NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
+Loss = Callable[[Any, Step, NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
 """Decides from phase, step, senders [m] and receivers [m] which messages arrive: bool [m]."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.runtime import PAYLOAD, MessageKind, Messages, Phase, Step, Tampered
+from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step, Tampered
 
 Ids = NDArray[np.int64]
 
@@ -31,7 +31,7 @@ class Absence:
     first: int
     effective: bool = False
 
-    def __call__(self, phase: MessageKind, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
+    def __call__(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
         """Bool [m]: which messages arrive."""
         arrives = np.ones(len(receivers), dtype=np.bool_)
         devices = self.absent.shape[1]
@@ -53,7 +53,7 @@ class Silence:
 
     by_round: Ids = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
 
-    def __call__(self, phase: MessageKind, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
+    def __call__(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
         """Bool [m]: which messages arrive."""
         if phase is not Phase.SEALED:
             return np.ones(len(receivers), dtype=np.bool_)

@@ -73,9 +73,6 @@ class GeneratorShape:
         return Layers(weight.reshape(self.latent, self.width), bias, last.reshape(self.width, self.features), last_bias)
 
 
-Ids = NDArray[np.int64]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientRows(Truth):
     """Feature rows, and who has them.
@@ -235,6 +232,3 @@ def _own_rows(guess: ClaimedRows, truth: ClientRows) -> float:
         theirs = truth.silo_of != observer if client == SEVERAL else truth.silo_of == client
         shares.append(float(np.isin(kinds[truth.silo_of == observer], kinds[theirs]).mean()))
     return float(np.average(shares, weights=counts))
-
-
-Floats = NDArray[np.float64]

@@ -120,9 +120,6 @@ def _of_others(view: View, batches: Iterable[ReceivedRows], receiver: int) -> tu
     return found[order], np.concatenate(rows[1:])[order] if len(found) else rows[0]
 
 
-Floats = NDArray[np.float64]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelTruth(Truth):
     """What clients' models are, and what they are trained on.
@@ -139,9 +136,6 @@ class ModelTruth(Truth):
         """Every client's secrets at the next client."""
         return ModelTruth(moved_on(self.models), moved_on(self.label_shares))
 
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 RECOVERED = 1e-3
 """Up to this share of the way that it went from the common start a model may be off and counts as recovered."""
@@ -277,9 +271,6 @@ class AverageClasses(InformedAttack[GuessedClasses, AverageRules, ModelTruth]):
         prior = max(often, 1 - often)
         return (Measurement("classes told", share.value, share.interval, share.n, 0.5, prior, 1.0, True, finding),)
 
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 TIED = 1e-9
 """Cosines of label shares that differ by less say nothing of who is nearer."""
