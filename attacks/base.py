@@ -91,6 +91,7 @@ class Card:
         knowledge: the type of what the observer knows beside its view; None where that is nothing.
         tells_nothing: why that knowledge by itself says nothing of the secret, in words; "" where it says something,
             which `InformedAttack.guess_without` guesses from, and where there is none.
+        page: the page on it, which reports name; "" for the page of its family, if this project has one.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Card:
     truth: type[Truth] = field(kw_only=True)
     knowledge: type | None = field(default=None, kw_only=True)
     tells_nothing: str = field(default="", kw_only=True)
+    page: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         wanted = (("name", self.name, str), ("scenario", self.scenario, str), ("control", self.control, str),

@@ -91,7 +91,7 @@ class Perturbed(Scheme):
     @property
     def shares(self) -> int:
         """Shares of noise in the smallest thing that anybody sees: a sum, or a message that the inner scheme shows."""
-        return 1 if self._hiding is None else min(self.settings.honest, least_group(self.inner))
+        return min(self.settings.honest, hidden_messages(self.inner))
 
     def limit(self, terms: int) -> int | None:
         """The inner scheme's."""
@@ -184,9 +184,7 @@ class Perturbed(Scheme):
 
     @property
     def _hiding(self) -> Guarantee | None:
-        """The inner scheme's promise that single messages are hidden, if it makes one."""
-        promises = self.inner.claim_for(Topology.example(NEIGHBOURS)).guarantees
-        return next((promise for promise in promises if promise.secret is Secret.EMBEDDING), None)
+        return _promise(self.inner)
 
     @property
     def _coalition(self) -> Mapping[Role, int]:
@@ -196,6 +194,17 @@ class Perturbed(Scheme):
             return dict.fromkeys(Role, _MANY)
         devices = 1 + least_group(self.inner) - self.shares
         return {**hiding.coalition, Role.DEVICE: min(hiding.coalition.get(Role.DEVICE, 0), devices)}
+
+
+def hidden_messages(scheme: Scheme) -> int:
+    """How many messages are in the smallest thing that a scheme shows: in its smallest sum, or 1 if it shows them."""
+    return 1 if _promise(scheme) is None else least_group(scheme)
+
+
+def _promise(scheme: Scheme) -> Guarantee | None:
+    """That single messages are hidden, if the scheme promises it."""
+    promises = scheme.claim_for(Topology.example(NEIGHBOURS)).guarantees
+    return next((promise for promise in promises if promise.secret is Secret.EMBEDDING), None)
 
 
 @dataclass(frozen=True, slots=True)

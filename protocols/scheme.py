@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -300,6 +300,21 @@ class Scheme(ABC):
             raise InputError(f"scheme must serve the topology {topology.name}; {self.name} does not, because {why}")
         if topology.veto and not self.vetoes(topology):
             raise InputError(f"scheme must let senders veto such sums; {self.name} does not")
+
+
+@runtime_checkable
+class HostedScheme(Protocol):
+    """What a scheme also has whose neighbours' sums run with a process for each silo, which hosts the silo's devices.
+
+    Its machines then are made of what one silo knows of the graph, and its relays are processes of their own.
+    """
+
+    def refuses_hosting(self, *, devices: bool) -> str | None:
+        """Why its parameters do not fit such processes, in words that follow "because"; None if they do.
+
+        Args:
+            devices: whether rows of devices travel to all their neighbours; else silos add up beforehand.
+        """
 
 
 def check_range(scheme: Scheme, topology: Topology) -> None:

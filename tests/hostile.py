@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step, Tampered
+from fgl_secure.runtime import PAYLOAD, MessageKind, Messages, Step, Tampered
 
 Ids = NDArray[np.int64]
-Parts = Callable[[Phase, Step, Ids, Ids, NDArray[Any]], Tampered | None]
+Parts = Callable[[MessageKind, Step, Ids, Ids, NDArray[Any]], Tampered | None]
 
 
 def by_parts(tamper: Parts | None) -> Callable[[Messages], Tampered | None]:

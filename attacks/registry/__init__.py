@@ -13,7 +13,6 @@ from typing import Any
 
 from fgl_secure import plugins
 from fgl_secure.attacks.base import Attack, Card
-from fgl_secure.attacks.generators import GeneratorGradientRows
 from fgl_secure.attacks.gradients import (
     GradientFilter,
     GradientLabels,
@@ -56,7 +55,6 @@ from fgl_secure.attacks.message_passing import (
     VisibleDevices,
     VisibleEdges,
 )
-from fgl_secure.attacks.personal_averages import AverageClasses, FunctionalEmbeddings, WeightedModels
 from fgl_secure.attacks.proxies import (
     ProxyClasses,
     ProxyCounts,
@@ -74,7 +72,6 @@ from fgl_secure.attacks.rooted_trees import (
 )
 from fgl_secure.attacks.structure import (
     CombinedColumns,
-    EncoderDegrees,
     HopFingerprint,
     HopGradientLabels,
     HopShares,
@@ -134,7 +131,6 @@ IN_TREE: tuple[Attack[Any, Any], ...] = (
     HopUnfolding(),
     HopFingerprint(),
     CombinedColumns(),
-    EncoderDegrees(),
     QueryRowSpace(),
     HopSumRows(),
     HopSumEdges(),
@@ -168,10 +164,6 @@ IN_TREE: tuple[Attack[Any, Any], ...] = (
     VirtualNodeLabels(),
     VirtualNodePopulation(),
     VirtualNodeClients(),
-    GeneratorGradientRows(),
-    WeightedModels(),
-    AverageClasses(),
-    FunctionalEmbeddings(),
     GradientLabels(),
     GradientSingleRow(),
     GradientSingleNeighbours(),
@@ -192,15 +184,15 @@ PAGES: Mapping[str, str] = MappingProxyType({
     "proxies": "docs/fedspray.md",
     "rooted_trees": "docs/fed2gnn.md",
     "virtual_nodes": "docs/fedvn.md",
-    "generators": "docs/fedsage.md",
-    "personal_averages": "docs/fedpub.md",
     "gradients": "docs/results/gradients.md",
 })  # fmt: skip
 """The page on each family of attacks."""
 
 
 def page_on(each: Attack[Any, Any]) -> str:
-    """The page of this project on an attack; "" for one from outside."""
+    """The page on an attack; "" for one from outside whose card names none."""
+    if each.card.page:
+        return each.card.page
     package, _, inside = type(each).__module__.partition(".attacks.")
     return PAGES.get(inside.partition(".")[0], "") if package == "fgl_secure" else ""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fgl_secure.attacks.structure.columns import CombinedColumns
-from fgl_secure.attacks.structure.encoder_degrees import DegreeTruth, EncoderDegrees, EncoderStart
 from fgl_secure.attacks.structure.hop_fingerprint import HopFingerprint
 from fgl_secure.attacks.structure.hop_shares import HopShares, HopUnfolding
 from fgl_secure.attacks.structure.hop_sums import HopSumEdges, HopSumRows
@@ -26,10 +25,7 @@ from fgl_secure.attacks.structure.truth import StructureTruth
 __all__ = [
     "CombinedColumns",
     "CrawledGraph",
-    "DegreeTruth",
     "EmbeddingModel",
-    "EncoderDegrees",
-    "EncoderStart",
     "HopFingerprint",
     "HopGradientLabels",
     "HopShares",

@@ -22,17 +22,11 @@ from fgl_secure.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.method import Method
-    from fgl_secure.methods.ditto.configuration import Ditto
     from fgl_secure.methods.fed2gnn.configuration import Fed2GNN
     from fgl_secure.methods.fedavg.configuration import FedAvg
-    from fgl_secure.methods.fedgcn.configuration import FedGCN
-    from fgl_secure.methods.fedpub.configuration import FedPub
-    from fgl_secure.methods.fedsage.configuration import FedSage
     from fgl_secure.methods.fedspray.configuration import FedSpray
-    from fgl_secure.methods.fedstar.configuration import FedStar
     from fgl_secure.methods.fedstruct.configuration import FedStruct
     from fgl_secure.methods.fedvn.configuration import FedVN
-    from fgl_secure.methods.gcfl.configuration import GCFL
     from fgl_secure.methods.hifgl.configuration import HiFGL
     from fgl_secure.tables.table import PaperTable
 
@@ -44,25 +38,13 @@ _IN_TREE = (
     EntryPoint("fedspray", "fgl_secure.methods.fedspray.configuration:FedSpray", GROUP),
     EntryPoint("fed2gnn", "fgl_secure.methods.fed2gnn.configuration:Fed2GNN", GROUP),
     EntryPoint("fedvn", "fgl_secure.methods.fedvn.configuration:FedVN", GROUP),
-    EntryPoint("fedgcn", "fgl_secure.methods.fedgcn.configuration:FedGCN", GROUP),
-    EntryPoint("fedsage", "fgl_secure.methods.fedsage.configuration:FedSage", GROUP),
-    EntryPoint("fedpub", "fgl_secure.methods.fedpub.configuration:FedPub", GROUP),
-    EntryPoint("fedstar", "fgl_secure.methods.fedstar.configuration:FedStar", GROUP),
-    EntryPoint("ditto", "fgl_secure.methods.ditto.configuration:Ditto", GROUP),
-    EntryPoint("gcfl", "fgl_secure.methods.gcfl.configuration:GCFL", GROUP),
     EntryPoint("fedavg", "fgl_secure.methods.fedavg.configuration:FedAvg", GROUP),
 )
 
 __all__ = [
-    "GCFL",
-    "Ditto",
     "Fed2GNN",
     "FedAvg",
-    "FedGCN",
-    "FedPub",
-    "FedSage",
     "FedSpray",
-    "FedStar",
     "FedStruct",
     "FedVN",
     "HiFGL",

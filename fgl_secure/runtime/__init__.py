@@ -7,7 +7,7 @@ from fgl_secure.runtime.claim import Circumstance, Claim, Guarantee, Leak, Publi
 from fgl_secure.runtime.machine import Draws, Machine, OwnDraws, Remark
 from fgl_secure.runtime.messages import PAYLOAD, Later, Messages, decode, encode
 from fgl_secure.runtime.party import Directory, Party, Role
-from fgl_secure.runtime.phase import Direction, Phase, Step
+from fgl_secure.runtime.phase import Direction, MessageKind, Phase, Step
 from fgl_secure.runtime.simulate import simulate
 from fgl_secure.runtime.transcript import Incident, MessageBatch, Private, PrivateBatch, Traffic, Transcript
 from fgl_secure.runtime.view import PrivateRows, ReceivedRows, View
@@ -28,6 +28,7 @@ __all__ = [
     "Level",
     "Machine",
     "MessageBatch",
+    "MessageKind",
     "Messages",
     "OwnDraws",
     "Party",

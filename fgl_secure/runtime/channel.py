@@ -17,10 +17,10 @@ from fgl_secure.runtime.ends import Ends, RepeatedEnds
 from fgl_secure.runtime.machine import SETUP, Draws
 from fgl_secure.runtime.messages import PAYLOAD, Messages, is_frozen
 from fgl_secure.runtime.party import Directory
-from fgl_secure.runtime.phase import Phase, Step
+from fgl_secure.runtime.phase import MessageKind, Step
 from fgl_secure.runtime.transcript import Incident, MessageBatch, Private, PrivateBatch, Transcript
 
-Loss = Callable[[Phase, Step, NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
+Loss = Callable[[Any, Step, NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
 """Decides from phase, step, senders [m] and receivers [m] which messages arrive: bool [m]."""
 
 
@@ -80,14 +80,14 @@ class Recording:
 
     level: Level = Level.SIZES
     rounds: int | None = None
-    phases: frozenset[Phase] | None = None
+    phases: frozenset[MessageKind] | None = None
 
     @classmethod
     def everything(cls, rounds: int | None = None) -> Recording:
         """Payloads, inputs and coins of the first `rounds` rounds, or of all."""
         return cls(Level.EVERYTHING, rounds)
 
-    def keeps(self, step: Step, phase: Phase | None = None) -> bool:
+    def keeps(self, step: Step, phase: MessageKind | None = None) -> bool:
         """Whether payloads of this step, and of this phase where it is given, are kept."""
         in_time = self.level is Level.EVERYTHING and (self.rounds is None or step.round < self.rounds or step.final)
         return in_time and (self.phases is None or phase in self.phases)
@@ -154,7 +154,7 @@ class Channel(Draws):
         self._coins = coins
         self._ends = RepeatedEnds(len(parties))
 
-    def keeping_only(self, *phases: Phase) -> Channel:
+    def keeping_only(self, *phases: MessageKind) -> Channel:
         """The same channel to those whose payloads are too large to keep: sizes of all, payloads of some phases."""
         quiet = copy.copy(self)
         quiet.recording = replace(self.recording, phases=frozenset(phases))
@@ -167,7 +167,7 @@ class Channel(Draws):
 
     def send(
         self,
-        phase: Phase,
+        phase: MessageKind,
         step: Step,
         senders: NDArray[np.int64],
         receivers: NDArray[np.int64],
@@ -252,7 +252,7 @@ class Channel(Draws):
 
     def send_sizes(
         self,
-        phase: Phase,
+        phase: MessageKind,
         step: Step,
         senders: NDArray[np.int64],
         receivers: NDArray[np.int64],

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
-from fgl_secure.runtime.phase import Direction, Phase, Step
+from fgl_secure.runtime.phase import Direction, MessageKind, Step
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -171,7 +171,7 @@ class Messages:
         sealed: whether somebody behind the receivers alone can open the fields: they are carried on, and not recorded.
     """
 
-    phase: Phase
+    phase: MessageKind
     step: Step
     senders: Ids
     receivers: Ids
@@ -322,7 +322,8 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
     if where != session:
         raise StaleMessageError("messages must be of this session; found some of another")
     name = reader.take(phase_bytes).decode("ascii", errors="replace")
-    if name not in Phase.__members__:
+    phase = MessageKind.named(name)
+    if phase is None:
         raise MalformedMessageError("messages must name a phase that is known; they do not")
     if kind > 3 or final > 1 or sealed > 1:
         raise MalformedMessageError("messages must say yes or no of their step and seal as 0 or 1; they do not")
@@ -338,7 +339,7 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
             raise MalformedMessageError("fields must each have a name of their own; at least one has not")
         found[title] = value
     reader.end()
-    return Messages(Phase[name], step, senders, receivers, Fields(found), 0, overhead, bool(sealed))
+    return Messages(phase, step, senders, receivers, Fields(found), 0, overhead, bool(sealed))
 
 
 def _field(reader: _Reader, count: int) -> tuple[str, Array]:

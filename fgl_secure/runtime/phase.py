@@ -5,9 +5,40 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
+from fgl_secure.errors import InputError
 
-class Phase(Enum):
-    """A kind of message. The name goes into records, `content` into the table of who saw what."""
+_KNOWN: dict[str, MessageKind] = {}
+
+
+class MessageKind(Enum):
+    """A kind of message. The name goes into messages, `content` into the table of who saw what.
+
+    Those of this package are members of `Phase`. A package that says something else subclasses this class, too.
+
+    Raises:
+        InputError: a kind of that name is there.
+
+    Examples:
+        >>> class Greeting(MessageKind):
+        ...     HELLO = ("hello", "which silos are there")
+        >>> MessageKind.named("HELLO").content
+        'which silos are there'
+    """
+
+    def __init__(self, label: str, content: str) -> None:
+        if self.name in _KNOWN:
+            raise InputError(f"kind of message must have a name of its own; found {self.name} twice")
+        self.label, self.content = label, content
+        _KNOWN[self.name] = self
+
+    @classmethod
+    def named(cls, name: str) -> MessageKind | None:
+        """Return the kind of a name, of whatever package; None if there is none."""
+        return _KNOWN.get(name)
+
+
+class Phase(MessageKind):
+    """The kinds of messages of this package."""
 
     VALUES = ("values", "embeddings or gradients in the clear")
     ADDRESSES = ("addresses", "which device a value in the clear is for")
@@ -19,12 +50,6 @@ class Phase(Enum):
     DECODED = ("decoded", "the decoded sum of the neighbours' embeddings or gradients")
     KEYS = ("public keys", "public keys, and secrets wrapped for them")
     WANTED = ("wanted messages", "which messages go into sums that are computed, told by the silo of their receivers")
-    NEIGHBOURHOODS = (
-        "neighbourhood sums",
-        "the sum over a node and all that its client heard of its neighbours, for a client next to it",
-    )
-    EMBEDDINGS = ("noisy embeddings", "embeddings of a client's nodes under noise, which neighbours are generated from")
-    GENERATOR = ("generator", "parameters of a client's generator of neighbours' features")
     PARTNERS = ("partner choices", "by which neighbours agree on who exchanges rows with whom")
     REQUESTS = ("partner requests", "a device with few partners is looked after: a request that is passed on")
     TAGS = ("tags", "the fresh tag of a target's sum, to its neighbours")
@@ -57,10 +82,6 @@ class Phase(Enum):
     NODES = ("nodes", "which nodes of the graph are a client's")
     CAPACITIES = ("capacities", "how many cells the next vector for a receiver has")
     THRESHOLDS = ("thresholds", "between which values the least entry that is kept lies")
-    FUNCTIONAL_EMBEDDINGS = (
-        "functional embeddings",
-        "what a client's model makes of a public random graph, on average over its nodes",
-    )
     STRUCTURE_FEATURES = ("structure features", "the structure features of a client's nodes, by node")
     QUERY_WEIGHTS = ("query weights", "rows of the combined adjacency that a client asks another to apply")
     QUERY_ANSWERS = ("query answers", "weighted sums of structure embeddings of one client's nodes")
@@ -70,10 +91,6 @@ class Phase(Enum):
     PRODUCT_SHARES = ("shares of products", "the sum of products of a silo's devices' shares, plus a share of zero")
     GRADIENT = ("parameter gradient", "one device's gradient of the model parameters, in the clear")
     CORRECT = ("correct predictions", "whether, or how often, a validation or test prediction was right")
-
-    def __init__(self, label: str, content: str) -> None:
-        self.label = label
-        self.content = content
 
 
 class Direction(StrEnum):

@@ -14,7 +14,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.runtime.ends import Ends, RepeatedEnds
 from fgl_secure.runtime.messages import PAYLOAD, Fields
 from fgl_secure.runtime.party import Directory, Party, Role
-from fgl_secure.runtime.phase import Phase, Step
+from fgl_secure.runtime.phase import MessageKind, Step
 from fgl_secure.runtime.view import PrivateRows, ReceivedRows, View
 
 Payload = NDArray[Any]
@@ -36,7 +36,7 @@ class MessageBatch:
         repeats: how many such batches in a row this one stands for, where only sizes were recorded.
     """
 
-    phase: Phase
+    phase: MessageKind
     step: Step
     ends: Ends
     item_bytes: int
@@ -102,7 +102,7 @@ class PrivateBatch:
 class Traffic:
     """Messages and bytes of one phase between two roles."""
 
-    phase: Phase
+    phase: MessageKind
     sender_role: Role
     receiver_role: Role
     messages: int
@@ -218,7 +218,7 @@ class Transcript:
 
     def traffic(self) -> tuple[Traffic, ...]:
         """Messages and bytes by phase, sending role and receiving role, in order of first appearance."""
-        totals: dict[tuple[Phase, Role, Role], list[int]] = {}
+        totals: dict[tuple[MessageKind, Role, Role], list[int]] = {}
         roles = self.parties.roles
         counted: dict[int, list[tuple[int, int]]] = {}  # schemes send along the same ends every round
         for batch in self.messages:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError
 from fgl_secure.runtime.messages import PAYLOAD
 from fgl_secure.runtime.party import Directory
-from fgl_secure.runtime.phase import Direction, Phase, Step
+from fgl_secure.runtime.phase import Direction, MessageKind, Step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +29,7 @@ class ReceivedRows:
         fields: by name, [*batch, m, ...], or None where only sizes were recorded.
     """
 
-    phase: Phase
+    phase: MessageKind
     step: Step
     observers: NDArray[np.int64]
     senders: NDArray[np.int64]
@@ -88,7 +88,7 @@ class View:
 
     def messages(
         self,
-        phase: Phase,
+        phase: MessageKind,
         *,
         direction: Direction | None = None,
         round: int | None = None,  # noqa: A002  # the field's word for it

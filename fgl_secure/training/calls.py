@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import FixedPoint, Quantizer
 from fgl_secure.algebra.low_precision import LowPrecision
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Phase, Step
+from fgl_secure.runtime import MessageKind, Step
 from fgl_secure.training.device_gradients import DeviceFactors, Sizes
 from fgl_secure.training.server_sums import LARGEST
 
@@ -63,7 +63,7 @@ class Call:
     parts: tuple[int, ...] = ()
     least: int = 0
     output: str | None = None
-    phase: Phase | None = None
+    phase: MessageKind | None = None
     sent: Mapping[int, Array] = field(default_factory=dict, repr=False)
 
     @property

@@ -28,7 +28,7 @@ from fgl_secure.algebra.low_precision import check_lengths
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import needed_marks
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
-from fgl_secure.runtime import Direction, Phase, Step
+from fgl_secure.runtime import Direction, MessageKind, Step
 from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Array, Ask, Call, Ids, Reals, Setting
 from fgl_secure.training.device_gradients import Collector
 from fgl_secure.training.low_sums import LowSums
@@ -309,7 +309,7 @@ class Collectives:
     def _others(self) -> int:
         return self.silo.facts.silos - 1
 
-    def exchange(self, phase: Phase, sent: Mapping[int, Array], *, layer: int = -1) -> list[Array]:
+    def exchange(self, phase: MessageKind, sent: Mapping[int, Array], *, layer: int = -1) -> list[Array]:
         """Every silo sends each other one some rows, in the clear for whoever gets them.
 
         Args:

@@ -13,7 +13,7 @@ from fgl_secure.algebra import FixedPoint, Segments
 from fgl_secure.algebra.kernels import rounded_outer_sums
 from fgl_secure.algebra.quantization import check_bits
 from fgl_secure.errors import FieldRangeError
-from fgl_secure.protocols.coded_products import CodedProducts, Layout, Parts, ProductCode, ProductCollective
+from fgl_secure.protocols.coded_products import Layout, Parts, ProductCode, ProductCollective, SumsProducts
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, Grouping, Topology
@@ -85,15 +85,18 @@ class CodedGradients:
     Rows that never change are shared once, as are the ones that gradients of biases are products with.
 
     Args:
-        scheme: how sums of rows and of products are computed.
+        scheme: how sums of products are computed.
+        rows: sums rows under the same scheme.
         channel: between the parties of the hierarchy and the relays.
         silo_of: int64 [n], the silo of each device.
     """
 
-    def __init__(self, scheme: CodedProducts, channel: Channel, silo_of: NDArray[np.int64]) -> None:
+    def __init__(
+        self, scheme: SumsProducts, rows: SummedGradients, channel: Channel, silo_of: NDArray[np.int64]
+    ) -> None:
         self._scheme, self._topology = scheme, member_sums(channel.parties, silo_of)
         self._quiet = channel.keeping_only(*KEPT_OF_MEMBERS)
-        self._rows = SummedGradients(scheme, channel, silo_of)
+        self._rows = rows
         self._products: ProductCollective | None = None
 
     def sums(self, factors: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
@@ -128,9 +131,8 @@ def _with_biases_together(factors: Sequence[Factors]) -> tuple[list[Factors], li
 
 def gradient_sums(scheme: Scheme, channel: Channel, silo_of: NDArray[np.int64]) -> SummedGradients | CodedGradients:
     """What sums gradients under a scheme of members."""
-    if isinstance(scheme, CodedProducts):
-        return CodedGradients(scheme, channel, silo_of)
-    return SummedGradients(scheme, channel, silo_of)
+    rows = SummedGradients(scheme, channel, silo_of)
+    return CodedGradients(scheme, rows, channel, silo_of) if isinstance(scheme, SumsProducts) else rows
 
 
 def rounded_sums(fixed: FixedPoint, left: Floats, right: Floats, *, answered: bool) -> NDArray[np.float64]:
@@ -229,7 +231,7 @@ class HostedMembers:
         ]
 
     def _product_code(self, factors: Sequence[DeviceFactors]) -> ProductCode | None:
-        if not isinstance(self._scheme, CodedProducts):
+        if not isinstance(self._scheme, SumsProducts):
             return None
         layout = Layout(tuple(each.product for each in factors))
         return self._scheme.product_code(member_sums(self._parties, self._silo_of), layout)

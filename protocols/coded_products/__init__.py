@@ -12,6 +12,7 @@ from fgl_secure.protocols.coded_products.scheme import (
     LARGEST_RIGHT,
     CodedProducts,
     ProductRoles,
+    SumsProducts,
 )
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "ProductCode",
     "ProductCollective",
     "ProductRoles",
+    "SumsProducts",
 ]

@@ -14,7 +14,7 @@ from fgl_secure.protocols.coded_products.devices import Devices
 from fgl_secure.protocols.coded_products.encoding import ProductCode
 from fgl_secure.protocols.coded_products.factors import Encoded, Parts
 from fgl_secure.protocols.coded_products.layout import Layout
-from fgl_secure.protocols.coded_products.scheme import CodedProducts
+from fgl_secure.protocols.coded_products.scheme import SumsProducts
 from fgl_secure.protocols.coded_products.silos import Silos
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Role, Step, simulate
@@ -42,9 +42,9 @@ class ProductCollective:
         FieldRangeError: no fields hold the sums.
     """
 
-    def __init__(self, scheme: CodedProducts, topology: Topology, layout: Layout, channel: Channel) -> None:
+    def __init__(self, scheme: SumsProducts, topology: Topology, layout: Layout, channel: Channel) -> None:
         scheme.check_serves(topology)
-        relays = channel.parties.ids(Role.RELAY)[: scheme.R]
+        relays = channel.parties.ids(Role.RELAY)[: scheme.helpers[Role.RELAY]]
         topology = replace(topology, helpers=relays)
         self._topology, self._layout, self._channel = topology, layout, channel
         self.code: ProductCode = scheme.product_code(topology, layout)

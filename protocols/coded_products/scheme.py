@@ -6,9 +6,10 @@ of the d h numbers of the matrix it shares the d + h of both rows; relays multip
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from dataclasses import field as attribute
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, Topology
-from fgl_secure.runtime import Claim, Draws
+from fgl_secure.runtime import Claim, Draws, Role
 
 Ids = NDArray[np.int64]
 
@@ -51,6 +52,29 @@ class ProductRoles:
 
 
 HONEST = ProductRoles()
+
+
+@runtime_checkable
+class SumsProducts(Protocol):
+    """What a scheme for members also has that sums products of their rows; see `CodedProducts` for each."""
+
+    @property
+    def helpers(self) -> Mapping[Role, int]:
+        """How many parties of which role take part beside members and silos."""
+
+    def check_serves(self, topology: Topology) -> None:
+        """Raises InputError, with the reason, where it refuses a topology."""
+
+    def products_claim(self) -> Claim:
+        """What it promises of factors."""
+
+    def product_code(self, topology: Topology, layout: Layout) -> ProductCode:
+        """How real factors become integers."""
+
+    def product_machines(
+        self, topology: Topology, layout: Layout, session: bytes, draws: Draws, hosted: Ids | None = None
+    ) -> tuple[SumMachine, ...]:
+        """The machines of sums of products."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, flags_of, la
 from fgl_secure.protocols.one_sum.machine import OneSumMachine
 from fgl_secure.protocols.one_sum.pairs import check_usable
 from fgl_secure.protocols.one_sum.terms import OneSum, Stage
-from fgl_secure.runtime import Draws, Later, Messages, Phase, Step
+from fgl_secure.runtime import Draws, Later, MessageKind, Messages, Phase, Step
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -55,7 +55,7 @@ class OneSumClients(OneSumMachine):
         names: their identities; None for none.
     """
 
-    phases: ClassVar[Mapping[Phase, Stage]]
+    phases: ClassVar[Mapping[MessageKind, Stage]]
     """What the server's messages ask for, by what they carry."""
     stages: Sequence[Stage]
     """Those of the sum, in order."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.stepwise import SteppedMachine, check_arrays, opened_state, sealed_state
-from fgl_secure.runtime import Messages, Phase, Step
+from fgl_secure.runtime import MessageKind, Messages, Step
 
 Array = NDArray[Any]
 
@@ -65,7 +65,7 @@ class OneSumMachine(SteppedMachine, ABC):
         if rows is not None:
             raise InputError("rows must be those of hosted clients, of whom there are none; found some")
 
-    def _check_head(self, messages: Messages, phases: Mapping[Phase, Any], due: Phase | None) -> None:
+    def _check_head(self, messages: Messages, phases: Mapping[MessageKind, Any], due: MessageKind | None) -> None:
         """Raises unless messages are of the step and phase that is due, for parties hosted here.
 
         Args:

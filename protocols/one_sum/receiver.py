@@ -15,12 +15,12 @@ from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of, laid_out
 from fgl_secure.protocols.one_sum.machine import OneSumMachine
 from fgl_secure.protocols.one_sum.terms import OneSum
-from fgl_secure.runtime import Draws, Messages, Phase, Step
+from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
-PHASES: Mapping[Phase, None] = {Phase.KEYS: None, Phase.MASKED_SUMS: None}
+PHASES: Mapping[MessageKind, None] = {Phase.KEYS: None, Phase.MASKED_SUMS: None}
 
 
 class PaddedPlan(Protocol):

@@ -17,7 +17,7 @@ from fgl_secure.protocols.one_sum.attendance import Attendance
 from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, laid_out
 from fgl_secure.protocols.one_sum.machine import OneSumMachine
 from fgl_secure.protocols.one_sum.terms import OneSum, Stage
-from fgl_secure.runtime import Draws, Messages, Phase, Step
+from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -40,7 +40,7 @@ class OneSumServer(OneSumMachine):
         draws: coins, for locating wrong answers; they never change a sum.
     """
 
-    phases: ClassVar[Mapping[Phase, Stage]]
+    phases: ClassVar[Mapping[MessageKind, Stage]]
     """The stage that answers are of, by what they carry."""
 
     def __init__(self, terms: OneSum, owner: bytes, cryptography: Cryptography, draws: Draws) -> None:

@@ -34,7 +34,7 @@ from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, Dr
 from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask, check_request
 from fgl_secure.protocols.pairwise_masking.vetoes import Vetoes
-from fgl_secure.runtime import Draws, Messages, Phase, Step
+from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -42,7 +42,7 @@ Ids = NDArray[np.int64]
 
 REQUEST_BYTES = 32
 """Of the digest of what a server asks about everybody."""
-PHASES: Mapping[Phase, Stage] = {
+PHASES: Mapping[MessageKind, Stage] = {
     Phase.DRAW: Stage.DRAW,
     Phase.KEYS: Stage.SHARES,
     Phase.SECRET_SHARES: Stage.VECTORS,

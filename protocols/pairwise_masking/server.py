@@ -25,14 +25,14 @@ from fgl_secure.protocols.pairwise_masking.drawing import (
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
 from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask, request_of
-from fgl_secure.runtime import Draws, Messages, Phase
+from fgl_secure.runtime import Draws, MessageKind, Messages, Phase
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 ALL_BITS = np.int64(-1)
-PHASES: Mapping[Phase, Stage] = {
+PHASES: Mapping[MessageKind, Stage] = {
     Phase.KEYS: Stage.KEYS,
     Phase.DRAW: Stage.DRAW,
     Phase.SECRET_SHARES: Stage.SHARES,

@@ -93,6 +93,10 @@ class Plaintext(Scheme):
             return "it adds up one vector of each client, and one party does so"
         return None
 
+    def refuses_hosting(self, *, devices: bool) -> str | None:  # noqa: ARG002  # whoever adds up
+        """None, but for rows by way of silos; see `HostedScheme`."""
+        return None if self.path is Path.DIRECT else "its rows travel by way of silos; take path=direct"
+
     def claim_for(self, topology: Topology) -> Claim:  # noqa: ARG002  # whatever it is
         """No promise."""
         return Claim(guarantees=(), leaks_by_design=(), assumptions=())

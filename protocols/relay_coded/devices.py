@@ -30,7 +30,7 @@ from fgl_secure.protocols.relay_coded.silos import Forwarding, within
 from fgl_secure.protocols.relay_coded.wire import Wire, names_of
 from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
 from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import Direction, Draws, Later, Messages, Phase, Step
+from fgl_secure.runtime import Direction, Draws, Later, MessageKind, Messages, Phase, Step
 from fgl_secure.runtime.messages import taken
 
 Array = NDArray[Any]
@@ -529,7 +529,7 @@ class Devices(BoundMachine):
             raise MalformedMessageError(f"sums must have {width} coordinates; found {sums.shape[-1]}")
         return sums
 
-    def _put(self, answers: Answers, phase: Phase, found: Array, place: Ids | None) -> None:
+    def _put(self, answers: Answers, phase: MessageKind, found: Array, place: Ids | None) -> None:
         if phase is Phase.COUNTS:
             answers.take_counts(found, place)
         else:

@@ -228,6 +228,14 @@ class RelayCoded(Scheme):
             return "its rows are real numbers or elements of a field, and no bounded integers"
         return None
 
+    def refuses_hosting(self, *, devices: bool) -> str | None:
+        """None, but for a hidden graph whose degrees nobody bounds, or whose silos add up; see `HostedScheme`."""
+        if self.anonymous and not devices:
+            return "silos add up beforehand; take profile graph-shown"
+        if self.anonymous and self.max_degree is None:
+            return "no process knows the mean number of neighbours; give max_degree"
+        return None
+
     def claim_for(self, topology: Topology) -> Claim:
         """What it hides from whom, and what it does not."""
         anonymous = self.anonymous and self.cryptography.unlinkable

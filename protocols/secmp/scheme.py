@@ -113,6 +113,8 @@ class SecretMessagePassing(Scheme):
             return "the paper holds gradients not to be private and sends them to the silo as they are (4.3)"
         if topology.name != NEIGHBOURS:
             return "the paper sums over neighbours alone"
+        if (topology.grouping.group_owner == topology.grouping.group_custodian).any():
+            return "the silo of a receiver decodes its sum, and a receiver that is the silo reads every part"
         if topology.bound is not None:
             return "it sums real numbers, which it maps into its field by itself"
         return None

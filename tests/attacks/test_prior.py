@@ -19,16 +19,13 @@ from fgl_secure.attacks.message_passing import fingerprint
 from fgl_secure.attacks.message_passing.fingerprint import ContainmentAtDevice, ContainmentAtSilo, likest_pairs
 from fgl_secure.attacks.message_passing.knowledge import PublicRows
 from fgl_secure.attacks.message_passing.truth import MessageTruth
-from fgl_secure.attacks.registry import IN_TREE
+from fgl_secure.attacks.registry import attacks
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.auditing.controls import control
 from fgl_secure.graph import Data
 from fgl_secure.methods.fed2gnn.scenarios import CONTROLS as FED2GNN
 from fgl_secure.methods.fedavg.small_rounds import CONTROLS as FEDAVG
-from fgl_secure.methods.fedpub.scenarios import CONTROLS as FEDPUB
-from fgl_secure.methods.fedsage.scenarios import CONTROLS as FEDSAGE
 from fgl_secure.methods.fedspray.controls import CONTROLS as FEDSPRAY
-from fgl_secure.methods.fedstar.scenarios import CONTROLS as FEDSTAR
 from fgl_secure.methods.fedstruct.scenarios import CONTROLS as FEDSTRUCT
 from fgl_secure.methods.fedvn.controls import CONTROLS as FEDVN
 from fgl_secure.methods.hifgl.controls import CONTROLS as HIFGL
@@ -36,9 +33,9 @@ from fgl_secure.methods.hifgl.scenarios import as_words
 from fgl_secure.runtime import Directory, Role
 from fgl_secure.training.parties import hierarchy_of
 
-INFORMED = [each for each in IN_TREE if isinstance(each, InformedAttack)]
+INFORMED = [each for each in attacks().values() if isinstance(each, InformedAttack)]
 QUICK = [each for each in INFORMED if not each.card.name.startswith(("gradient-dlg", "gradient-i", "gradient-joint"))]
-MAKERS = (HIFGL, FEDSTRUCT, FED2GNN, FEDSPRAY, FEDAVG, FEDVN, FEDSAGE, FEDPUB, FEDSTAR)
+MAKERS = (HIFGL, FEDSTRUCT, FED2GNN, FEDSPRAY, FEDAVG, FEDVN)
 
 
 def name_of(each: Attack[Any, Any]) -> str:
@@ -69,10 +66,10 @@ def test_the_prior_counts_on_the_control(each: InformedAttack[Any, Any, Any]) ->
 
 def test_attacks_without_knowledge_keep_their_prior() -> None:
     """Nothing is added where nothing is known, and knowledge that is not there tells nothing."""
-    quiet = next(each for each in IN_TREE if not isinstance(each, InformedAttack))
+    quiet = next(each for each in attacks().values() if not isinstance(each, InformedAttack))
     assert alone(quiet) is Alone.NOTHING_KNOWN
     run = HIFGL["plaintext"]()
-    each = next(each for each in IN_TREE if each.card.name == "clear-values")
+    each = next(each for each in attacks().values() if each.card.name == "clear-values")
     guess = run.guess(each)
     assert guess is not None
     assert run.score(each, guess) == run.measure(each, guess)

@@ -22,8 +22,6 @@ EXPECTED = {
     "proxy-differencing", "proxy-label-changes", "proxy-membership",
     "hop-feature-single", "hop-feature-differencing", "hop-feature-topology", "hop-feature-edges",
     "virtual-node-labels", "virtual-node-population", "virtual-node-clients",
-    "weighted-models", "average-classes", "functional-embeddings",
-    "generator-gradient-rows", "encoder-degrees",
     "gradient-labels", "gradient-single-row", "gradient-single-neighbours", "gradient-span", "gradient-filter",
     "gradient-dlg", "gradient-idlg", "gradient-inverting", "gradient-joint",
     "sum-membership", "round-disaggregation",
@@ -31,8 +29,8 @@ EXPECTED = {
 
 
 def test_all_attacks_are_there() -> None:
-    """Those on message passing, and those on shared structure and on updates."""
-    assert set(attacks()) == EXPECTED
+    """Those on message passing, and those on shared structure and on updates, before those of installed packages."""
+    assert set(list(attacks())[: len(EXPECTED)]) == EXPECTED
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))

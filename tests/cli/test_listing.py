@@ -38,10 +38,6 @@ def test_a_kind_lists_all_its_names_and_no_others(kind: str) -> None:
     assert all(len(line.split()) > 3 for line in named)
 
 
-RIVALS = ("fedavg", "fedgcn", "fedsage", "fedpub", "ditto", "gcfl", "fedstar")
-"""Methods that are rows in the tables of others' papers."""
-
-
 def test_a_method_says_what_is_summed_who_sees_what_and_which_tables_reproduce() -> None:
     """Every method has its sums, a line for each scheme, and the schemes are real ones that serve it."""
     for each in map(method, names()):
@@ -51,7 +47,6 @@ def test_a_method_says_what_is_summed_who_sees_what_and_which_tables_reproduce()
         known = {name for group in each.sees for name in group.split(", ")}
         assert "plaintext" in known
         assert all(any(schemes.refusal(name, where) is None for where in each.topologies) for name in known)
-        assert bool(each.tables()) is (each.name not in RIVALS)
 
 
 def test_no_kind_lists_all_kinds() -> None:
@@ -90,19 +85,24 @@ def test_changed_sources_are_listed_anew(tmp_path: Path, monkeypatch: pytest.Mon
     assert [path.name for path in (tmp_path / "listings").iterdir()] == ["schemes-another.json"]
 
 
-def test_listings_change_with_packages_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry point more, or a changed source file of its package, and names are listed anew."""
-    package = tmp_path / "path" / "some_package"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("", encoding="utf-8")
-    monkeypatch.syspath_prepend(package.parent)
-    point = EntryPoint("mine", "some_package.module:thing", "fgl_secure.attacks")
-    assert kept("attacks", tmp_path, lambda: [("none", "")]) == [("none", "")]
-    monkeypatch.setattr(plugins, "installed_plugins", lambda group: [point] if group == point.group else [])
-    assert kept("attacks", tmp_path, lambda: [("one", "")]) == [("one", "")]
-    assert kept("attacks", tmp_path, lambda: [("two", "")]) == [("one", "")]
-    (package / "module.py").write_text("thing = None", encoding="utf-8")
-    assert kept("attacks", tmp_path, lambda: [("two", "")]) == [("two", "")]
+@pytest.mark.parametrize("file", ["some_package/deep/file.py", "some_package.py"])
+def test_plugins_are_listed_anew_where_a_file_of_their_package_changes(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or an entry point; a package and a module of its own are found without importing them."""
+    cache, source = tmp_path / "cache", tmp_path / "installed" / file
+    source.parent.mkdir(parents=True)
+    for folder in source.parents[: file.count("/")]:
+        (folder / "__init__.py").touch()
+    source.write_text("raise ImportError\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path / "installed"))
+    points = [EntryPoint("mine", "some_package:thing", "fgl_secure.attacks")]
+    monkeypatch.setattr(plugins, "installed_plugins", lambda group: points if group == "fgl_secure.attacks" else [])
+    assert kept("attacks", cache, lambda: [("one", "")]) == kept("attacks", cache, lambda: []) == [("one", "")]
+    source.write_text("raise ImportError  # later\n", encoding="utf-8")
+    assert kept("attacks", cache, lambda: [("two", "")]) == [("two", "")]
+    points.append(EntryPoint("another", "no_such_package:thing", "fgl_secure.attacks"))
+    assert kept("attacks", cache, lambda: [("three", "")]) == [("three", "")]
 
 
 def test_a_folder_that_takes_nothing_is_done_without(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data, datasets
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.ledger import Ledger
-from fgl_secure.methods import Fed2GNN, FedGCN, FedSpray, FedVN, HiFGL, names
+from fgl_secure.methods import Fed2GNN, FedSpray, FedVN, HiFGL, names
 from fgl_secure.methods import method as method_of
 from fgl_secure.methods.comparison import SECURED, Comparison, Reading, compare
 from fgl_secure.methods.comparison.lines import side_of
@@ -98,11 +98,10 @@ def test_an_attack_with_nothing_to_read_has_no_reading(found: Comparison) -> Non
 
 
 def test_not_attacked_and_nothing_found_are_two_words(found: Comparison) -> None:
-    """Relays that see FedGCN's graph, and whose view no attack reads, are named; finding nothing is no such gap."""
+    """Relays that see Fed2GNN's graph, and whose view no attack reads, are named; finding nothing is no such gap."""
     scheme = "relay-coded[p=2305843009213693951,k_min=1,graph-shown]"
-    compared = [
-        compare(DATA, (scheme,), (FedGCN(epochs=1),), (name,)) for name in ("hop-feature-single", "clear-values")
-    ]
+    hops = Fed2GNN(epochs=1, hops=1, neighbours=4)
+    compared = [compare(DATA, (scheme,), (hops,), (name,)) for name in ("hop-feature-single", "clear-values")]
     attacked, shown = (each.lines[0].secured for each in compared)
     assert attacked is not None
     assert shown is not None

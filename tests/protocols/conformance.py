@@ -27,6 +27,7 @@ from fgl_secure.runtime import (
     Channel,
     Direction,
     Directory,
+    MessageKind,
     Messages,
     Party,
     Phase,
@@ -42,7 +43,7 @@ from fgl_secure.runtime.channel import Loss, Tamper
 from tests.protocols.partners.graphs import keys_of
 from tests.strategies import Parties, grouping_over, groupings, reals
 
-Traffic = Mapping[tuple[Phase, Role, Role], tuple[int, int]]
+Traffic = Mapping[tuple[MessageKind, Role, Role], tuple[int, int]]
 """Messages and bytes by phase, sending and receiving role; nothing for those without a message."""
 
 BOUND = 4.0

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
-from fgl_secure.runtime import Direction, Messages, Phase, Step, decode, encode
+from fgl_secure.runtime import Direction, MessageKind, Messages, Phase, Step, decode, encode
 from fgl_secure.runtime.messages import KINDS, MOST_AXES, SESSION_BYTES
 
 SESSION = bytes(range(SESSION_BYTES))
@@ -63,6 +63,22 @@ def test_what_is_written_is_read(messages: Messages, session: bytes) -> None:
         assert (found[name].dtype, found[name].shape) == (value.dtype, value.shape)
         assert found[name].tobytes() == value.tobytes()
     assert encode(found, session) == encode(messages, session)
+
+
+class OwnKind(MessageKind):
+    """What a package of its own says."""
+
+    GREETINGS = ("greetings", "nothing that matters")
+
+
+def test_a_kind_of_ones_own_travels() -> None:
+    """It is read as the same member, and its name is taken."""
+    sent = Messages(OwnKind.GREETINGS, Step(0), np.array([1]), np.array([2]), {})
+    assert decode(encode(sent, SESSION), SESSION).phase is OwnKind.GREETINGS
+    with pytest.raises(InputError):
+
+        class Another(MessageKind):
+            GREETINGS = ("greetings", "what another package says")
 
 
 SMALL = batch({"value": np.arange(6, dtype=np.int64).reshape(2, 3), "there": np.array([True, False])})

@@ -9,13 +9,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_reproduction.methods.fedsage.program import FedSagePreset, fedsage_preset
+from fgl_reproduction.methods.fedsage.program import clients_of as fedsage_clients
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
 from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.training import clients_of
-from fgl_secure.methods.fedsage.preset import FedSagePreset, fedsage_preset
-from fgl_secure.methods.fedsage.training import clients_of as fedsage_clients
 from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.schemes import parse
 from fgl_secure.tables.table import Choices, Metric

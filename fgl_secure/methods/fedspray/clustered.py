@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from fgl_reproduction.methods.gcfl.clusters import ClusterRule, Clusters
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.baselines import Baseline, PlainClient
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
 from fgl_secure.methods.fedspray.scoring import chosen
-from fgl_secure.methods.gcfl.clusters import ClusterRule, Clusters
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.job import Job
@@ -24,7 +24,7 @@ PUBLISHED = ClusterRule(least=1)
 
 
 class ClusteredClient(PlainClient):
-    """One client whose network is the mean of its cluster's: see `fgl_secure.methods.gcfl.program`.
+    """One client whose network is the mean of its cluster's: see `fgl_reproduction.methods.gcfl.clusters`.
 
     Norms are of how far networks went in a round, and a split holds from the next round on.
 

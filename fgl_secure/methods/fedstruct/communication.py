@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fgl_reproduction.methods.fedsage.program import clients_of as fedsage_clients
+from fgl_reproduction.methods.fedsage.program import fedsage_preset
 from fgl_secure.graph import Graph
-from fgl_secure.methods.fedsage.preset import fedsage_preset
-from fgl_secure.methods.fedsage.training import clients_of as fedsage_clients
 from fgl_secure.methods.fedstruct.exchange import RowExchange
 from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructTask
 from fgl_secure.methods.fedstruct.table_runs import PLAINTEXT, Setting, chosen, undirected

@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fgl_reproduction.methods.fedgcn.program import clients_of as fedgcn_clients
+from fgl_reproduction.methods.fedgcn.program import fedgcn_preset
+from fgl_reproduction.methods.fedpub.program import clients_of as fedpub_clients
+from fgl_reproduction.methods.fedpub.program import fedpub_preset
+from fgl_reproduction.methods.fedsage.program import clients_of as fedsage_clients
+from fgl_reproduction.methods.fedsage.program import fedsage_preset
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
 from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency
 from fgl_secure.graph.structure_features import structure_features
-from fgl_secure.methods.fedgcn.preset import fedgcn_preset
-from fgl_secure.methods.fedgcn.training import clients_of as fedgcn_clients
-from fgl_secure.methods.fedpub.preset import fedpub_preset
-from fgl_secure.methods.fedpub.training import clients_of as fedpub_clients
-from fgl_secure.methods.fedsage.preset import fedsage_preset
-from fgl_secure.methods.fedsage.training import clients_of as fedsage_clients
 from fgl_secure.methods.fedstruct.baselines import (
     FEDSGD_GNN,
     LOCAL_GNN,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fgl_reproduction.methods.gcfl.clusters import ClusterRule, Clusters
 from fgl_secure.methods.fedvn.program import UNIT, FedVN
-from fgl_secure.methods.gcfl.clusters import ClusterRule, Clusters
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.parameters import flat, overwrite
 from fgl_secure.training.server_sums import FRACTION_BITS
@@ -17,7 +17,7 @@ PUBLISHED = ClusterRule(least=1)
 
 
 class Clustered(FedVN):
-    """One client whose model is the mean of its cluster's: see `fgl_secure.methods.gcfl.program`.
+    """One client whose model is the mean of its cluster's: see `fgl_reproduction.methods.gcfl.clusters`.
 
     Norms are of how far models went in a round, and a split holds from the next round on.
 

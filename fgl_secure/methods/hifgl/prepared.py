@@ -20,7 +20,6 @@ from fgl_secure.methods.hifgl.privacy import perturbed
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel
 from fgl_secure.schemes import Assignment, parse
@@ -119,7 +118,7 @@ def _check_ranges(schemes: Sequence[Scheme], heard: FederatedGraph) -> None:
         try:
             scheme.fixed_point(most_terms(scheme, grouping))
         except FieldRangeError as error:
-            wrap = ", or let sums wrap as published: secmp[wrap]" if isinstance(scheme, SecretMessagePassing) else ""
+            wrap = f", or let sums wrap: {scheme.label}[wrap]" if "overflow" in scheme.parameters else ""
             raise FieldRangeError(f"{error}; take a larger field or a smaller bound{wrap}") from error
 
 

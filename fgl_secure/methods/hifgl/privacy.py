@@ -15,10 +15,8 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.perturbed import Perturbed
-from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.scheme import Scheme, least_group
-from fgl_secure.protocols.secmp import SecretMessagePassing
+from fgl_secure.protocols.perturbed import Perturbed, hidden_messages
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Role, Step
 from fgl_secure.statistics.lower_bounds import gaussian_bound
@@ -117,15 +115,15 @@ def perturbed(scheme: Scheme, choice: EmbeddingPrivacy, preset: Preset, graph: F
     widths = preset.widths(graph.graph.num_features, graph.num_classes)
     count = releases(preset, min(choice.rounds or preset.epochs, preset.epochs))
     target = PrivacyTarget(choice.epsilon, choice.delta, Relation(Unit[choice.unit.upper()], choice.cap), count)
-    hiding = isinstance(scheme, RelayCoded)
     settings = Perturbation.calibrated(
         target,
         clip=choice.clip,
         width=max(widths),  # an audit exchanges whole feature rows too
-        honest=least_group(scheme) if hiding else 1,
+        honest=hidden_messages(scheme),
     )
-    if isinstance(scheme, RelayCoded | SecretMessagePassing) and scheme.bound < settings.largest:
-        scheme = replace(scheme, bound=settings.largest)
+    bound = getattr(scheme, "bound", None) if "bound" in scheme.parameters else None
+    if bound is not None and bound < settings.largest:
+        scheme = replace(scheme, bound=settings.largest)  # type: ignore[type-var]  # schemes are dataclasses
     return Perturbed(scheme, settings)
 
 

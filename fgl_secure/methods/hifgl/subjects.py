@@ -24,7 +24,7 @@ from fgl_secure.methods.hifgl.scenarios import (
     variants_of,
 )
 from fgl_secure.methods.hifgl.training import silos_of
-from fgl_secure.protocols.coded_products import CodedProducts
+from fgl_secure.protocols.coded_products import SumsProducts
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.scheme import Scheme
@@ -78,7 +78,7 @@ class HiFGLSubject(Subject):
         sums = Topology(NEIGHBOURS, neighbour_sums(self.prepared.heard), 1)
         whole = claim_of(self.scheme, sums, self.schemes[SERVER], self.prepared.graph.num_silos)
         members = self.schemes[MEMBERS]
-        if isinstance(members, CodedProducts):
+        if isinstance(members, SumsProducts):
             kept = tuple(promise for promise in whole.guarantees if promise.secret is not Secret.PARAMETER_GRADIENT)
             whole = replace(whole, guarantees=kept).joined(members.products_claim())
         return {self.name: whole, **{each.name: each.claim_for(sums) for each in variants_of(self.scheme)}}

@@ -8,11 +8,11 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from fgl_reproduction.methods.fedpub.program import clients_of as fedpub_clients
+from fgl_reproduction.methods.fedpub.program import fedpub_preset
+from fgl_reproduction.methods.fedsage.program import clients_of as fedsage_clients
+from fgl_reproduction.methods.fedsage.program import fedsage_preset
 from fgl_secure.graph import FederatedGraph, Graph, load, random_partition, random_split
-from fgl_secure.methods.fedpub.preset import fedpub_preset
-from fgl_secure.methods.fedpub.training import clients_of as fedpub_clients
-from fgl_secure.methods.fedsage.preset import fedsage_preset
-from fgl_secure.methods.fedsage.training import clients_of as fedsage_clients
 from fgl_secure.methods.hifgl.baselines import (
     FEDAVG,
     FEDPER,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fgl_secure.errors import MalformedMessageError
-from fgl_secure.runtime import Direction, Phase, Step
+from fgl_secure.runtime import Direction, MessageKind, Step
 from fgl_secure.runtime.packing import Array, array_from_bytes, array_to_bytes, packed, unpacked
 
 _STEP = struct.Struct(">IiBBII")
@@ -23,7 +23,7 @@ class Parcel:
         arrays: of types that travel.
     """
 
-    phase: Phase
+    phase: MessageKind
     step: Step
     arrays: tuple[Array, ...]
 
@@ -45,14 +45,15 @@ class Parcel:
         if len(fields) < 2 or len(fields[1]) != _STEP.size:
             raise MalformedMessageError(f"parcel must start with a phase and a step; found {len(fields)} fields")
         name = fields[0].decode("ascii", errors="replace")
-        if name not in Phase.__members__:
+        phase = MessageKind.named(name)
+        if phase is None:
             raise MalformedMessageError("parcel must name a phase that is known; it does not")
         number, layer, backward, evaluation, part, final = _STEP.unpack(fields[1])
         if max(backward, evaluation, final) > 1:
             raise MalformedMessageError("parcel must say yes or no of its step as 0 or 1; it does not")
         direction = Direction.BACKWARD if backward else Direction.FORWARD
         step = Step(number, layer, direction, bool(evaluation), part, bool(final))
-        return cls(Phase[name], step, tuple(array_from_bytes(field) for field in fields[2:]))
+        return cls(phase, step, tuple(array_from_bytes(field) for field in fields[2:]))
 
 
 def parcels_to_bytes(parcels: Sequence[Parcel]) -> bytes:

@@ -13,9 +13,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners.agreement import Partners, outcome
 from fgl_secure.protocols.partners.machine import PartnerDevices
-from fgl_secure.protocols.plaintext import Path, Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.scheme import Scheme, SumMachine
+from fgl_secure.protocols.scheme import HostedScheme, Scheme, SumMachine
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Ids, Topology
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.processes.hosting import Hosting
@@ -115,14 +113,10 @@ def check_hosted(scheme: Scheme, *, devices: bool = True) -> None:
         scheme: of these sums.
         devices: whether rows of devices travel to all their neighbours.
     """
-    if isinstance(scheme, RelayCoded):
-        if scheme.anonymous and not devices:
-            raise InputError(f"scheme must have profile graph-shown where silos add up beforehand; found {scheme.name}")
-        if scheme.anonymous and scheme.max_degree is None:
-            raise InputError(f"max_degree must be given with a process for each silo; found {scheme.name} without it")
-    elif not isinstance(scheme, Plaintext) or scheme.path is not Path.DIRECT:
+    why = scheme.refuses_hosting(devices=devices) if isinstance(scheme, HostedScheme) else "it has no such form"
+    if why is not None:
         raise InputError(
-            f"scheme of neighbours must be plaintext or relay-coded with a process for each silo; found {scheme.name}"
+            f"scheme must serve neighbours with a process for each silo; {scheme.name} does not, because {why}"
         )
 
 
@@ -134,7 +128,8 @@ def hosted_sums(
     rules = scheme.partnering(_NO_MESSAGES)
     if rules is not None:
         return PartnerSums(silo, scheme, rules, session, coins)
-    return HostedSums(silo, scheme, session, coins, 1 if isinstance(scheme, RelayCoded) else width, crossing=crossing)
+    # Relays are not told how wide rows are, and all parties must be told alike.
+    return HostedSums(silo, scheme, session, coins, 1 if scheme.helpers else width, crossing=crossing)
 
 
 _NO_MESSAGES = Grouping(*[np.empty(0, dtype=np.int64)] * 6)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.runtime import Phase
+from fgl_secure.runtime import MessageKind
 from fgl_secure.runtime.packing import Array, Arrays
 from fgl_secure.training.processes.parcels import Parcel
 
@@ -96,7 +96,7 @@ def joined(*outboxes: Outbox) -> Outbox:
     return out
 
 
-def only(inbox: Inbox, sender: int, phase: Phase) -> Parcel:
+def only(inbox: Inbox, sender: int, phase: MessageKind) -> Parcel:
     """The one parcel of a phase from a sender.
 
     Raises:

@@ -9,7 +9,6 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Identities, Identity, Names
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Role
 from fgl_secure.training.job import Task
@@ -98,7 +97,7 @@ class ProgramRun:
         task, coins = self.task, SystemCoins()
         rows, members = task.schemes.get(NEIGHBOURS), task.schemes.get(MEMBERS)
         if number >= self.silos:
-            assert isinstance(rows, RelayCoded), "no other scheme has relays here"
+            assert rows is not None, "without sums over neighbours there are no relays"
             return RelayProcess(number - self.silos, self.silos, rows, session, coins)
         held = silo()
         sums: NeighbourSums | None = None

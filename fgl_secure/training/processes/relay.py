@@ -1,7 +1,8 @@
-"""The relay-coded scheme between processes: one a silo, which hosts its devices, and one a relay.
+"""Schemes of neighbours' sums between processes: one a silo, which hosts its devices, and one a relay.
 
-A silo's process knows the rows of its own devices and can subtract them from a sum. By default k_min counts these rows,
-so what is left may be the row of one device; under `foreign-contributors` a sum has k_min rows of other silos or none.
+A silo's process knows the rows of its own devices and can subtract them from a sum. By default k_min of relay-coded
+counts these rows, so what is left may be the row of one device; under `foreign-contributors` a sum has k_min rows of
+other silos or none.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import numpy as np
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.coins import Coins
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.relay_coded.wire import found_among
 from fgl_secure.protocols.scheme import Scheme, SumMachine, least_group
 from fgl_secure.protocols.stepwise import done_array, done_steps
@@ -202,8 +202,8 @@ class RelayProcess(Process):
         coins: its own, secret.
     """
 
-    def __init__(self, index: int, silos: int, scheme: RelayCoded, session: bytes, coins: Coins) -> None:
-        self._silos, self._numbering = silos, Numbering(silos, scheme.R)
+    def __init__(self, index: int, silos: int, scheme: Scheme, session: bytes, coins: Coins) -> None:
+        self._silos, self._numbering = silos, Numbering(silos, scheme.helpers[Role.RELAY])
         nobody: Ids = np.empty(0, dtype=np.int64)
         grouping = Grouping(nobody, nobody, nobody, nobody, nobody, nobody)
         topology = Topology(NEIGHBOURS, grouping, 1, helpers=self._numbering.all_relays)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
-from fgl_secure.runtime import Direction, Phase, Step
+from fgl_secure.runtime import Direction, Step
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
 from fgl_secure.training.collectives import Collectives
@@ -339,7 +340,7 @@ def _in_order(given: Arrays) -> list[list[Array]]:
 
 def _noted(call: Call) -> Array:
     """Which call it is, as numbers: int64 [7]."""
-    step, phase = call.step, -1 if call.phase is None else list(Phase).index(call.phase)
+    step, phase = call.step, -1 if call.phase is None else crc32(call.phase.name.encode())
     backward = step.direction is Direction.BACKWARD
     numbers = [_TOPOLOGIES.index(call.topology), step.round, step.layer, backward, step.evaluation, step.part, phase]
     return np.array(numbers, dtype=np.int64)

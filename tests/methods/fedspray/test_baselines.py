@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from fgl_reproduction.methods.gcfl.clusters import ClusterRule
 from fgl_secure.methods.fedspray.baselines import Baseline, PlainClient
 from fgl_secure.methods.fedspray.clustered import ClusteredClient, plain_clients
 from fgl_secure.methods.fedspray.networks import NETWORKS
 from fgl_secure.methods.fedspray.structured import StructuredNetwork
-from fgl_secure.methods.gcfl.clusters import ClusterRule
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Phase, Recording

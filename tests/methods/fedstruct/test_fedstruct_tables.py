@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import fgl_secure
+from fgl_reproduction.methods import FedGCN, FedPub, FedSage
 from fgl_secure.cli.print_table import describe
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph, load
 from fgl_secure.graph.partition import binomial_partition
-from fgl_secure.methods import FedGCN, FedPub, FedSage
 from fgl_secure.methods import table as table_of
 from fgl_secure.methods.fedstruct import table_runs
 from fgl_secure.methods.fedstruct.baselines import FEDSGD_GNN, LOCAL_GNN

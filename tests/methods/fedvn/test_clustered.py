@@ -8,11 +8,11 @@ from functools import partial
 import numpy as np
 import pytest
 
+from fgl_reproduction.methods.gcfl.clusters import ClusterRule
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods.fedvn import clustered
 from fgl_secure.methods.fedvn.preset import FEDAVG, GCFL, fedvn_preset
 from fgl_secure.methods.fedvn.training import clients_of
-from fgl_secure.methods.gcfl.clusters import ClusterRule
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme

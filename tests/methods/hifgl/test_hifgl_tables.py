@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import fgl_secure
+from fgl_reproduction.methods import FedPub
 from fgl_secure.cli.main import BAD_INPUT, OK, main
 from fgl_secure.graph import load
-from fgl_secure.methods import FedPub
 from fgl_secure.methods.hifgl.baselines import FEDAVG, HIFGL, train_framework
 from fgl_secure.methods.hifgl.tables import (
     ACCURACY,

@@ -18,7 +18,7 @@ from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import CLIENTS, SERVER, Topology
-from fgl_secure.runtime import Directory, Messages, OwnDraws, Phase, Role, Step, decode, encode
+from fgl_secure.runtime import Directory, MessageKind, Messages, OwnDraws, Phase, Role, Step, decode, encode
 
 Ints = NDArray[np.int64]
 
@@ -77,7 +77,7 @@ class Sent:
 
     sender: int
     receiver: int
-    phase: Phase
+    phase: MessageKind
     data: bytes
 
 

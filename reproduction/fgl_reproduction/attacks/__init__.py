@@ -1,0 +1,1 @@
+"""Attacks on messages that only the compared methods send."""

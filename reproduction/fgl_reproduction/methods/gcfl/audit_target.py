@@ -1,0 +1,89 @@
+"""GCFL+ under each scheme for sums of updates: federated averaging in clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+from fgl_reproduction.methods.gcfl.clusters import Clustered, ClusterRule
+from fgl_reproduction.methods.gcfl.configuration import GCFL
+from fgl_secure.auditing.method import Asked
+from fgl_secure.auditing.plan import Plan
+from fgl_secure.methods.fedavg.subjects import FedAvgSubject, fedavg_plan
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret
+
+NOTES = (
+    "Attacks read the first round, in which all clients are in one cluster, and rounds that are run for them alone.",
+    "Norms of all clients' updates are told to the server and to every client in all rounds, whatever adds updates up.",
+)
+
+CLUSTER_LEAKS = tuple(
+    Leak(
+        Secret.LABEL_SHARES,
+        role,
+        Circumstance.ANY,
+        f"{who} learns the norm of each client's update, round by round, and who is in which cluster: clients of a "
+        "cluster are those whose updates went alike",
+    )
+    for role, who in ((Role.SERVER, "the server"), (Role.SILO, "every client"))
+)
+"""What clusters are found by, whatever adds updates up."""
+
+
+@dataclass(frozen=True, eq=False)
+class GCFLSubject(FedAvgSubject):
+    """GCFL+ under one scheme.
+
+    Attributes:
+        least: fewest clients of a cluster.
+    """
+
+    least: int = 1
+
+    @property
+    def claims(self) -> Mapping[str, Claim]:
+        """Those of federated averaging, said of a cluster's mean."""
+        return {name: clustered(claim, self.least) for name, claim in super().claims.items()}
+
+
+def clustered(claim: Claim, least: int) -> Claim:
+    """What is promised of one sum over all clients, said of sums over clusters.
+
+    Args:
+        claim: of federated averaging.
+        least: fewest clients of a cluster; of one, its sum is a model.
+    """
+    if not claim.guarantees:
+        return Claim((), CLUSTER_LEAKS, claim.assumptions)
+    kept = tuple(_of_clusters(each, least) for each in claim.guarantees if least > 1)
+    alone = () if least > 1 else (_ALONE,)
+    return Claim(kept, (*claim.leaks_by_design, *alone, *CLUSTER_LEAKS), claim.assumptions)
+
+
+_ALONE = Leak(
+    Secret.SUMMAND, Role.SERVER, Circumstance.ANY, "a cluster may be one client, whose update is then told to everybody"
+)
+
+
+def _of_clusters(inner: Guarantee, least: int) -> Guarantee:
+    """Where all but one of a cluster pool what they have, the mean tells the last one's update."""
+    limits = {Role.SILO: least - 2}
+    coalition = {role: min(count, limits.get(role, count)) for role, count in inner.coalition.items()}
+    statement = f"{inner.statement}; a sum is over one cluster, of {least} clients at least"
+    kept = {role: count for role, count in coalition.items() if count > 0}
+    return replace(inner, coalition=kept, statement=statement)
+
+
+def gcfl_plan(method: GCFL, asked: Asked) -> Plan:
+    """Checks every choice and loads the data; nothing is run."""
+    rule = ClusterRule(method.mean_norm, method.largest_norm, method.length, method.after, method.least)
+    plan = fedavg_plan(method, asked, partial(Clustered, rule=rule))
+    subjects = tuple(_subject(each, method.least) for each in plan.subjects if isinstance(each, FedAvgSubject))
+    return replace(plan, subjects=subjects, notes=(*plan.notes, *NOTES))
+
+
+def _subject(averaging: FedAvgSubject, least: int) -> GCFLSubject:
+    same: dict[str, Any] = {each.name: getattr(averaging, each.name) for each in fields(averaging)}
+    return GCFLSubject(**same, least=least)
