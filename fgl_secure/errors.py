@@ -5,11 +5,28 @@ Every message names the argument, the rule and the value that was found, and nev
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 
 
 class FglSecureError(Exception):
     """Base of all errors that this package raises on purpose."""
+
+    @property
+    def code(self) -> str:
+        """Return the kind of error, and behind a colon the argument that breaks a rule where the message names one.
+
+        Texts may change between versions, codes don't.
+
+        Examples:
+            >>> InputError("silos must be in 1..30, the number of nodes; found 0").code
+            'input:silos'
+            >>> RoundsFailedError("no round gave a mean").code
+            'rounds-failed'
+        """
+        kind = "-".join(re.findall("[A-Z][a-z]*", type(self).__name__.removesuffix("Error"))).lower()
+        subject, must, _ = str(self).partition(" must ")
+        return f"{kind}:{subject.rpartition(': ')[2]}" if must else kind
 
 
 class InputError(FglSecureError, ValueError):
