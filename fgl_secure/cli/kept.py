@@ -1,7 +1,7 @@
 """What was listed before: loading everything that there is takes seconds, and what there is changes rarely.
 
 Schemes and attacks bring their arithmetic with them, so their names and words are kept in the cache, under a key of
-every source file of this package and of installed packages that add something.
+every source file of this package and of packages whose entry points add something.
 """
 
 from __future__ import annotations
@@ -19,13 +19,7 @@ from fgl_secure import plugins
 
 Rows = list[tuple[str, str]]
 
-GROUPS = (
-    "fgl_secure.attacks",
-    "fgl_secure.backbones",
-    "fgl_secure.datasets",
-    "fgl_secure.methods",
-    "fgl_secure.schemes",
-)
+GROUPS = tuple(f"fgl_secure.{kind}" for kind in ("attacks", "backbones", "datasets", "methods", "schemes"))
 
 FOLDER = "listings"
 
@@ -59,15 +53,25 @@ def _keep(place: Path, kind: str, text: str) -> None:
 
 
 def _key() -> str:
-    """Return a digest of the version, and of all source files of this package and of packages that add something."""
+    """What changes with the version, with entry points, and with any source file of their packages and of this one."""
+    points = [point for group in GROUPS for point in plugins.installed_plugins(group)]
     state = [fgl_secure.__version__, *_files(Path(fgl_secure.__file__).parent)]
-    points = sorted(point for group in GROUPS for point in plugins.installed_plugins(group))
-    state += [f"{point.group} {point.name} {point.value}" for point in points]
-    for package in sorted({point.module.partition(".")[0] for point in points}):
-        spec = find_spec(package)  # does not import it
-        for folder in (spec and spec.submodule_search_locations) or ():
-            state += _files(Path(folder))
+    state += sorted(f"{point.group} {point.name} {point.value}" for point in points)
+    for package in sorted({point.value.partition(":")[0].partition(".")[0] for point in points}):
+        state += _package_files(package)
     return sha256("\n".join(state).encode()).hexdigest()[:24]
+
+
+def _package_files(package: str) -> Iterator[str]:
+    """Yield the state of each source file of an importable package or module, which is not imported."""
+    spec = None
+    with suppress(ValueError):  # of a module that is running without a spec
+        spec = find_spec(package)
+    if spec is not None and spec.submodule_search_locations is not None:
+        for folder in spec.submodule_search_locations:
+            yield from _files(Path(folder))
+    elif spec is not None and spec.origin is not None:
+        yield _state(spec.origin, spec.origin)
 
 
 def _files(folder: Path) -> Iterator[str]:
@@ -75,5 +79,9 @@ def _files(folder: Path) -> Iterator[str]:
         folders.sort()
         for name in sorted(names):
             if name.endswith((".py", ".csv")):
-                seen = os.stat(os.path.join(inside, name))
-                yield f"{os.path.relpath(inside, folder)}/{name} {seen.st_mtime_ns} {seen.st_size}"
+                yield _state(os.path.join(inside, name), f"{os.path.relpath(inside, folder)}/{name}")
+
+
+def _state(path: str, name: str) -> str:
+    seen = os.stat(path)
+    return f"{name} {seen.st_mtime_ns} {seen.st_size}"

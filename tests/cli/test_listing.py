@@ -90,19 +90,24 @@ def test_changed_sources_are_listed_anew(tmp_path: Path, monkeypatch: pytest.Mon
     assert [path.name for path in (tmp_path / "listings").iterdir()] == ["schemes-another.json"]
 
 
-def test_listings_change_with_packages_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry point more, or a changed source file of its package, and names are listed anew."""
-    package = tmp_path / "path" / "some_package"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("", encoding="utf-8")
-    monkeypatch.syspath_prepend(package.parent)
-    point = EntryPoint("mine", "some_package.module:thing", "fgl_secure.attacks")
-    assert kept("attacks", tmp_path, lambda: [("none", "")]) == [("none", "")]
-    monkeypatch.setattr(plugins, "installed_plugins", lambda group: [point] if group == point.group else [])
-    assert kept("attacks", tmp_path, lambda: [("one", "")]) == [("one", "")]
-    assert kept("attacks", tmp_path, lambda: [("two", "")]) == [("one", "")]
-    (package / "module.py").write_text("thing = None", encoding="utf-8")
-    assert kept("attacks", tmp_path, lambda: [("two", "")]) == [("two", "")]
+@pytest.mark.parametrize("file", ["some_package/deep/file.py", "some_package.py"])
+def test_plugins_are_listed_anew_where_a_file_of_their_package_changes(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or an entry point; a package and a module of its own are found without importing them."""
+    cache, source = tmp_path / "cache", tmp_path / "installed" / file
+    source.parent.mkdir(parents=True)
+    for folder in source.parents[: file.count("/")]:
+        (folder / "__init__.py").touch()
+    source.write_text("raise ImportError\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path / "installed"))
+    points = [EntryPoint("mine", "some_package:thing", "fgl_secure.attacks")]
+    monkeypatch.setattr(plugins, "installed_plugins", lambda group: points if group == "fgl_secure.attacks" else [])
+    assert kept("attacks", cache, lambda: [("one", "")]) == kept("attacks", cache, lambda: []) == [("one", "")]
+    source.write_text("raise ImportError  # later\n", encoding="utf-8")
+    assert kept("attacks", cache, lambda: [("two", "")]) == [("two", "")]
+    points.append(EntryPoint("another", "no_such_package:thing", "fgl_secure.attacks"))
+    assert kept("attacks", cache, lambda: [("three", "")]) == [("three", "")]
 
 
 def test_a_folder_that_takes_nothing_is_done_without(tmp_path: Path) -> None:
