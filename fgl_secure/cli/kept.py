@@ -19,13 +19,7 @@ from fgl_secure import plugins
 
 Rows = list[tuple[str, str]]
 
-GROUPS = (
-    "fgl_secure.attacks",
-    "fgl_secure.backbones",
-    "fgl_secure.datasets",
-    "fgl_secure.methods",
-    "fgl_secure.schemes",
-)
+GROUPS = tuple(f"fgl_secure.{kind}" for kind in ("attacks", "backbones", "datasets", "methods", "schemes"))
 
 FOLDER = "listings"
 
