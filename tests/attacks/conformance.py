@@ -20,7 +20,7 @@ from fgl_secure.attacks.registry import attacks
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.graph import FederatedGraph, Graph
-from fgl_secure.runtime import Party, Phase, PublicParameters, Recording, Step, Transcript, View
+from fgl_secure.runtime import MessageKind, Party, PublicParameters, Recording, Step, Transcript, View
 from fgl_secure.runtime.channel import Level, Loss
 from tests.attacks.recorded import SCHEMES, Run, federated, random_graph, record, words
 
@@ -49,7 +49,7 @@ class AttackConformance(ABC):
 
     @property
     @abstractmethod
-    def rests_on(self) -> tuple[frozenset[Phase], ...]:
+    def rests_on(self) -> tuple[frozenset[MessageKind], ...]:
         """Sets of phases; without the messages of any one set the attack is blind."""
 
     @abstractmethod
@@ -223,19 +223,19 @@ def _guess(attack: Attack[Any, Any], run: RecordedRun) -> Any:
     return run.guess(attack)
 
 
-def losing(phases: frozenset[Phase]) -> Loss:
+def losing(phases: frozenset[MessageKind]) -> Loss:
     """A network that loses all messages of some phases."""
 
-    def arrives(phase: Phase, step: Step, senders: NDArray[np.int64], receivers: NDArray[np.int64]) -> Any:  # noqa: ARG001
+    def arrives(phase: MessageKind, step: Step, senders: NDArray[np.int64], receivers: NDArray[np.int64]) -> Any:  # noqa: ARG001
         return np.full(len(receivers), phase not in phases)
 
     return arrives
 
 
-def losing_of_even(phases: frozenset[Phase]) -> Loss:
+def losing_of_even(phases: frozenset[MessageKind]) -> Loss:
     """A network that loses the messages of some phases to devices of even number, and from them to silos."""
 
-    def arrives(phase: Phase, step: Step, senders: NDArray[np.int64], receivers: NDArray[np.int64]) -> Any:  # noqa: ARG001
+    def arrives(phase: MessageKind, step: Step, senders: NDArray[np.int64], receivers: NDArray[np.int64]) -> Any:  # noqa: ARG001
         device = np.where(receivers < FIRST_DEVICE, senders, receivers)
         return np.full(len(receivers), phase not in phases) | (device % 2 == 1)
 

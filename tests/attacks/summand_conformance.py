@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.runtime import Phase, Recording, Role
+from fgl_secure.runtime import MessageKind, Phase, Recording, Role
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance
 from tests.attacks.recorded import Run
@@ -17,7 +17,7 @@ from tests.attacks.recorded import Run
 class SummandConformance(AttackConformance):
     """Inherit with a `run` of the method's own."""
 
-    rests_on: tuple[frozenset[Phase], ...] = (frozenset({Phase.VECTORS}),)
+    rests_on: tuple[frozenset[MessageKind], ...] = (frozenset({Phase.VECTORS}),)
     needs_edges = False
 
     @abstractmethod

@@ -21,13 +21,13 @@ from fgl_secure.flower.kept import Keeper, state_file
 from fgl_secure.flower.mod import Memory
 from fgl_secure.flower.records import Request
 from fgl_secure.protocols.one_sum.terms import Stage
-from fgl_secure.runtime import Phase, decode
+from fgl_secure.runtime import MessageKind, Phase, decode
 
 Numbers = NDArray[np.float32]
 Tamper = Callable[[int, Stage | None, Message], Message | None]
 
 
-ASKED = {
+ASKED: dict[MessageKind, Stage] = {
     Phase.KEYS: Stage.SHARES,
     Phase.SECRET_SHARES: Stage.VECTORS,
     Phase.ROSTERS: Stage.AGREEMENT,

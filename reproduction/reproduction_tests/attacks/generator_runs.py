@@ -8,10 +8,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fgl_reproduction.attacks.generators import ClientRows, GeneratorShape
+from fgl_reproduction.attacks.generators import GRADIENT_SUM, INPUTS, OWN_GENERATOR, ClientRows, GeneratorShape
 from fgl_reproduction.methods.fedsage.audit_target import FEW, reference
-from fgl_reproduction.methods.fedsage.generator import NeighGen
-from fgl_reproduction.methods.fedsage.program import GRADIENT_SUM, INPUTS, OWN_GENERATOR, GeneratorPreset
+from fgl_reproduction.methods.fedsage.generator import GeneratorPreset, NeighGen
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import TooFewClientsError
 from fgl_secure.graph import FederatedGraph

@@ -26,7 +26,7 @@ from fgl_reproduction.attacks.personal_averages import (
 from fgl_reproduction.methods.fedpub.audit_target import CONTROLS
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
+from fgl_secure.runtime import Channel, MessageKind, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import AttackConformance, Claims, References, measured
@@ -83,7 +83,7 @@ class PersonalConformance(AttackConformance):
     """Inherit as `Test...`, and name the attack and its claims."""
 
     needs_edges = False
-    rests_on: tuple[frozenset[Phase], ...] = (
+    rests_on: tuple[frozenset[MessageKind], ...] = (
         frozenset({Phase.VECTORS}),
         frozenset({AverageMessage.FUNCTIONAL_EMBEDDINGS}),
     )

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fgl_reproduction.methods import FedSage
 from fgl_reproduction.methods.fedsage import program
-from fgl_reproduction.methods.fedsage.generator import NeighGen
-from fgl_reproduction.methods.fedsage.program import HONEST, FedSagePreset, GeneratorPreset, clients_of, fedsage_preset
+from fgl_reproduction.methods.fedsage.generator import GeneratorPreset, NeighGen
+from fgl_reproduction.methods.fedsage.program import HONEST, FedSagePreset, clients_of, fedsage_preset
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph, SplitMasks

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fgl_reproduction.methods.fedsage.generator import Hidden, NeighGen, generated
-from fgl_reproduction.methods.fedsage.program import GeneratorPreset
+from fgl_reproduction.methods.fedsage.generator import GeneratorPreset, Hidden, NeighGen, generated
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.training.parameters import flat, unflatten

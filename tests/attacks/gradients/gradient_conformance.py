@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Measurement, guess_of
 from fgl_secure.attacks.gradients.fields import FieldGuess
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.runtime import Phase, Recording
+from fgl_secure.runtime import MessageKind, Phase, Recording
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance, References
 from tests.attacks.gradients.gradient_runs import Setting, clusters, record_round, references
@@ -29,7 +29,7 @@ class GradientConformance(AttackConformance):
         setting: how the round is trained that the attack reads.
     """
 
-    rests_on: tuple[frozenset[Phase], ...] = (frozenset({Phase.VECTORS}),)
+    rests_on: tuple[frozenset[MessageKind], ...] = (frozenset({Phase.VECTORS}),)
     needs_edges = False
     setting = Setting(batch=2)
 

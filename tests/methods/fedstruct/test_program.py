@@ -31,7 +31,7 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
-from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
+from fgl_secure.runtime import Channel, MessageKind, Phase, Recording, Role, Step
 from fgl_secure.training.calls import Call, Setting
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.loop import TrainingResult
@@ -242,8 +242,8 @@ def test_sizes_are_the_same_whether_payloads_are_kept_or_not() -> None:
     assert _bytes(recorded("owner")[0]) == _bytes(recorded("owner", Recording())[0])
 
 
-def _bytes(channel: Channel) -> dict[Phase, int]:
-    total: dict[Phase, int] = {}
+def _bytes(channel: Channel) -> dict[MessageKind, int]:
+    total: dict[MessageKind, int] = {}
     for batch in channel.transcript.messages:
         total[batch.phase] = total.get(batch.phase, 0) + batch.item_bytes * len(batch.senders)
     return total

@@ -25,6 +25,7 @@ from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import (
     Channel,
     Directory,
+    MessageKind,
     Messages,
     Phase,
     Recording,
@@ -295,7 +296,7 @@ def test_what_cannot_be_summed_is_refused() -> None:
         session.sum(np.zeros((4, 5), dtype=np.int64), STEP)
 
 
-def seen_by(party: int, scheme: Scheme, rows: Integers) -> list[tuple[Phase, NDArray[np.uint8] | Integers]]:
+def seen_by(party: int, scheme: Scheme, rows: Integers) -> list[tuple[MessageKind, NDArray[np.uint8] | Integers]]:
     """Phase and payload of every batch that a party gets in one sum."""
     channel = channel_of()
     opened(scheme, channel, group_of(), rows.shape[1], 2**25).sum(rows, STEP)

@@ -29,7 +29,7 @@ NOBODY: Mapping[int, int] = {}
 LEADER = 0
 """The server's party identifier."""
 
-STAGES: Mapping[Phase, Stage] = {
+STAGES: Mapping[MessageKind, Stage] = {
     Phase.KEYS: Stage.KEYS,
     Phase.DRAW: Stage.DRAW,
     Phase.SECRET_SHARES: Stage.SHARES,

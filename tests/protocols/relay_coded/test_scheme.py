@@ -184,7 +184,7 @@ class TestAnon(RelayConformance):
         untold = self.scheme.tags is Tagging.SEALED
         direct = self.agreed_and_fetched(n, width, sealed, grouping.largest_group if untold else 0)
         there, back = (direct[Phase.SEALED, *ends] for ends in ((Role.DEVICE, Role.SILO), (Role.RELAY, Role.SILO)))
-        tags = {} if untold else {(Phase.TAGS, Role.DEVICE, Role.DEVICE): (abroad, abroad * TAG)}
+        tags: Traffic = {} if untold else {(Phase.TAGS, Role.DEVICE, Role.DEVICE): (abroad, abroad * TAG)}
         return {
             **tags,
             (Phase.SHARE_SEEDS, Role.SILO, Role.RELAY): seeds,

@@ -17,7 +17,8 @@ import torch
 
 from fgl_reproduction.attacks.generators import FEDSAGE, GENERATORS, ClientRows, GeneratorShape
 from fgl_reproduction.methods.fedsage.configuration import FedSage
-from fgl_reproduction.methods.fedsage.program import HONEST, FedSagePreset, GeneratorPreset, clients_of, fedsage_preset
+from fgl_reproduction.methods.fedsage.generator import GeneratorPreset
+from fgl_reproduction.methods.fedsage.program import HONEST, FedSagePreset, clients_of, fedsage_preset
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
