@@ -11,11 +11,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fgl_reproduction.methods.fedstar.structure import StructureEncoder, structure_rows
 from fgl_secure.errors import UnknownNameError
 from fgl_secure.methods.fedspray.networks import Affine, Network, draw_weights
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
 from fgl_secure.methods.fedspray.subgraph import Product, Subgraph
-from fgl_secure.methods.fedvn.structure import StructureEncoder, structure_rows
 from fgl_secure.training.silo import Silo
 
 WALKS = DEGREES = 16

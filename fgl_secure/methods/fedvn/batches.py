@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fgl_reproduction.methods.fedstar.structure import structure_rows
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.methods.fedvn.structure import structure_rows
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
+from fgl_reproduction.methods.fedstar.structure import StructureEncoder
 from fgl_secure.methods.fedvn.batches import DEGREES, WALKS, GraphBatch, pad, to_nodes, to_virtual
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Injection, Statistics
-from fgl_secure.methods.fedvn.structure import StructureEncoder
 from fgl_secure.training.sparse_products import multiply
 
 EPSILON = 1e-5

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from fgl_reproduction.methods import FedStar
 from fgl_reproduction.methods.fedstar.program import HONEST, FedStarModel, StructuredGraph, clients_of, fedstar_preset
 from fgl_reproduction.methods.fedstar.program import FedStarClient as Client
+from fgl_reproduction.methods.fedstar.structure import structure_rows
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import FederatedGraph, SplitMasks
-from fgl_secure.methods.fedvn.structure import structure_rows
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme

@@ -9,13 +9,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from fgl_reproduction.methods.fedstar.structure import structure_rows
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.methods.fedvn.batches import DEGREES, WALKS, GraphStore
 from fgl_secure.methods.fedvn.models import StructuredEncoder
 from fgl_secure.methods.fedvn.preset import BLIND_FEDSTAR, FEDSTAR, fedvn_preset
 from fgl_secure.methods.fedvn.program import FedVN
-from fgl_secure.methods.fedvn.structure import structure_rows
 from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from fgl_reproduction.attacks.encoder_degrees import FEDSTAR, STRUCTURE_ENCODERS, DegreeTruth, EncoderStart
 from fgl_reproduction.methods.fedstar.configuration import FedStar
 from fgl_reproduction.methods.fedstar.program import HONEST, FedStarPreset, clients_of, fedstar_preset
+from fgl_reproduction.methods.fedstar.structure import StructureEncoder
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.fedvn.structure import StructureEncoder
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Circumstance, Claim, Leak, PublicParameters, Recording, Role, Secret, Transcript

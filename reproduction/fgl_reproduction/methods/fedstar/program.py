@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import nn
 
+from fgl_reproduction.methods.fedstar.structure import Affine, StructureEncoder, structure_rows
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedvn.structure import Affine, StructureEncoder, structure_rows
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime.packing import Array
