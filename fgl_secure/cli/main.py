@@ -1,4 +1,4 @@
-"""The command line: `fgl-secure audit`, `train`, `compare`, `attack`, `reproduce`, `museum`, `list` and more.
+"""The command line: `fgl-secure audit`, `train`, `compare`, `attack`, `museum`, `list` and more.
 
 Exit status 0: done, and no evidence contradicts a claim of a scheme named with --scheme. 3: some does, or the museum
 misses a flaw or rejects what is sound. 2: bad usage, input or output, with one line on the standard error stream.

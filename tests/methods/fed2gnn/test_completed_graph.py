@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fgl_reproduction.tables.fed2gnn_baselines import Fed2GNNBaseline, nodes_within, seen_by, surroundings
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, nodes_within, seen_by, surroundings
 from fgl_secure.methods.fed2gnn.completed_graph import CompletedGraph, complete, roots_of, sent_values
 from fgl_secure.methods.fed2gnn.hop_sums import HopSums, hop_sums
 from fgl_secure.methods.fed2gnn.tree_levels import DecodedChildren, Level

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fgl_reproduction.tables.fed2gnn_baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.program import Fed2GNN
 from fgl_secure.methods.fed2gnn.training import clients_of

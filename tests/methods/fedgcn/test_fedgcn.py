@@ -10,11 +10,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from fgl_reproduction.tables.fed2gnn_baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods import FedGCN
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fedgcn import program
 from fgl_secure.methods.fedgcn.preset import HONEST, fedgcn_preset

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fgl_reproduction.tables.fed2gnn_baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph, SplitMasks
 from fgl_secure.methods import FedSage
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fedsage import program
 from fgl_secure.methods.fedsage.generator import NeighGen

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from fgl_reproduction.tables.fedspray_baselines import Baseline, plain_clients
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.alignment import ProxyLayout
-from fgl_secure.methods.fedspray.baselines import Baseline
 from fgl_secure.methods.fedspray.client import FedSpray, first_proxies
-from fgl_secure.methods.fedspray.clustered import plain_clients
 from fgl_secure.methods.fedspray.networks import NETWORKS
 from fgl_secure.methods.fedspray.preset import HONEST, FedSprayPreset, RoundChoice, fedspray_preset
 from fgl_secure.methods.fedspray.scoring import minority_nodes
