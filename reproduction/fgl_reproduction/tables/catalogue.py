@@ -6,7 +6,8 @@ from fgl_reproduction.tables import fed2gnn, fedspray, fedstruct, fedvn, hifgl
 from fgl_reproduction.tables.table import PaperTable
 from fgl_secure.errors import UnknownNameError
 
-TABLES = {table.name: table for paper in (hifgl, fedstruct, fedspray, fed2gnn, fedvn) for table in paper.TABLES}
+_PAPERS = (hifgl.TABLES, fedstruct.TABLES, fedspray.TABLES, fed2gnn.TABLES, fedvn.TABLES)
+TABLES = {each.name: each for tables in _PAPERS for each in tables}
 
 
 def table(name: str) -> PaperTable:

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from fgl_reproduction.tables.fedvn_baselines import (
+    BLIND_FEDSTAR,
+    DITTO,
+    FEDAVG,
+    FEDSTAR,
+    FEDVN,
+    PROGRAMS,
+    WITHOUT_GENERATORS,
+)
 from fgl_reproduction.tables.fedvn_runs import (
     ACCURACY,
     AFTER,
@@ -19,18 +30,9 @@ from fgl_reproduction.tables.fedvn_runs import (
     accuracy_after,
     between_clients,
     load_named_set,
+    run_of,
 )
 from fgl_reproduction.tables.table import Case, PaperTable
-from fgl_secure.methods.fedvn.preset import (
-    BLIND_FEDSTAR,
-    DITTO,
-    FEDAVG,
-    FEDSTAR,
-    FEDVN,
-    GCFL,
-    METHODS,
-    WITHOUT_GENERATORS,
-)
 
 SETTING = "GIN"
 ACCURACY_SETS = ("Motif-basis", "Motif-size")
@@ -40,16 +42,18 @@ ORDER = ("Self-training", "FedAvg", "FedProx", "FedBN", "Ditto", "FedRep", "FedA
 """The lines of the paper's table."""
 
 
-_RUNS = {method.name: GraphRun(method) for method in (*METHODS, GCFL)}
-DECOUPLED = f"{FEDVN.name}, lambda_1 = 10"
+_RUNS = {name: run_of(name) for name in PROGRAMS}
+
+
+DECOUPLED = f"{FEDVN}, lambda_1 = 10"
 """With the largest lambda_1 of the paper's grid: the printed figure on Motif (basis) lies between it and the code's."""
-_DECOUPLED = GraphRun(FEDVN, decoupling=10.0)
-PULLED = f"{DITTO.name}, lambda = 1"
+_DECOUPLED = run_of(FEDVN, decoupling=10.0)
+PULLED = f"{DITTO}, lambda = 1"
 """With ten times the preset's lambda."""
 _BESIDE = (
-    (PULLED, GraphRun(DITTO, pull=1.0), DITTO.name),
-    (BLIND_FEDSTAR.name, GraphRun(BLIND_FEDSTAR), FEDSTAR.name),
-    (DECOUPLED, _DECOUPLED, FEDVN.name),
+    (PULLED, GraphRun(partial(PROGRAMS[DITTO], pull=1.0)), DITTO),
+    (BLIND_FEDSTAR, _RUNS[BLIND_FEDSTAR], FEDSTAR),
+    (DECOUPLED, _DECOUPLED, FEDVN),
 )
 """What else is run, and beside which line it stands."""
 
@@ -110,9 +114,9 @@ GENERATORS = PaperTable(
     title="FedVN (AAAI 2025), Table 2: without edge generators, on Motif (basis), or CMNIST (colour) by name",
     datasets=("Motif-basis",),
     cases=(
-        Case(SETTING, FEDVN.name, GraphRun(FEDVN)),
-        Case(SETTING, DECOUPLED, _DECOUPLED, beside=FEDVN.name),
-        Case(SETTING, WITHOUT_GENERATORS.name, GraphRun(WITHOUT_GENERATORS, virtual_nodes=1)),
+        Case(SETTING, FEDVN, _RUNS[FEDVN]),
+        Case(SETTING, DECOUPLED, _DECOUPLED, beside=FEDVN),
+        Case(SETTING, WITHOUT_GENERATORS, run_of(WITHOUT_GENERATORS, virtual_nodes=1)),
     ),
     metrics=(ACCURACY, LAST_ACCURACY),
     printed="fedvn_table2.csv",
@@ -136,7 +140,7 @@ FACTORS = PaperTable(
     title="FedVN (AAAI 2025), Figure 3(a): factors of the decoupling and the score-contrastive loss",
     datasets=("Motif-basis",),
     cases=tuple(
-        Case(f"lambda_1 {one:g}, lambda_2 {two:g}", FEDVN.name, GraphRun(FEDVN, decoupling=one, contrast=two))
+        Case(f"lambda_1 {one:g}, lambda_2 {two:g}", FEDVN, run_of(FEDVN, decoupling=one, contrast=two))
         for one in DECOUPLING
         for two in CONTRAST
     ),
@@ -154,7 +158,7 @@ NUMBERS = PaperTable(
     name="fedvn-fig3b",
     title="FedVN (AAAI 2025), Figure 3(b): number of virtual nodes, on Motif (size), or CMNIST (colour) by name",
     datasets=("Motif-size",),
-    cases=tuple(Case(f"M {number}", FEDVN.name, GraphRun(FEDVN, virtual_nodes=number)) for number in VIRTUAL_NODES),
+    cases=tuple(Case(f"M {number}", FEDVN, run_of(FEDVN, virtual_nodes=number)) for number in VIRTUAL_NODES),
     metrics=(ACCURACY, LAST_ACCURACY),
     notes=(
         _DRAWN,
@@ -191,11 +195,11 @@ SIMILAR_NODES = PaperTable(
     title="FedVN (AAAI 2025), Figure 4: cosines of 10 virtual nodes on ZINC (scaffold), or on other sets by name",
     datasets=("ZINC",),
     cases=(
-        Case(f"M {TEN}", FEDVN.name, VirtualSimilarities(GraphRun(FEDVN, virtual_nodes=TEN))),
+        Case(f"M {TEN}", FEDVN, VirtualSimilarities(run_of(FEDVN, virtual_nodes=TEN))),
         Case(
             f"M {TEN}",
-            f"{FEDVN.name} without decoupling loss",
-            VirtualSimilarities(GraphRun(FEDVN, virtual_nodes=TEN, decoupling=0.0)),
+            f"{FEDVN} without decoupling loss",
+            VirtualSimilarities(run_of(FEDVN, virtual_nodes=TEN, decoupling=0.0)),
         ),
     ),
     metrics=(MEAN_COSINE, LEAST_COSINE, LARGEST_COSINE),
@@ -214,7 +218,7 @@ SIMILAR_CLIENTS = PaperTable(
     title="FedVN (AAAI 2025), Figure 6: cosines of embeddings of the same class at two clients, on Motif (basis)",
     datasets=("Motif-basis",),
     cases=(
-        *(Case(SETTING, method.name, ClientSimilarities(_RUNS[method.name])) for method in (FEDAVG, FEDVN)),
+        *(Case(SETTING, name, ClientSimilarities(_RUNS[name])) for name in (FEDAVG, FEDVN)),
         Case(SETTING, DECOUPLED, ClientSimilarities(_DECOUPLED)),
     ),
     metrics=tuple(between_clients(label, which) for label in range(CLASSES) for which in ("mean", "least")),

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from fgl_reproduction.tables.fedvn_baselines import PROGRAMS
 from fgl_reproduction.tables.table import Choices, Metric
 from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.methods.fedvn.preset import GraphMethod, fedvn_preset
+from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.program import FedVN
 from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.runtime.packing import Array
 from fgl_secure.training.job import Job
 
 Reals = NDArray[np.float64]
@@ -69,18 +72,12 @@ class GraphRun:
     """One training run, as a measure.
 
     Attributes:
-        method: what is trained.
-        virtual_nodes: M; None takes the preset's, as below.
-        decoupling: lambda_1.
-        contrast: lambda_2.
-        pull: lambda of Ditto.
+        program: makes a client.
+        changes: fields of the preset that are other ones here.
     """
 
-    method: GraphMethod
-    virtual_nodes: int | None = None
-    decoupling: float | None = None
-    contrast: float | None = None
-    pull: float | None = None
+    program: Callable[..., FedVN]
+    changes: tuple[tuple[str, float], ...] = ()
 
     def __call__(self, data: NamedSet, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once; the seed draws graphs, split, weights, batches and dropout."""
@@ -98,11 +95,14 @@ class GraphRun:
         """
         if choices.scheme != PLAINTEXT:
             raise InputError(f"scheme must be {PLAINTEXT} for FedVN's tables; found {choices.scheme}")
-        sets = data.drawn(seed)
         preset = fedvn_preset(choices.preset, data.name).with_epochs(choices.epochs)
-        preset = preset.with_virtual_nodes(self.virtual_nodes).with_factors(self.decoupling, self.contrast)
-        preset = preset.with_pull(self.pull)
-        return clients_of(sets, Plaintext(), preset, method=self.method, seed=seed, device=choices.place)
+        preset = replace(preset, **dict(self.changes))  # type: ignore[arg-type]
+        return clients_of(data.drawn(seed), Plaintext(), preset, kind=self.program, seed=seed, device=choices.place)
+
+
+def run_of(line: str, **changes: float) -> GraphRun:
+    """A run of what the tables call a line, with other fields of the preset."""
+    return GraphRun(PROGRAMS[line], tuple(changes.items()))
 
 
 AFTER = (1, 5, 10, 25, 50, 75, 100)
@@ -188,13 +188,21 @@ class ClientSimilarities:
         if classes != CLASSES:
             raise InputError(f"dataset must have {CLASSES} classes, as Motif has; found {data.name} with {classes}")
         found: dict[Metric, float] = {}
-        embedded = [client.embeddings() for client in _trained(self.run, data, choices, seed)]
+        embedded = [embeddings(client) for client in _trained(self.run, data, choices, seed)]
         for label in range(CLASSES):
             of_class = [unit_rows(rows[targets == label]) for rows, targets in embedded]
             pairs = mean_cosines([rows for rows in of_class if len(rows)])
             found[between_clients(label, "mean")] = float(pairs.mean())
             found[between_clients(label, "least")] = float(pairs.min())
         return found
+
+
+def embeddings(client: FedVN) -> tuple[Reals, Array]:
+    """Embeddings of a client's test graphs, float64 [g, hidden], and their targets [g]."""
+    with client.evaluated():
+        found = [client.model.embedded(each, tied=client.tied(each)) for each in client.batches(client.test)]
+        rows: Reals = torch.cat(found).cpu().double().numpy()
+    return rows, client.held.own.targets[client.test]
 
 
 def unit_rows(rows: Reals) -> Reals:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from fgl_reproduction.tables.fedvn import (
     SIMILAR_NODES,
     TABLES,
 )
+from fgl_reproduction.tables.fedvn_baselines import DITTO, FEDAVG, FEDVN, PROGRAMS, WITHOUT_GENERATORS, Averaging
 from fgl_reproduction.tables.fedvn_runs import (
     ACCURACY,
     AFTER,
@@ -42,6 +44,7 @@ from fgl_reproduction.tables.fedvn_runs import (
     between_clients,
     load_named_set,
     mean_cosines,
+    run_of,
     unit_rows,
 )
 from fgl_reproduction.tables.rows import printed_figures
@@ -49,16 +52,7 @@ from fgl_reproduction.tables.table import Choices
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.methods.fedvn.preset import (
-    BLIND_FEDSTAR,
-    DITTO,
-    FEDAVG,
-    FEDVN,
-    WITHOUT_GENERATORS,
-    FedVNPreset,
-    GraphMethod,
-)
-from fgl_secure.methods.fedvn.program import FedVN
+from fgl_secure.methods.fedvn.preset import FedVNPreset
 from fgl_secure.training.job import Job
 from fgl_secure.training.parameters import flat
 from tests.methods.fedvn.sets import random_set
@@ -99,18 +93,19 @@ def test_what_is_not_implemented_is_named_and_not_run() -> None:
 
 def test_a_run_measures_the_selected_and_the_last_round() -> None:
     """Two accuracies in percent; the best round of `paper` is at least as good as the last."""
-    measured = GraphRun(FEDVN)(load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=2), 0)
+    measured = run_of(FEDVN)(load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=2), 0)
     assert set(measured) == {ACCURACY, LAST_ACCURACY}
     assert 0 <= measured[LAST_ACCURACY] <= measured[ACCURACY] <= 100
 
 
 def test_cases_run_what_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
     """A case's method, M, lambda_1 and lambda_2 are those that are trained, and no run is there twice."""
-    tried: list[tuple[GraphMethod, int, float, float]] = []
+    tried: list[tuple[object, int, float, float]] = []
+    fedvn, averaging, alike = (PROGRAMS[name] for name in (FEDVN, FEDAVG, WITHOUT_GENERATORS))
 
-    def noted(*_given: object, method: GraphMethod, **_others: object) -> Job:
+    def noted(*_given: object, kind: object, **_others: object) -> Job:
         preset = next(each for each in _given if isinstance(each, FedVNPreset))
-        tried.append((method, preset.virtual_nodes, preset.decoupling, preset.contrast))
+        tried.append((kind, preset.virtual_nodes, preset.decoupling, preset.contrast))
         raise InputError("enough")
 
     monkeypatch.setattr("fgl_reproduction.tables.fedvn_runs.clients_of", noted)
@@ -120,20 +115,19 @@ def test_cases_run_what_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None
             case.measure(NamedSet("Motif-mini"), Choices(preset="paper"), 0)
     factors = [(one, two) for one in (0, 0.01, 0.1, 1, 10) for two in (0, 1, 5, 10, 20)]
     assert tried == [
-        (FEDVN, 20, 0.1, 1),
-        (FEDVN, 20, 10, 1),
-        (WITHOUT_GENERATORS, 1, 0.1, 1),
-        *((FEDVN, 20, one, two) for one, two in factors),
-        *((FEDVN, number, 0.1, 1) for number in (1, 5, 10, 20, 50, 100)),
-        *((FEDVN, 10, factor, 1) for factor in (0.1, 0)),
-        *((method, 20, 0.1, 1) for method in (FEDAVG, FEDVN)),
-        (FEDVN, 20, 10, 1),
+        (fedvn, 20, 0.1, 1),
+        (fedvn, 20, 10, 1),
+        (alike, 1, 0.1, 1),
+        *((fedvn, 20, one, two) for one, two in factors),
+        *((fedvn, number, 0.1, 1) for number in (1, 5, 10, 20, 50, 100)),
+        *((fedvn, 10, factor, 1) for factor in (0.1, 0)),
+        *((kind, 20, 0.1, 1) for kind in (averaging, fedvn)),
+        (fedvn, 20, 10, 1),
     ]
-    beside = {case.method: (case.line, case.measure) for case in ACCURACIES.cases if case.beside}
-    assert beside == {
-        PULLED: ("Ditto", GraphRun(DITTO, pull=1.0)),
-        "FedStar without structure features": ("FedStar", GraphRun(BLIND_FEDSTAR)),
-        DECOUPLED: ("FedVN", GraphRun(FEDVN, decoupling=10.0)),
+    assert {case.method: case.line for case in ACCURACIES.cases if case.beside} == {
+        PULLED: "Ditto",
+        "FedStar without structure features": "FedStar",
+        DECOUPLED: "FedVN",
     }
     assert [case.setting for case in FACTORS.cases] == [f"lambda_1 {one:g}, lambda_2 {two:g}" for one, two in factors]
     assert [case.setting for case in NUMBERS.cases] == [f"M {number}" for number in (1, 5, 10, 20, 50, 100)]
@@ -143,12 +137,12 @@ def test_a_lambda_of_ditto_is_trained_with() -> None:
     """A personal model that is pulled harder is another one; without a choice lambda is the preset's."""
     data, choices = load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=1)
     own = []
-    for pull in (None, 0.1, 10.0):
-        job = GraphRun(DITTO, pull=pull).job(data, choices, 0)
+    for program in (PROGRAMS[DITTO], partial(Averaging, pull=0.1), partial(Averaging, pull=10.0)):
+        job = GraphRun(program).job(data, choices, 0)
         process = job.opened(job.channel())
         process.round(0)
         client = next(iter(process.programs))
-        assert isinstance(client, FedVN)
+        assert isinstance(client, Averaging)
         assert client.personal is not None
         own.append(flat(list(client.personal.parameters())))
     chosen, same, harder = own
@@ -163,8 +157,8 @@ def test_a_run_on_values_measures_errors(monkeypatch: pytest.MonkeyPatch) -> Non
         return random_set(seed, values=True)
 
     monkeypatch.setattr("fgl_reproduction.tables.fedvn_runs._drawn", values)
-    assert set(GraphRun(FEDAVG)(NamedSet("random"), QUICK, 0)) == {ERROR, LAST_ERROR}
-    for measure in (Course(GraphRun(FEDAVG)), ClientSimilarities(GraphRun(FEDAVG))):
+    assert set(run_of(FEDAVG)(NamedSet("random"), QUICK, 0)) == {ERROR, LAST_ERROR}
+    for measure in (Course(run_of(FEDAVG)), ClientSimilarities(run_of(FEDAVG))):
         with pytest.raises(InputError, match=r"dataset must have .*classes.*; found random"):
             measure(NamedSet("random"), QUICK, 0)
 
@@ -183,13 +177,13 @@ def test_wrong_choices_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="Motif-max"):
         load_named_set("Motif-max")
     with pytest.raises(InputError, match="scheme must be plaintext"):
-        GraphRun(FEDVN)(NamedSet("Motif-mini"), Choices(scheme="secmp"), 0)
+        run_of(FEDVN)(NamedSet("Motif-mini"), Choices(scheme="secmp"), 0)
 
 
 def test_a_course_is_the_accuracy_round_by_round() -> None:
     """After so many rounds of a run it is what a run of as many rounds ends with; past the end, the last."""
     data, choices = load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=5)
-    run = GraphRun(FEDAVG)
+    run = run_of(FEDAVG)
     found = Course(run)(data, choices, 0)
     assert set(found) == {accuracy_after(after) for after in AFTER} == set(COURSES.metrics)
     for rounds in (1, 5):
@@ -200,7 +194,7 @@ def test_a_course_is_the_accuracy_round_by_round() -> None:
 
 def test_virtual_nodes_are_compared_in_pairs() -> None:
     """The mean, least and largest cosine of those of a run, which 3 virtual nodes give by hand."""
-    run = GraphRun(FEDVN, virtual_nodes=3)
+    run = run_of(FEDVN, virtual_nodes=3)
     data, choices = load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=2)
     found = VirtualSimilarities(run)(data, choices, 0)
     theta = run.job(data, choices, 0).train().report["theta"].astype(np.float64)
@@ -213,7 +207,7 @@ def test_virtual_nodes_are_compared_in_pairs() -> None:
 def test_clients_are_compared_class_by_class() -> None:
     """Over all pairs of clients and of their graphs; a mean is no less than the least."""
     data, choices = load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=1)
-    found = ClientSimilarities(GraphRun(FEDVN))(data, choices, 0)
+    found = ClientSimilarities(run_of(FEDVN))(data, choices, 0)
     assert set(found) == set(SIMILAR_CLIENTS.metrics)
     for label in range(3):
         least, mean = (found[between_clients(label, which)] for which in ("least", "mean"))

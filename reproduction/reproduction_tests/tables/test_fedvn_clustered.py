@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from fgl_reproduction.tables.fedvn_baselines import FEDAVG, PROGRAMS, Clustered
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.methods.fedvn import clustered
-from fgl_secure.methods.fedvn.preset import FEDAVG, GCFL, fedvn_preset
+from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.methods.gcfl.clusters import ClusterRule
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -25,33 +25,27 @@ SMALL = replace(fedvn_preset("honest", "random"), hidden=6, epochs=4, batch=4, l
 SPLITTING = ClusterRule(mean_norm=100.0, largest_norm=0.0, length=1, after=1, least=1)
 
 
-@pytest.fixture
-def splitting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clusters split as soon as they can."""
-    kind = partial(clustered.Clustered, rule=SPLITTING)
-    monkeypatch.setattr("fgl_secure.methods.fedvn.training.Clustered", kind)
-
-
 def job(scheme: Scheme | None = None) -> Job:
-    return clients_of(SETS, scheme or Plaintext(), SMALL, method=GCFL, seed=5)
+    """Clusters split as soon as they can."""
+    return clients_of(SETS, scheme or Plaintext(), SMALL, kind=partial(Clustered, rule=SPLITTING), seed=5)
 
 
 def test_without_a_split_it_is_federated_averaging() -> None:
     """The published rule splits nothing in four rounds."""
-    averaging = clients_of(SETS, Plaintext(), SMALL, method=FEDAVG, seed=5).train()
-    found = job().train()
+    averaging, found = (
+        clients_of(SETS, Plaintext(), SMALL, kind=PROGRAMS[each], seed=5).train() for each in (FEDAVG, "GCFL+")
+    )
     assert found.losses == pytest.approx(averaging.losses, abs=1e-5)
     assert not found.report["clusters"].any()
 
 
-@pytest.mark.usefixtures("splitting")
 def test_models_agree_within_clusters_alone() -> None:
     """Means of all clusters are known to all, and each client has its own cluster's."""
     made = job()
     process = made.opened(made.channel(SimulationCoins(0)))
     for number in range(3):
         process.round(number)
-    clients = [each for each in process.programs if isinstance(each, clustered.Clustered)]
+    clients = [each for each in process.programs if isinstance(each, Clustered)]
     clusters = clients[0].clusters
     assert clusters.count > 1
     models = np.stack([each.report["theta"] for each in clients])
@@ -61,7 +55,6 @@ def test_models_agree_within_clusters_alone() -> None:
         assert np.array_equal(client.kept["means"][clusters.of[client.silo.silo]], model)
 
 
-@pytest.mark.usefixtures("splitting")
 def test_masked_training_is_that_in_the_clear() -> None:
     """Losses, accuracies and clusters, to the bit."""
     clear, masked = (job(scheme).train() for scheme in (Plaintext(), PairwiseMasking()))
@@ -70,7 +63,6 @@ def test_masked_training_is_that_in_the_clear() -> None:
     assert clear.report["clusters"].any()
 
 
-@pytest.mark.usefixtures("splitting")
 def test_training_is_that_of_one_process() -> None:
     """With a process for each client, put down after each turn."""
     made = job()

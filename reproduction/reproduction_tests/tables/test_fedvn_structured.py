@@ -9,13 +9,20 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from fgl_reproduction.tables.fedvn_baselines import (
+    BLIND_FEDSTAR,
+    DEGREES,
+    FEDSTAR,
+    PROGRAMS,
+    WALKS,
+    Structured,
+    StructuredEncoder,
+    StructuredStore,
+)
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.methods.fedstar.structure import structure_rows
-from fgl_secure.methods.fedvn.batches import DEGREES, WALKS, GraphStore
-from fgl_secure.methods.fedvn.models import StructuredEncoder
-from fgl_secure.methods.fedvn.preset import BLIND_FEDSTAR, FEDSTAR, fedvn_preset
-from fgl_secure.methods.fedvn.program import FedVN
+from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -37,43 +44,38 @@ def edges_of(sets: GraphSet, graph: int) -> NDArray[np.int64]:
 @pytest.mark.parametrize("together", [1, 3, 100])
 def test_a_batch_has_the_structure_of_its_graphs(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In its order, however many are computed together; and D^-1/2 (I + A) D^-1/2 beside it."""
-    monkeypatch.setattr("fgl_secure.methods.fedvn.batches.AT_ONCE", together)
+    monkeypatch.setattr("fgl_reproduction.tables.fedvn_baselines.AT_ONCE", together)
     chosen = np.array([SETS.num_graphs - 1, 0, 2])
-    batch = GraphStore(SETS, structured=True).batch(chosen)
+    batch = StructuredStore(SETS).batch(chosen)
     sizes = np.diff(SETS.node_starts)[chosen].tolist()
     rows = [structure_rows(n, edges_of(SETS, g), WALKS, DEGREES) for n, g in zip(sizes, chosen, strict=True)]
-    assert batch.structure is not None
-    assert batch.convolution is not None
     assert batch.structure.numpy() == pytest.approx(np.concatenate(rows), abs=1e-6)
     reach = batch.reach.to_dense().numpy()
     root = np.diag(1 / np.sqrt(reach.sum(axis=1)))
     assert batch.convolution.to_dense().numpy() == pytest.approx(root @ reach @ root, abs=1e-6)
-    assert GraphStore(SETS).batch(chosen).structure is None
 
 
 def test_a_blind_encoder_gets_zeros_and_the_same_edges() -> None:
     """In batches and in clients."""
     chosen = np.array([1, 0])
-    seeing, blind = (GraphStore(SETS, structured=True, blind=blind).batch(chosen) for blind in (False, True))
-    assert seeing.structure is not None
-    assert blind.structure is not None
+    seeing, blind = (StructuredStore(SETS, blind=blind).batch(chosen) for blind in (False, True))
     assert blind.structure.shape == seeing.structure.shape
     assert seeing.structure.any()
     assert not blind.structure.any()
-    assert seeing.convolution is not None
-    assert blind.convolution is not None
     assert torch.equal(blind.convolution.to_dense(), seeing.convolution.to_dense())
-    losses = [clients_of(SETS, Plaintext(), SMALL, method=each).train().losses for each in (FEDSTAR, BLIND_FEDSTAR)]
+    losses = [
+        clients_of(SETS, Plaintext(), SMALL, kind=PROGRAMS[each]).train().losses for each in (FEDSTAR, BLIND_FEDSTAR)
+    ]
     assert losses[0] != losses[1]
 
 
 def test_the_structure_encoder_alone_is_sent_and_common() -> None:
     """A row has its entries, a loss and a weight; what is learnt on features differs in the end."""
-    job = clients_of(SETS, Plaintext(), SMALL, method=FEDSTAR)
+    job = clients_of(SETS, Plaintext(), SMALL, kind=PROGRAMS[FEDSTAR])
     channel = job.channel(SimulationCoins(0), Recording.everything())
     process = job.opened(channel)
     process.round(0)
-    one, other, *_ = (each.model for each in process.programs if isinstance(each, FedVN))
+    one, other, *_ = (each.model for each in process.programs if isinstance(each, Structured))
     assert isinstance(one.encoder, StructuredEncoder)
     assert isinstance(other.encoder, StructuredEncoder)
     mine, others = (flat(list(each.structure.parameters())) for each in (one.encoder, other.encoder))
@@ -85,17 +87,16 @@ def test_the_structure_encoder_alone_is_sent_and_common() -> None:
 
 def test_layers_hear_structure() -> None:
     """With other structure features a model says something else."""
-    job = clients_of(SETS, Plaintext(), SMALL, method=FEDSTAR)
+    job = clients_of(SETS, Plaintext(), SMALL, kind=PROGRAMS[FEDSTAR])
     (client, *_) = job.opened(job.channel()).programs
-    assert isinstance(client, FedVN)
-    batch = GraphStore(SETS.only(0), structured=True).batch(np.arange(3))
-    assert batch.structure is not None
+    assert isinstance(client, Structured)
+    batch = StructuredStore(SETS.only(0)).batch(np.arange(3))
     assert not torch.allclose(client.model(batch), client.model(replace(batch, structure=batch.structure + 1)))
 
 
 def test_masked_training_is_that_in_the_clear_and_of_separate_processes() -> None:
     """To the bit."""
-    clear, masked = (clients_of(SETS, each, SMALL, method=FEDSTAR) for each in (Plaintext(), PairwiseMasking()))
+    clear, masked = (clients_of(SETS, each, SMALL, kind=PROGRAMS[FEDSTAR]) for each in (Plaintext(), PairwiseMasking()))
     found = [each.train() for each in (clear, masked)]
     assert (found[0].losses, found[0].accuracy) == (found[1].losses, found[1].accuracy)
     agree(apart(masked, put_down=True), in_lockstep(masked.opened(masked.channel(SimulationCoins(0)))))
