@@ -22,7 +22,6 @@ class DecoderPreset:
         predictor_rate: learning rate of the degree predictor phi_d.
         epochs: passes over the client's neighbourhoods.
         batch: neighbourhoods a step; the paper does not say.
-        together: whether clients average their decoders after each pass (App. E.2), and not each train its own.
     """
 
     pool: int = 3
@@ -33,7 +32,6 @@ class DecoderPreset:
     predictor_rate: float = 1e-2
     epochs: int = 200
     batch: int = 512
-    together: bool = False
 
     def __post_init__(self) -> None:
         least = {

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from fgl_reproduction.tables.costs import MEGA, Sent, sent
 from fgl_reproduction.tables.fed2gnn_baselines import Fed2GNNBaseline, baseline_of
+from fgl_reproduction.tables.fed2gnn_together import TogetherClient
 from fgl_reproduction.tables.table import Choices, Metric
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
+from fgl_secure.methods.fed2gnn.program import Fed2GNN
 from fgl_secure.methods.fed2gnn.training import clients_of
 from fgl_secure.methods.fedsage.preset import FedSagePreset, fedsage_preset
 from fgl_secure.methods.fedsage.training import clients_of as fedsage_clients
@@ -70,7 +72,6 @@ class Setting:
         chosen = fed2gnn_preset(choices.preset, data.name, self.backbone).with_epochs(choices.epochs)
         if choices.epochs is not None:  # a short run trains its decoders no longer than its model
             chosen = replace(chosen, decoder=replace(chosen.decoder, epochs=min(choices.epochs, chosen.decoder.epochs)))
-        chosen = replace(chosen, decoder=replace(chosen.decoder, together=self.together))
         return chosen.with_trees(self.hops, self.neighbours)
 
 
@@ -93,7 +94,8 @@ class Fed2GNNRun:
         """The clients."""
         graph, scheme = self.setting.federated(data, seed), parse(choices.scheme, ("neighbours",))[1]
         preset, backbone = self.setting.preset(data, choices), self.setting.backbone
-        return clients_of(graph, {NEIGHBOURS: scheme}, preset, backbone=backbone, seed=seed, device=choices.place)
+        kind, device = TogetherClient if self.setting.together else Fed2GNN, choices.place
+        return clients_of(graph, {NEIGHBOURS: scheme}, preset, backbone=backbone, seed=seed, device=device, kind=kind)
 
 
 @dataclass(frozen=True, slots=True)

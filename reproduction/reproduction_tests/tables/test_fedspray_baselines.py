@@ -24,7 +24,9 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Phase, Recording
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parameters import flat
+from tests.graphs import two_communities
 from tests.methods.fedspray.runs import SMALL, channel_of, digits, sent, tiny
+from tests.training.processes.runs import agree, apart, in_lockstep
 
 CLEAR = Plaintext(threshold=1)
 
@@ -124,3 +126,11 @@ def test_fedstar_averages_the_structure_encoder_alone(backbone: str) -> None:
     assert isinstance(network, StructuredNetwork)
     network.rows += 1
     assert not torch.allclose(network.scores(subgraph), before)
+
+
+@pytest.mark.parametrize("baseline", Baseline)
+def test_a_process_for_each_client_trains_the_same_bits(baseline: Baseline) -> None:
+    """Under masks, with a process for each client."""
+    graph = two_communities(devices=48, silos=3)
+    job = plain_clients(baseline, graph, PairwiseMasking(), SMALL)
+    agree(apart(job, put_down=baseline is Baseline.FEDAVG), in_lockstep(job.opened(channel_of(graph))))

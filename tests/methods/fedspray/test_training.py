@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_reproduction.tables.fedspray_baselines import Baseline, plain_clients
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.alignment import ProxyLayout
@@ -228,16 +227,12 @@ RUNS: dict[str, tuple[FedSprayPreset, str, Scheme, bool]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*RUNS, *Baseline])
+@pytest.mark.parametrize("name", RUNS)
 def test_a_process_for_each_client_trains_the_same_bits(name: str) -> None:
     """Losses, models, proxies, selected round and accuracies agree, though clients are put down after each turn."""
-    preset, backbone, scheme, put_down = RUNS.get(name, (SMALL, "gcn", PairwiseMasking(), name == Baseline.FEDAVG))
+    preset, backbone, scheme, put_down = RUNS[name]
     graph = two_communities(devices=48, silos=3)
-
-    if name in RUNS:
-        job = clients_of(graph, scheme, preset, backbone=backbone)
-    else:
-        job = plain_clients(Baseline(name), graph, scheme, preset, backbone=backbone)
+    job = clients_of(graph, scheme, preset, backbone=backbone)
     process, rounds = job.opened(channel_of(graph)), 0
     while process.round(rounds):
         rounds += 1

@@ -16,7 +16,10 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.methods.fed2gnn.coordinates import Coordinates, directions
+from fgl_secure.methods.fed2gnn.decoder import Decoder
 from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods
+from fgl_secure.methods.fed2gnn.preset import DecoderPreset
+from fgl_secure.methods.fed2gnn.program import Fed2GNN
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parameters import flat, overwrite
 from fgl_secure.training.server_sums import FRACTION_BITS
@@ -91,3 +94,56 @@ class Together:
 
     def _sum(self, row: Reals, parts: Sequence[int] = ()) -> Reals:
         return self.talk.server(row, grid=self.talk.grid(FRACTION_BITS), parts=parts)[0]
+
+
+class TogetherDecoder(Decoder):
+    """A decoder of all clients.
+
+    Args:
+        data: the client's neighbourhoods.
+        most: d, largest set.
+        preset: how it is built and trained.
+        seed: of batches; initial weights are drawn with that of `together`.
+        device: where it is.
+        together: how it is trained with all other clients.
+    """
+
+    def __init__(
+        self,
+        data: Neighbourhoods,
+        most: int,
+        preset: DecoderPreset,
+        seed: int,
+        device: torch.device,
+        together: Together,
+    ) -> None:
+        self._together, self._batches = together, seed
+        super().__init__(data, most, preset, together.seed, device)
+
+    def space(self, data: Neighbourhoods, most: int, device: torch.device) -> Coordinates:
+        """That of all clients' neighbourhoods."""
+        return self._together.coordinates(data, most, device)
+
+    def train(self, data: Neighbourhoods, preset: DecoderPreset) -> None:
+        """Passes over the client's neighbourhoods, a mean after each."""
+        self.coins.manual_seed(self._batches)
+        super().train(data, preset)
+
+    def passed(self, data: Neighbourhoods) -> None:
+        """Takes the mean."""
+        self._together.average([*self.separator.parameters(), *self.predictor.parameters()], len(data.first))
+
+
+class TogetherClient(Fed2GNN):
+    """One client of Fed2GNN whose decoders are all clients'."""
+
+    def begin(self) -> None:
+        """Decoders are trained before the first round, for sums are taken meanwhile."""
+        super().begin()
+        self.hang_trees()
+
+    def decoder(self, data: Neighbourhoods, seed: int) -> Decoder:
+        """One for all clients and sets of as many parts."""
+        preset, parts = self.preset, data.elements.shape[1]
+        together = Together(self.talk, self.seed + parts, preset.row_growth)
+        return TogetherDecoder(data, preset.neighbours, preset.decoder, seed, self.device, together)

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from fgl_reproduction.tables.fed2gnn_together import Together, TogetherClient, TogetherDecoder
 from fgl_secure.methods.fed2gnn.coordinates import Coordinates
 from fgl_secure.methods.fed2gnn.decoder import Decoder
 from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
-from fgl_secure.methods.fed2gnn.together import Together
+from fgl_secure.methods.fed2gnn.program import Fed2GNN
+from fgl_secure.methods.fed2gnn.training import clients_of
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Phase, Recording
 from fgl_secure.runtime.packing import Array
@@ -22,8 +25,9 @@ from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.program import Program
-from tests.methods.fed2gnn.small import QUICK, channel_of, some_digits, train
+from tests.methods.fed2gnn.small import QUICK, channel_of, some_digits
 from tests.methods.fed2gnn.test_decoder import MOST, PRESET, sets, variance_within
+from tests.training.processes.runs import agree, apart, in_lockstep
 
 GRAPH = some_digits(200, 3)
 CPU = torch.device("cpu")
@@ -44,7 +48,7 @@ class Decoding(Program):
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
         together = Together(self.talk, 7, 32.0)
         self.space = together.coordinates(self._data, self._preset.coordinates, CPU)
-        self.decoder = Decoder(self._data, MOST, self._preset, self.silo.silo, CPU, together)
+        self.decoder = TogetherDecoder(self._data, MOST, self._preset, self.silo.silo, CPU, together)
         return False
 
     @property
@@ -135,10 +139,19 @@ def test_masks_change_no_bit() -> None:
 
 def test_fed2gnn_trains_decoders_together_before_the_first_round() -> None:
     """Trees are others, which the seed repeats; the server adds up four moments, and the networks after each pass."""
-    preset = replace(QUICK, decoder=replace(QUICK.decoder, together=True))
-    results = [train(GRAPH, each, recording=Recording.everything()) for each in (QUICK, preset, preset)]
+    results = []
+    for kind in (Fed2GNN, TogetherClient, TogetherClient):
+        channel = channel_of(GRAPH, recording=Recording.everything())
+        results.append(clients_of(GRAPH, {}, QUICK, kind=kind).train(channel))
     alone, together, again = (result.losses for result in results)
     assert alone[0] != together[0]
     assert together == again
     sums = [sum(batch.phase is Phase.VECTORS for batch in result.transcript.messages) for result in results]
-    assert sums[1] - sums[0] == 4 + preset.decoder.epochs
+    assert sums[1] - sums[0] == 4 + QUICK.decoder.epochs
+
+
+def test_training_is_that_of_one_process() -> None:
+    """Under masks, with a process for each client, put down after each turn."""
+    preset = replace(QUICK, epochs=2, neighbours=3)
+    job = clients_of(GRAPH, {SERVER: PairwiseMasking()}, preset, kind=TogetherClient)
+    agree(apart(job, put_down=True), in_lockstep(job.opened(channel_of(GRAPH))))
