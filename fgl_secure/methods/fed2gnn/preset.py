@@ -90,7 +90,6 @@ class Fed2GNNPreset(AveragedPreset):
             with the level's mean that stands for all of it. The paper decodes K - 1 levels, d^(K-1) nodes a tree.
         decoder: how decoders are trained.
         latent: the map to a latent space; None exchanges features as they are.
-        shared_latent: whether FedAvg and FedAvg-Full, which it is compared with, have the latent map as well.
         row_growth: by how much rows may grow a hop.
     """
 
@@ -98,7 +97,6 @@ class Fed2GNNPreset(AveragedPreset):
     decoded: int = 1
     decoder: DecoderPreset = DecoderPreset()  # frozen
     latent: LatentPreset | None = LatentPreset()  # frozen
-    shared_latent: bool = True
     row_growth: float = 32.0
 
     def __post_init__(self) -> None:

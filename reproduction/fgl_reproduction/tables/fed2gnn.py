@@ -23,10 +23,11 @@ from fgl_reproduction.tables.fed2gnn_runs import (
     Setting,
     loss_after,
 )
-from fgl_reproduction.tables.statistics import CROSSING, EDGES_EACH, NODES_EACH, Counted, Federate, statistics_table
-from fgl_reproduction.tables.table import Case, Measure, PaperTable
+from fgl_reproduction.tables.fed2gnn_together import TogetherClient
+from fgl_reproduction.tables.statistics import CROSSING, EDGES_EACH, GRAPH_METRICS, NODES_EACH, WHOLE, Counted, Federate
+from fgl_reproduction.tables.table import Case, Measure, Paper
 
-DATASETS = ("Cora", "CS", "DBLP")
+PAPER = Paper("Fed2GNN", "anonymous submission", ("Cora", "CS", "DBLP"), (ACCURACY,))
 CLIENTS = (5, 10, 15)
 FIGURE_CLIENTS = 10
 BACKBONES = {"GCN": "gcn", "GraphSAGE": "sage", "DAGNN": "dagnn"}
@@ -85,30 +86,22 @@ _DEEP_NOTE = (
     "No hyper-parameters are printed for DAGNN; it has GCN's, with rate 0.01 and width 32 throughout."
 )
 
-TABLE_1 = PaperTable(
-    name="fed2gnn-table1",
-    title="Fed2GNN (anonymous submission), Table 1: accuracy of GNNs with 2 layers",
-    datasets=DATASETS,
+TABLE_1 = PAPER.table(
+    "table1",
+    "accuracy of GNNs with 2 layers",
     cases=(
         *_clients("GCN", tuple(method for method in METHODS if method != FEDSAGE)),
         _central("GCN"),
         *_clients("GraphSAGE", METHODS),
     ),
-    metrics=(ACCURACY,),
-    printed="fed2gnn_table1.csv",
     notes=(_SPLIT_NOTE, _MODEL_NOTE, _DATA_NOTE),
-    method=FED2GNN,
 )
 
-TABLE_2 = PaperTable(
-    name="fed2gnn-table2",
-    title="Fed2GNN (anonymous submission), Table 2: accuracy of DAGNN with 5 layers",
-    datasets=DATASETS,
+TABLE_2 = PAPER.table(
+    "table2",
+    "accuracy of DAGNN with 5 layers",
     cases=(*_clients("DAGNN", METHODS), _central("DAGNN")),
-    metrics=(ACCURACY,),
-    printed="fed2gnn_table2.csv",
     notes=(_SPLIT_NOTE, _MODEL_NOTE, _DATA_NOTE, _DEEP_NOTE),
-    method=FED2GNN,
 )
 
 
@@ -122,24 +115,21 @@ def _by_depth() -> Iterator[Case]:
         yield Case(f"DAGNN, layers {depth}", Fed2GNNBaseline.CENTRAL.value, central)
 
 
-FIGURE_3 = PaperTable(
-    name="fed2gnn-fig3",
-    title="Fed2GNN (anonymous submission), Figure 3: accuracy of DAGNN over its number of layers",
-    datasets=DATASETS,
+FIGURE_3 = PAPER.table(
+    "fig3",
+    "accuracy of DAGNN over its number of layers",
     cases=tuple(_by_depth()),
-    metrics=(ACCURACY,),
     notes=(
         f"The paper prints no numbers here, and not how many clients there are; here {FIGURE_CLIENTS}.",
         _SPLIT_NOTE,
         _MODEL_NOTE,
         _DEEP_NOTE,
     ),
-    method=FED2GNN,
 )
 
-FIGURE_4 = PaperTable(
-    name="fed2gnn-fig4",
-    title="Fed2GNN (anonymous submission), Figure 4: accuracy over the most neighbours d that a node asks about",
+FIGURE_4 = PAPER.table(
+    "fig4",
+    "accuracy over the most neighbours d that a node asks about",
     datasets=("Cora",),
     cases=tuple(
         Case(
@@ -150,14 +140,12 @@ FIGURE_4 = PaperTable(
         for printed in ("GCN", "DAGNN")
         for most in BREADTHS
     ),
-    metrics=(ACCURACY,),
     notes=(
         f"The paper prints no numbers here; GCN has 2 layers, DAGNN 5, and there are {FIGURE_CLIENTS} clients.",
         _SPLIT_NOTE,
         _MODEL_NOTE,
         _DEEP_NOTE,
     ),
-    method=FED2GNN,
 )
 
 _TEN_COURSES = tuple(
@@ -171,9 +159,9 @@ _TEN_COURSES = tuple(
     )
 )
 
-FIGURE_5 = PaperTable(
-    name="fed2gnn-fig5",
-    title="Fed2GNN (anonymous submission), Figure 5: training loss over rounds, Louvain and random clients",
+FIGURE_5 = PAPER.table(
+    "fig5",
+    "training loss over rounds, Louvain and random clients",
     datasets=("Cora",),
     cases=_TEN_COURSES,
     metrics=tuple(map(loss_after, LOSS_AFTER)),
@@ -182,26 +170,26 @@ FIGURE_5 = PaperTable(
         "training accuracy are left out: clients count right predictions of validation and test nodes alone.",
         _SPLIT_NOTE,
     ),
-    method=FED2GNN,
 )
 
 TOGETHER = f"{FED2GNN}, decoders trained together"
 
 
 def _by_decoder() -> Iterator[Case]:
-    for method, together in ((Fed2GNNBaseline.FEDAVG.value, False), (FED2GNN, False), (TOGETHER, True)):
+    for method, make in (
+        (Fed2GNNBaseline.FEDAVG.value, partial(BaselineRun, Fed2GNNBaseline.FEDAVG)),
+        (FED2GNN, Fed2GNNRun),
+        (TOGETHER, partial(Fed2GNNRun, kind=TogetherClient)),
+    ):
         for clients in CLIENTS:
-            setting = Setting("gcn", clients, together=together)
-            run = Fed2GNNRun(setting) if together else _measure(method, setting)
-            yield Case(f"GCN, clients {clients}", method, run, clients)
+            yield Case(f"GCN, clients {clients}", method, make(Setting("gcn", clients)), clients)
 
 
-FIGURE_6 = PaperTable(
-    name="fed2gnn-fig6",
-    title="Fed2GNN (anonymous submission), Figure 6: accuracy with decoders of each client, or of all together",
+FIGURE_6 = PAPER.table(
+    "fig6",
+    "accuracy with decoders of each client, or of all together",
     datasets=("Cora", "DBLP"),
     cases=tuple(_by_decoder()),
-    metrics=(ACCURACY,),
     notes=(
         "The paper prints no numbers here: decoders trained together are only slightly better. It does not say with "
         "which network, how many clients, or how they train together. Here clients take the mean of their decoders, "
@@ -209,14 +197,13 @@ FIGURE_6 = PaperTable(
         _SPLIT_NOTE,
         _MODEL_NOTE,
     ),
-    method=FED2GNN,
 )
 
 _COST_NOTE = "The paper prints no numbers here."
 
-FIGURE_7 = PaperTable(
-    name="fed2gnn-fig7",
-    title="Fed2GNN (anonymous submission), Figure 7: what is sent, over the number of layers and of clients",
+FIGURE_7 = PAPER.table(
+    "fig7",
+    "what is sent, over the number of layers and of clients",
     datasets=("Cora",),
     cases=(
         *(
@@ -233,12 +220,11 @@ FIGURE_7 = PaperTable(
         "which is not implemented, have no lines.",
         _SPLIT_NOTE,
     ),
-    method=FED2GNN,
 )
 
-FIGURE_8 = PaperTable(
-    name="fed2gnn-fig8",
-    title="Fed2GNN (anonymous submission), Figure 8: time of building trees and of training, over the number of layers",
+FIGURE_8 = PAPER.table(
+    "fig8",
+    "time of building trees and of training, over the number of layers",
     datasets=("Cora",),
     cases=tuple(
         Case(f"DAGNN, layers {hops}", FED2GNN, Cost(Fed2GNNRun(Setting("dagnn", FIGURE_CLIENTS, hops=hops))))
@@ -250,27 +236,22 @@ FIGURE_8 = PaperTable(
         "training is the latent map, sums, decoders and trees.",
         _SPLIT_NOTE,
     ),
-    method=FED2GNN,
 )
 
-TABLE_3 = statistics_table(
-    "fed2gnn-table3",
-    "Fed2GNN (anonymous submission), Table 3: statistics of the data sets",
-    DATASETS,
-    "fed2gnn_table3.csv",
-    (_DATA_NOTE, "The paper prints no homophily."),
-    FED2GNN,
+TABLE_3 = PAPER.table(
+    "table3",
+    "statistics of the data sets",
+    WHOLE,
+    metrics=GRAPH_METRICS,
+    notes=(_DATA_NOTE, "The paper prints no homophily."),
 )
 
-TABLE_4 = PaperTable(
-    name="fed2gnn-table4",
-    title="Fed2GNN (anonymous submission), Table 4: nodes and edges of the clients' subgraphs",
-    datasets=DATASETS,
+TABLE_4 = PAPER.table(
+    "table4",
+    "nodes and edges of the clients' subgraphs",
     cases=tuple(Case(f"clients {clients}", "data", Counted(_dealt_among(clients)), clients) for clients in CLIENTS),
     metrics=(NODES_EACH, EDGES_EACH, CROSSING),
-    printed="fed2gnn_table4.csv",
     notes=("Run s draws the partition, Louvain with delta 40, with seed s. Edges have no direction.", _DATA_NOTE),
-    method=FED2GNN,
 )
 
 TABLES = (TABLE_1, TABLE_2, TABLE_3, TABLE_4, FIGURE_3, FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8)

@@ -114,7 +114,7 @@ def baseline_of(
     central = baseline is Fed2GNNBaseline.CENTRAL
     graph = graph.in_one_silo() if central else graph
     seen, reach = seen_by(graph, baseline, preset.hops)
-    if central or not preset.shared_latent:
+    if central:
         preset = replace(preset, latent=None)
 
     def make(talk: Collectives, _coins: Coins) -> Seen:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from fgl_reproduction.tables.costs import MEGA, Sent, sent
 from fgl_reproduction.tables.fed2gnn_baselines import Fed2GNNBaseline, baseline_of
-from fgl_reproduction.tables.fed2gnn_together import TogetherClient
 from fgl_reproduction.tables.table import Choices, Metric
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
@@ -45,7 +44,6 @@ class Setting:
         hops: K; None takes the preset's.
         neighbours: d; None takes the preset's.
         partition: how nodes are assigned to clients.
-        together: whether clients train their decoders together.
     """
 
     backbone: str
@@ -53,7 +51,6 @@ class Setting:
     hops: int | None = None
     neighbours: int | None = None
     partition: str = PARTITION
-    together: bool = False
 
     def federated(self, data: Graph, seed: int) -> FederatedGraph:
         """The data set among the clients; the seed repeats partition and split.
@@ -81,9 +78,11 @@ class Fed2GNNRun:
 
     Attributes:
         setting: who has what.
+        kind: a client's program.
     """
 
     setting: Setting
+    kind: type[Fed2GNN] = Fed2GNN
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once; the choices' scheme computes the sums over neighbours."""
@@ -93,9 +92,15 @@ class Fed2GNNRun:
     def job(self, data: Graph, choices: Choices, seed: int) -> Job:
         """The clients."""
         graph, scheme = self.setting.federated(data, seed), parse(choices.scheme, ("neighbours",))[1]
-        preset, backbone = self.setting.preset(data, choices), self.setting.backbone
-        kind, device = TogetherClient if self.setting.together else Fed2GNN, choices.place
-        return clients_of(graph, {NEIGHBOURS: scheme}, preset, backbone=backbone, seed=seed, device=device, kind=kind)
+        return clients_of(
+            graph,
+            {NEIGHBOURS: scheme},
+            self.setting.preset(data, choices),
+            backbone=self.setting.backbone,
+            seed=seed,
+            device=choices.place,
+            kind=self.kind,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ class BaselineRun:
     Attributes:
         baseline: who sees which edges.
         setting: who has what.
-        mapped: whether features go through the latent map, where the preset says so.
+        mapped: whether features go through the latent map.
     """
 
     baseline: Fed2GNNBaseline
@@ -119,7 +124,8 @@ class BaselineRun:
     def job(self, data: Graph, choices: Choices, seed: int) -> Job:
         """The clients."""
         graph, preset = self.setting.federated(data, seed), self.setting.preset(data, choices)
-        preset = replace(preset, shared_latent=preset.shared_latent and self.mapped)
+        if not self.mapped:
+            preset = replace(preset, latent=None)
         backbone, device = self.setting.backbone, choices.place
         return baseline_of(graph, self.baseline, preset, backbone=backbone, seed=seed, device=device)
 

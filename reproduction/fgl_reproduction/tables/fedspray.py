@@ -18,10 +18,10 @@ from fgl_reproduction.tables.fedspray_runs import (
     minority_of,
 )
 from fgl_reproduction.tables.statistics import CLASSES, CLIENTS, EDGES_EACH, FEATURES, NODES_EACH, Counted
-from fgl_reproduction.tables.table import Case, Choices, Measure, Metric, PaperTable
+from fgl_reproduction.tables.table import Case, Choices, Measure, Metric, Paper
 from fgl_secure.graph import Graph
 
-DATASETS = ("PubMed", "Physics")
+PAPER = Paper("FedSpray", "KDD 2024", ("PubMed", "Physics"), (OVERALL, MINORITY))
 BACKBONES = {"GCN": "gcn", "SGC": "sgc", "GraphSAGE": "sage"}
 """By what the paper calls them."""
 FEDSPRAY, FEDAVG = "FedSpray", Baseline.FEDAVG.value
@@ -72,13 +72,10 @@ _METRIC_NOTE = (
 )
 _MISSING = "Not available: the data sets WikiCS and Flickr."
 
-TABLE_2 = PaperTable(
-    name="fedspray-table2",
-    title="FedSpray (KDD 2024), Table 2: accuracy over all test nodes and over those of minority classes",
-    datasets=DATASETS,
+TABLE_2 = PAPER.table(
+    "table2",
+    "accuracy over all test nodes and over those of minority classes",
     cases=(*_cases(Clients.PUBLISHED, METHODS), *_longer(), *_cases(Clients.LOUVAIN, RUN)),
-    metrics=(OVERALL, MINORITY),
-    printed="fedspray_table2.csv",
     notes=(
         f"{_CLIENTS_NOTE} Own Louvain takes every community above a floor of nodes instead.",
         f"Lines with {LONGER} rounds have as many as the public code's main program; the paper says 300.",
@@ -88,26 +85,21 @@ TABLE_2 = PaperTable(
         "hidden width, whose rows go into every layer of the network beside features. Of both the paper says no more.",
         f"Not implemented: {', '.join(NOT_IMPLEMENTED)}. {_MISSING}",
     ),
-    method=FEDSPRAY,
 )
 
-TABLE_3 = PaperTable(
-    name="fedspray-table3",
-    title="FedSpray (KDD 2024), Table 3: accuracy with and without structure proxies",
-    datasets=DATASETS,
+TABLE_3 = PAPER.table(
+    "table3",
+    "accuracy with and without structure proxies",
     cases=tuple(
         Case(f"GCN, {Clients.PUBLISHED}", method, FedSprayRun("gcn", Clients.PUBLISHED, changes))
         for method, changes in ((FEDSPRAY, ()), ("FedSpray without proxies", (("proxies", False),)))
     ),
-    metrics=(OVERALL, MINORITY),
-    printed="fedspray_table3.csv",
     notes=("Without proxies S = 0 throughout (section 5.3.3).", _CLIENTS_NOTE, _SPLIT_NOTE, _METRIC_NOTE),
-    method=FEDSPRAY,
 )
 
-TABLE_5 = PaperTable(
-    name="fedspray-table5",
-    title="FedSpray (KDD 2024), Table 5: number of local epochs",
+TABLE_5 = PAPER.table(
+    "table5",
+    "number of local epochs",
     datasets=("PubMed",),
     cases=tuple(
         Case(
@@ -118,7 +110,6 @@ TABLE_5 = PaperTable(
         for epochs in (3, 5, 10)
         for method in (FEDAVG, FEDSPRAY)
     ),
-    metrics=(OVERALL, MINORITY),
     notes=(
         "The paper's table is of WikiCS, which can't be had here: FedSpray is better than FedAvg by 1 point of "
         "accuracy and 12 of minority accuracy whatever the number of local epochs, and neither changes by a point "
@@ -127,20 +118,18 @@ TABLE_5 = PaperTable(
         _SPLIT_NOTE,
         _METRIC_NOTE,
     ),
-    method=FEDSPRAY,
 )
 
 FIGURE_CLIENTS = 7
-FIGURE_2 = PaperTable(
-    name="fedspray-fig2",
-    title="FedSpray (KDD 2024), Figure 2: FedAvg with a perceptron and with a GNN on each client's minority nodes",
+FIGURE_2 = PAPER.table(
+    "fig2",
+    "FedAvg with a perceptron and with a GNN on each client's minority nodes",
     datasets=("PubMed",),
     cases=tuple(
         Case(f"FedAvg, {Clients.PUBLISHED}", printed, MinorityRun(backbone))
         for printed, backbone in (("MLP", "mlp"), ("GNN", "gcn"))
     ),
     metrics=(OVERALL, *(minority_of(client) for client in range(1, FIGURE_CLIENTS + 1))),
-    printed="fedspray_fig2.csv",
     notes=(
         "The paper prints the accuracies over all nodes alone, and that the perceptron is better on the minority nodes "
         "of each client. Its GNN has the GCN's figure of Table 2.",
@@ -149,7 +138,6 @@ FIGURE_2 = PaperTable(
         _SPLIT_NOTE,
         _METRIC_NOTE,
     ),
-    method=FEDSPRAY,
 )
 
 
@@ -159,12 +147,11 @@ def _varied(field: str, values: tuple[float, ...], backbone: str, named: Callabl
     )
 
 
-FIGURE_4 = PaperTable(
-    name="fedspray-fig4",
-    title="FedSpray (KDD 2024), Figure 4: lambda_1, the weight of the encoder's soft targets",
+FIGURE_4 = PAPER.table(
+    "fig4",
+    "lambda_1, the weight of the encoder's soft targets",
     datasets=("PubMed",),
     cases=_varied("teaching", (0.1, 1.0, 5.0, 10.0, 50.0), "sage", lambda value: f"GraphSAGE, lambda_1 {value:g}"),
-    metrics=(OVERALL, MINORITY),
     notes=(
         "The paper prints no numbers for this figure: accuracy stays high for .1, 1 and 5 and falls beyond, minority "
         "accuracy falls where lambda_1 is small, and 10 is recommended for PubMed. Its part (b) is WikiCS, which can't "
@@ -173,15 +160,13 @@ FIGURE_4 = PaperTable(
         _SPLIT_NOTE,
         _METRIC_NOTE,
     ),
-    method=FEDSPRAY,
 )
 
-FIGURE_5 = PaperTable(
-    name="fedspray-fig5",
-    title="FedSpray (KDD 2024), Figure 5: number d_s of entries of a structure proxy",
+FIGURE_5 = PAPER.table(
+    "fig5",
+    "number d_s of entries of a structure proxy",
     datasets=("Physics",),
     cases=_varied("width", (16, 32, 64, 128, 256), "gcn", lambda value: f"GCN, d_s {value:g}"),
-    metrics=(OVERALL, MINORITY),
     notes=(
         "The paper prints no numbers for this figure: 32 is about as good as 64, and more gain nothing. Its part (a) "
         "is WikiCS, which can't be had here. Feature embeddings are as wide as proxies, for they are added up.",
@@ -189,7 +174,6 @@ FIGURE_5 = PaperTable(
         _SPLIT_NOTE,
         _METRIC_NOTE,
     ),
-    method=FEDSPRAY,
 )
 
 MAJORITY = Metric("majority class", 0)
@@ -218,21 +202,18 @@ def _of_client(client: int) -> Measure:
     return lambda data, choices, seed: class_figures(data, choices, seed, client)
 
 
-TABLE_1 = PaperTable(
-    name="fedspray-table1",
-    title="FedSpray (KDD 2024), Table 1: majority class and minority nodes of PubMed's clients",
+TABLE_1 = PAPER.table(
+    "table1",
+    "majority class and minority nodes of PubMed's clients",
     datasets=("PubMed",),
     cases=tuple(Case(f"client {number}", "data", _of_client(own)) for number, own in enumerate(AS_PRINTED, 1)),
     metrics=(MAJORITY, MAJORITY_NODES, MINORITY_NODES, *HOMOPHILIES),
-    printed="fedspray_table1.csv",
     notes=("Nothing is drawn, so that all seeds agree. Clients are in the paper's order.", _CLIENTS_NOTE),
-    method=FEDSPRAY,
 )
 
-TABLE_4 = PaperTable(
-    name="fedspray-table4",
-    title="FedSpray (KDD 2024), Table 4: the data sets and their clients",
-    datasets=DATASETS,
+TABLE_4 = PAPER.table(
+    "table4",
+    "the data sets and their clients",
     cases=(
         Case(
             Clients.PUBLISHED.value,
@@ -241,9 +222,7 @@ TABLE_4 = PaperTable(
         ),
     ),
     metrics=(CLIENTS, FEATURES, NODES_EACH, EDGES_EACH, CLASSES),
-    printed="fedspray_table4.csv",
     notes=("Nothing is drawn, so that all seeds agree. Edges have no direction.", _CLIENTS_NOTE, _MISSING),
-    method=FEDSPRAY,
 )
 
 TABLES = (TABLE_1, TABLE_2, TABLE_3, TABLE_4, TABLE_5, FIGURE_2, FIGURE_4, FIGURE_5)

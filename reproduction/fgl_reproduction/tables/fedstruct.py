@@ -22,7 +22,6 @@ from fgl_reproduction.tables.fedstruct_baselines import (
 )
 from fgl_reproduction.tables.fedstruct_costs import COSTS, COSTS_KNOWN
 from fgl_reproduction.tables.fedstruct_runs import (
-    ACCURACY,
     DEG,
     DEG_F,
     FEDGCN,
@@ -35,18 +34,17 @@ from fgl_reproduction.tables.fedstruct_runs import (
     H2V,
     H2V_F,
     LOCAL,
+    PAPER,
     BaselineRun,
     FedStructRun,
     Make,
     Setting,
 )
-from fgl_reproduction.tables.statistics import statistics_table
-from fgl_reproduction.tables.table import Case, PaperTable
+from fgl_reproduction.tables.statistics import GRAPH_METRICS, WHOLE
+from fgl_reproduction.tables.table import Case
 from fgl_secure.methods.fedstruct.presets import FeatureModelKind
 from fgl_secure.methods.fedstruct.program import HOP2VEC
 
-DATASETS = ("Cora", "CiteSeer", "PubMed", "Chameleon", "Photo")
-"""Those of the paper but Amazon Ratings."""
 CENTRAL = "central"
 CLIENTS = 10
 Named = tuple[str, Make]
@@ -108,21 +106,16 @@ _MODEL_NOTE = (
 )
 _MISSING_NOTE = "Not available: of the paper's data sets Amazon Ratings."
 
-ACCURACIES = PaperTable(
-    name="fedstruct-table2",
-    title="FedStruct (ICLR 2025), Table 2: accuracy with random partitioning among 5, 10 and 20 clients",
-    datasets=DATASETS,
+ACCURACIES = PAPER.table(
+    "table2",
+    "accuracy with random partitioning among 5, 10 and 20 clients",
     cases=(*_central(CENTRAL_GNN), *_by_clients(_METHODS, (5, 10, 20))),
-    metrics=(ACCURACY,),
-    printed="fedstruct_table2.csv",
     notes=(_SPLIT_NOTE, _MODEL_NOTE, _DATA_NOTE, _MISSING_NOTE),
-    method="FedStruct",
 )
 
-PARTITIONS = PaperTable(
-    name="fedstruct-table6",
-    title="FedStruct (ICLR 2025), Table 6: accuracy under three partitions among 10 clients",
-    datasets=DATASETS,
+PARTITIONS = PAPER.table(
+    "table6",
+    "accuracy under three partitions among 10 clients",
     cases=(
         *_central(CENTRAL_GNN, CENTRAL_DGCN, CENTRAL_MLP),
         *_by_partition(
@@ -138,8 +131,6 @@ PARTITIONS = PaperTable(
             )
         ),
     ),
-    metrics=(ACCURACY,),
-    printed="fedstruct_table6.csv",
     notes=(
         _SPLIT_NOTE,
         "In FedAvg every client takes one step of its own Adam a round. Under `honest` models are averaged by labelled "
@@ -150,18 +141,13 @@ PARTITIONS = PaperTable(
         _DATA_NOTE,
         _MISSING_NOTE,
     ),
-    method="FedStruct",
 )
 
-PRUNING = PaperTable(
-    name="fedstruct-table7",
-    title="FedStruct (ICLR 2025), Table 7: accuracy with and without (-F) pruning, 10 clients",
-    datasets=DATASETS,
+PRUNING = PAPER.table(
+    "table7",
+    "accuracy with and without (-F) pruning, 10 clients",
     cases=(*_central(CENTRAL_GNN, CENTRAL_MLP), *_by_partition((*_STRUCTURES, *_UNPRUNED))),
-    metrics=(ACCURACY,),
-    printed="fedstruct_table7.csv",
     notes=(_SPLIT_NOTE, _MODEL_NOTE, _DATA_NOTE, _MISSING_NOTE),
-    method="FedStruct",
 )
 
 _DGCN = partial(FedStructRun, pruned=False, known=True)
@@ -177,10 +163,9 @@ _KNOWN_NOTE = (
     "GraphSAGE with the widths of f's on the whole graph (GNN); here clients compute them, to the same figures."
 )
 
-KNOWN_GRAPH = PaperTable(
-    name="fedstruct-table8",
-    title="FedStruct (ICLR 2025), Table 8: accuracy where the server knows the graph, or does not, 10 clients",
-    datasets=DATASETS,
+KNOWN_GRAPH = PAPER.table(
+    "table8",
+    "accuracy where the server knows the graph, or does not, 10 clients",
     cases=(
         *_central(CENTRAL_DGCN),
         *_by_partition(
@@ -194,10 +179,7 @@ KNOWN_GRAPH = PaperTable(
             )
         ),
     ),
-    metrics=(ACCURACY,),
-    printed="fedstruct_table8.csv",
     notes=(_KNOWN_NOTE, _SPLIT_NOTE, _MODEL_NOTE, _DATA_NOTE, _MISSING_NOTE),
-    method="FedStruct",
 )
 
 _RIVALS: tuple[Named, ...] = (
@@ -210,15 +192,12 @@ _ROUNDED_NOTE = (
     "The printed labels of the bars are whole percents, those of Tables 2 and 6 rounded; FedStruct has Hop2Vec."
 )
 
-BARS = PaperTable(
-    name="fedstruct-fig1",
-    title="FedStruct (ICLR 2025), Figure 1: accuracy of FedStruct and of others",
+BARS = PAPER.table(
+    "fig1",
+    "accuracy of FedStruct and of others",
     datasets=("Chameleon", "Cora"),
     cases=(*_central(CENTRAL_GNN), *_by_clients(_RIVALS, (CLIENTS,))),
-    metrics=(ACCURACY,),
-    printed="fedstruct_fig1.csv",
     notes=(_ROUNDED_NOTE, _SPLIT_NOTE, _MODEL_NOTE, _DATA_NOTE, _MISSING_NOTE),
-    method="FedStruct",
 )
 
 _SHARES = (5, 10, 20, 30, 40, 50)
@@ -233,17 +212,15 @@ def _by_depth() -> Iterator[Case]:
             yield Case(f"hops {hops}", name, FedStructRun(features, Setting(CLIENTS, "kmeans"), hops=hops))
 
 
-CURVES = PaperTable(
-    name="fedstruct-fig4",
-    title="FedStruct (ICLR 2025), Figure 4: share of labelled nodes (a), hops (b) and number of clients (c)",
+CURVES = PAPER.table(
+    "fig4",
+    "share of labelled nodes (a), hops (b) and number of clients (c)",
     datasets=("Cora", "Chameleon"),
     cases=(
         *_by_share((*_FIGURE, (LOCAL_GNN.name, LOCAL)), _SHARES),
         *_by_depth(),
         *_by_clients(_FIGURE, _NUMBERS),
     ),
-    metrics=(ACCURACY,),
-    printed="fedstruct_fig4.csv",
     notes=(
         "The paper prints few numbers here; its (a) and (b) are Cora, its (c) is Chameleon, and all are run on both. "
         "(b) has K-means partitioning, the others random; 10 clients in (a) and (b), where the caption of (b) says 5.",
@@ -255,23 +232,19 @@ CURVES = PaperTable(
         _MODEL_NOTE,
         _DATA_NOTE,
     ),
-    method="FedStruct",
 )
 
-PARTITION_BARS = PaperTable(
-    name="fedstruct-fig4d",
-    title="FedStruct (ICLR 2025), Figure 4(d): accuracy under three partitions among 10 clients",
+PARTITION_BARS = PAPER.table(
+    "fig4d",
+    "accuracy under three partitions among 10 clients",
     datasets=("Chameleon",),
     cases=(*_central(CENTRAL_GNN), *_by_partition((*_RIVALS, ("FedPub", FEDPUB)))),
-    metrics=(ACCURACY,),
-    printed="fedstruct_fig4d.csv",
     notes=(_ROUNDED_NOTE, _SPLIT_NOTE, _MODEL_NOTE, _DATA_NOTE),
-    method="FedStruct",
 )
 
-LABELS = PaperTable(
-    name="fedstruct-fig6",
-    title="FedStruct (ICLR 2025), Figure 6: accuracy over the share of labelled nodes, decoupled GCN and GraphSAGE",
+LABELS = PAPER.table(
+    "fig6",
+    "accuracy over the share of labelled nodes, decoupled GCN and GraphSAGE",
     datasets=("Photo",),
     cases=(
         *(
@@ -290,8 +263,6 @@ LABELS = PaperTable(
             "kmeans",
         ),
     ),
-    metrics=(ACCURACY,),
-    printed="fedstruct_fig6.csv",
     notes=(
         f"The paper does not say how many clients there are; here {CLIENTS}. Its labels are whole percents.",
         _KNOWN_NOTE,
@@ -299,20 +270,18 @@ LABELS = PaperTable(
         _MODEL_NOTE,
         _DATA_NOTE,
     ),
-    method="FedStruct",
 )
 
-STATISTICS = statistics_table(
-    "fedstruct-table4",
-    "FedStruct (ICLR 2025), Table 4: statistics of the data sets",
-    DATASETS,
-    "fedstruct_table4.csv",
-    (
+STATISTICS = PAPER.table(
+    "table4",
+    "statistics of the data sets",
+    WHOLE,
+    metrics=GRAPH_METRICS,
+    notes=(
         "The paper counts edges of Cora, CiteSeer and PubMed without direction, those of CiteSeer and PubMed with "
         "self-loops, and links of Chameleon and Photo with it; here edges have none.",
         _MISSING_NOTE,
     ),
-    "FedStruct",
 )
 
 TABLES = (

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fgl_reproduction.tables.costs import MEGA, Sent, sent
-from fgl_reproduction.tables.fedstruct_runs import PLAINTEXT, Setting, chosen, undirected
-from fgl_reproduction.tables.table import Case, Choices, Metric, PaperTable
+from fgl_reproduction.tables.fedstruct_runs import PAPER, PLAINTEXT, Setting, chosen, undirected
+from fgl_reproduction.tables.table import Case, Choices, Metric
 from fgl_secure.graph import Graph
 from fgl_secure.methods.fedsage.preset import fedsage_preset
 from fgl_secure.methods.fedsage.training import clients_of as fedsage_clients
@@ -173,9 +173,9 @@ _RUN_NOTE = (
     "right predictions among them. All numbers of a run are sent: with fewer --epochs there is less."
 )
 
-COSTS = PaperTable(
-    name="fedstruct-table1",
-    title="FedStruct (ICLR 2025), Table 1: what is sent before and during training",
+COSTS = PAPER.table(
+    "table1",
+    "what is sent before and during training",
     datasets=("Cora",),
     cases=tuple(
         Case(scheme, name, measure)
@@ -194,12 +194,11 @@ COSTS = PaperTable(
         "together in rounds that count as training. A masked gradient of Hop2Vec's features is opened whatever the "
         "number of clients that a row is from.",
     ),
-    method="FedStruct",
 )
 
-COSTS_KNOWN = PaperTable(
-    name="fedstruct-table9",
-    title="FedStruct (ICLR 2025), Table 9: what is sent in training where the server knows the graph",
+COSTS_KNOWN = PAPER.table(
+    "table9",
+    "what is sent in training where the server knows the graph",
     datasets=("Cora",),
     cases=(
         Case(PLAINTEXT, "FedStruct", StructureCost(DEGREE, _TEN, known=True)),
@@ -213,5 +212,4 @@ COSTS_KNOWN = PaperTable(
         _TERMS_NOTE,
         _RUN_NOTE,
     ),
-    method="FedStruct",
 )

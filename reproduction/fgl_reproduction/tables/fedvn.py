@@ -32,8 +32,9 @@ from fgl_reproduction.tables.fedvn_runs import (
     load_named_set,
     run_of,
 )
-from fgl_reproduction.tables.table import Case, PaperTable
+from fgl_reproduction.tables.table import Case, Paper
 
+PAPER = Paper("FedVN", "AAAI 2025", ("Motif-basis",), (ACCURACY, LAST_ACCURACY), load_named_set)
 SETTING = "GIN"
 ACCURACY_SETS = ("Motif-basis", "Motif-size")
 """What needs no further library; CMNIST is there by name."""
@@ -85,49 +86,37 @@ _NOTES = (
     f"Not implemented: {', '.join(NOT_IMPLEMENTED)}; of the paper's data sets SST2 (see docs/fedvn.md).",
 )
 
-ACCURACIES = PaperTable(
-    name="fedvn-table1",
-    title="FedVN (AAAI 2025), Table 1: accuracy on Motif (basis, size), or CMNIST (colour) by name",
+ACCURACIES = PAPER.table(
+    "table1",
+    "accuracy on Motif (basis, size), or CMNIST (colour) by name",
     datasets=ACCURACY_SETS,
     cases=_cases(),
-    metrics=(ACCURACY, LAST_ACCURACY),
-    printed="fedvn_table1.csv",
     notes=_NOTES,
-    method="FedVN",
-    load=load_named_set,
 )
 
-ERRORS = PaperTable(
-    name="fedvn-table1-zinc",
-    title="FedVN (AAAI 2025), Table 1: mean absolute error on ZINC (scaffold)",
+ERRORS = PAPER.table(
+    "table1-zinc",
+    "mean absolute error on ZINC (scaffold)",
     datasets=("ZINC",),
     cases=_cases(),
     metrics=(ERROR, LAST_ERROR),
-    printed="fedvn_table1.csv",
     notes=_NOTES,
-    method="FedVN",
-    load=load_named_set,
 )
 
-GENERATORS = PaperTable(
-    name="fedvn-table2",
-    title="FedVN (AAAI 2025), Table 2: without edge generators, on Motif (basis), or CMNIST (colour) by name",
-    datasets=("Motif-basis",),
+GENERATORS = PAPER.table(
+    "table2",
+    "without edge generators, on Motif (basis), or CMNIST (colour) by name",
     cases=(
         Case(SETTING, FEDVN, _RUNS[FEDVN]),
         Case(SETTING, DECOUPLED, _DECOUPLED, beside=FEDVN),
         Case(SETTING, WITHOUT_GENERATORS, run_of(WITHOUT_GENERATORS, virtual_nodes=1)),
     ),
-    metrics=(ACCURACY, LAST_ACCURACY),
-    printed="fedvn_table2.csv",
     notes=(
         _DRAWN,
         f"{_GRIDS}. Without edge generators there is one virtual node, to which every node of a graph is tied by 1: "
         "the paper says that virtual nodes that are tied alike can be merged into one.",
         f"{_BY_NAME}.",
     ),
-    method="FedVN",
-    load=load_named_set,
 )
 
 DECOUPLING, CONTRAST = (0.0, 0.01, 0.1, 1.0, 10.0), (0.0, 1.0, 5.0, 10.0, 20.0)
@@ -135,46 +124,39 @@ DECOUPLING, CONTRAST = (0.0, 0.01, 0.1, 1.0, 10.0), (0.0, 1.0, 5.0, 10.0, 20.0)
 VIRTUAL_NODES = (1, 5, 10, 20, 50, 100)
 """Grid of M."""
 
-FACTORS = PaperTable(
-    name="fedvn-fig3a",
-    title="FedVN (AAAI 2025), Figure 3(a): factors of the decoupling and the score-contrastive loss",
-    datasets=("Motif-basis",),
+FACTORS = PAPER.table(
+    "fig3a",
+    "factors of the decoupling and the score-contrastive loss",
     cases=tuple(
         Case(f"lambda_1 {one:g}, lambda_2 {two:g}", FEDVN, run_of(FEDVN, decoupling=one, contrast=two))
         for one in DECOUPLING
         for two in CONTRAST
     ),
-    metrics=(ACCURACY, LAST_ACCURACY),
     notes=(
         _DRAWN,
         "The paper's figure is of SST2, which can't be had here, and prints no numbers: good are lambda_1 .1 to 1 and "
         "lambda_2 1 to 10, and 0 is worse in either. M = 20.",
     ),
-    method="FedVN",
-    load=load_named_set,
 )
 
-NUMBERS = PaperTable(
-    name="fedvn-fig3b",
-    title="FedVN (AAAI 2025), Figure 3(b): number of virtual nodes, on Motif (size), or CMNIST (colour) by name",
+NUMBERS = PAPER.table(
+    "fig3b",
+    "number of virtual nodes, on Motif (size), or CMNIST (colour) by name",
     datasets=("Motif-size",),
     cases=tuple(Case(f"M {number}", FEDVN, run_of(FEDVN, virtual_nodes=number)) for number in VIRTUAL_NODES),
-    metrics=(ACCURACY, LAST_ACCURACY),
     notes=(
         _DRAWN,
         "The paper prints no numbers for this figure: 1 and 5 virtual nodes are too few. lambda_1 = .1, lambda_2 = 1; "
         "with one virtual node lambda_1 has no effect.",
         f"{_BY_NAME}.",
     ),
-    method="FedVN",
-    load=load_named_set,
 )
 
 _LEFT_OUT = "The paper's figure has SST2 as well, whose sentence features can't be had here"
 
-COURSES = PaperTable(
-    name="fedvn-fig2",
-    title="FedVN (AAAI 2025), Figure 2: accuracy while models train, on CMNIST (colour), or Motif by name",
+COURSES = PAPER.table(
+    "fig2",
+    "accuracy while models train, on CMNIST (colour), or Motif by name",
     datasets=("CMNIST",),
     cases=tuple(Case(SETTING, name, None if name in NOT_IMPLEMENTED else Course(_RUNS[name])) for name in ORDER),
     metrics=tuple(map(accuracy_after, AFTER)),
@@ -183,16 +165,14 @@ COURSES = PaperTable(
         f"{_LEFT_OUT}. It prints no numbers. CMNIST wants the extra `superpixels`.",
         f"Not implemented: {', '.join(NOT_IMPLEMENTED)}.",
     ),
-    method="FedVN",
-    load=load_named_set,
 )
 
 TEN = 10
 """Virtual nodes in Figures 4 and 5."""
 
-SIMILAR_NODES = PaperTable(
-    name="fedvn-fig4",
-    title="FedVN (AAAI 2025), Figure 4: cosines of 10 virtual nodes on ZINC (scaffold), or on other sets by name",
+SIMILAR_NODES = PAPER.table(
+    "fig4",
+    "cosines of 10 virtual nodes on ZINC (scaffold), or on other sets by name",
     datasets=("ZINC",),
     cases=(
         Case(f"M {TEN}", FEDVN, VirtualSimilarities(run_of(FEDVN, virtual_nodes=TEN))),
@@ -209,14 +189,11 @@ SIMILAR_NODES = PaperTable(
         "mostly close to 1. Virtual nodes are those after the last round. ZINC wants the extra `molecules`.",
         f"{_LEFT_OUT} (Figure 5).",
     ),
-    method="FedVN",
-    load=load_named_set,
 )
 
-SIMILAR_CLIENTS = PaperTable(
-    name="fedvn-fig6",
-    title="FedVN (AAAI 2025), Figure 6: cosines of embeddings of the same class at two clients, on Motif (basis)",
-    datasets=("Motif-basis",),
+SIMILAR_CLIENTS = PAPER.table(
+    "fig6",
+    "cosines of embeddings of the same class at two clients, on Motif (basis)",
     cases=(
         *(Case(SETTING, name, ClientSimilarities(_RUNS[name])) for name in (FEDAVG, FEDVN)),
         Case(SETTING, DECOUPLED, ClientSimilarities(_DECOUPLED)),
@@ -229,8 +206,6 @@ SIMILAR_CLIENTS = PaperTable(
         "after the last round. An embedding is the mean over a graph's nodes, ahead of the two layers of the head.",
         f"{_GRIDS}.",
     ),
-    method="FedVN",
-    load=load_named_set,
 )
 
 TABLES = (ACCURACIES, ERRORS, GENERATORS, COURSES, FACTORS, NUMBERS, SIMILAR_NODES, SIMILAR_CLIENTS)

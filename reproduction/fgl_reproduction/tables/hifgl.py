@@ -22,7 +22,7 @@ from fgl_reproduction.tables.hifgl_baselines import (
     train_framework,
 )
 from fgl_reproduction.tables.statistics import CLIENTS, CROSSING, EDGES_EACH, NODES_EACH, Counted
-from fgl_reproduction.tables.table import Case, Choices, Derived, Metric, PaperTable
+from fgl_reproduction.tables.table import Case, Choices, Derived, Metric, Paper
 from fgl_secure.graph import FederatedGraph, Graph, load, random_partition, random_split
 from fgl_secure.methods.fedpub.preset import fedpub_preset
 from fgl_secure.methods.fedpub.training import clients_of as fedpub_clients
@@ -121,7 +121,7 @@ def federated(data: Graph, silos: int, seed: int) -> FederatedGraph:
 GAIN = Metric("gain (%)", 2)
 """Graph information gain (6.1): (acc - acc of Local-MLP) / (acc of Global - acc of Local-MLP), of mean accuracies."""
 
-DATASETS = ("Cora", "CiteSeer", "PubMed")
+PAPER = Paper("HiFGL", "KDD 2024", ("Cora", "CiteSeer", "PubMed"), (ACCURACY,))
 BACKBONES = {"GCN": "gcn_without_loops", "GraphSage": "sage"}
 NOT_IMPLEMENTED = ("FedPerGNN",)
 ON_ALL_EDGES, OWN_ROWS = "tested on all edges", "with own rows"
@@ -188,17 +188,14 @@ _EDGES_NOTE = (
     "others are scored on the edges that they train on. The paper does not say which it did."
 )
 
-FRAMEWORKS = PaperTable(
-    name="hifgl-table3",
-    title="HiFGL (KDD 2024), Table 3: accuracy and graph information gain of frameworks",
-    datasets=DATASETS,
+FRAMEWORKS = PAPER.table(
+    "table3",
+    "accuracy and graph information gain of frameworks",
     cases=(
         Case(f"silos {SILOS}", LOCAL_MLP.name, Training(LOCAL_MLP, "gcn")),
         *_cases((LOCAL, FEDAVG, HIFGL, GLOBAL), own_rows=True),
     ),
-    metrics=(ACCURACY,),
     derived=(Derived(GAIN, ACCURACY, _gains),),
-    printed="hifgl_table3.csv",
     notes=(
         "The graph information gain is computed from mean accuracies, as in the paper, and has no deviation.",
         "One round is reported for all silos, by pooled accuracy, also where silos train alone.",
@@ -207,10 +204,9 @@ FRAMEWORKS = PaperTable(
     ),
 )
 
-ALGORITHMS = PaperTable(
-    name="hifgl-table4",
-    title="HiFGL (KDD 2024), Table 4: accuracy of federated algorithms",
-    datasets=DATASETS,
+ALGORITHMS = PAPER.table(
+    "table4",
+    "accuracy of federated algorithms",
     cases=(
         *_cases((FEDAVG, FEDPROX, FEDPER)),
         Case(f"silos {SILOS}", "FedSage+", run_fedsage),
@@ -218,8 +214,6 @@ ALGORITHMS = PaperTable(
         Case(f"silos {SILOS}", "FED-PUB", FedPubRun()),
         *_cases((HIFGL,)),
     ),
-    metrics=(ACCURACY,),
-    printed="hifgl_table4.csv",
     notes=(
         "FedSage+ has its own settings (docs/fedsage.md), for the paper prints none.",
         "FED-PUB has its own network, rounds and rate (docs/fedpub.md), and its averages are in the clear.",
@@ -239,35 +233,33 @@ _MEMORY_NOTE = (
 )
 _TIME_NOTE = "Time is that of this machine under the chosen scheme; the paper's is SecMP's on a V100."
 
-DEPTHS = PaperTable(
-    name="hifgl-table5",
-    title="HiFGL (KDD 2024), Table 5: number of layers",
+DEPTHS = PAPER.table(
+    "table5",
+    "number of layers",
     datasets=("CiteSeer",),
     cases=tuple(
         Case(f"layers {layers}", "HiFGL-GCN", Alone(Training(HIFGL, BACKBONES["GCN"], layers=layers, hidden=64)))
         for layers in (1, 2, 4, 8, 16)
     ),
     metrics=(ACCURACY, SECONDS, MEMORY),
-    printed="hifgl_table5.csv",
     notes=(_TIME_NOTE, _MEMORY_NOTE),
 )
 
-WIDTHS = PaperTable(
-    name="hifgl-table6",
-    title="HiFGL (KDD 2024), Table 6: hidden dimension",
+WIDTHS = PAPER.table(
+    "table6",
+    "hidden dimension",
     datasets=("PubMed",),
     cases=tuple(
         Case(f"hidden {hidden}", "HiFGL-GCN", Alone(Training(HIFGL, BACKBONES["GCN"], layers=2, hidden=hidden)))
         for hidden in (4, 8, 16, 32, 64, 128)
     ),
     metrics=(ACCURACY, SECONDS, MEMORY),
-    printed="hifgl_table6.csv",
     notes=(_TIME_NOTE, _MEMORY_NOTE, "The paper prints one memory for all dimensions."),
 )
 
-SILO_NUMBERS = PaperTable(
-    name="hifgl-fig5",
-    title="HiFGL (KDD 2024), Figure 5: number of silos",
+SILO_NUMBERS = PAPER.table(
+    "fig5",
+    "number of silos",
     datasets=("Cora",),
     cases=tuple(
         Case(
@@ -347,9 +339,9 @@ class Course:
 
 _COURSE = Course(BACKBONES["GCN"], (1, 5, 10, 20, 30, 40, 50))
 
-COURSES = PaperTable(
-    name="hifgl-fig4",
-    title="HiFGL (KDD 2024), Figure 4: accuracy of each silo's devices while HiFGL trains",
+COURSES = PAPER.table(
+    "fig4",
+    "accuracy of each silo's devices while HiFGL trains",
     datasets=("Cora",),
     cases=(Case(f"silos {SILOS}", "HiFGL-GCN", _COURSE),),
     metrics=_COURSE.metrics,
@@ -360,13 +352,11 @@ COURSES = PaperTable(
     ),
 )
 
-STATISTICS = PaperTable(
-    name="hifgl-table2",
-    title="HiFGL (KDD 2024), Table 2: silos of the data sets, and edges inside and between them",
-    datasets=DATASETS,
+STATISTICS = PAPER.table(
+    "table2",
+    "silos of the data sets, and edges inside and between them",
     cases=(Case(f"silos {SILOS}", "data", Counted(lambda data, _choices, seed: federated(data, SILOS, seed))),),
     metrics=(CLIENTS, NODES_EACH, EDGES_EACH, CROSSING),
-    printed="hifgl_table2.csv",
     notes=(
         "Run s draws the silos with seed s. Clients are silos. Edges have no direction; the paper's 431 inside a silo "
         "of Cora counts both.",

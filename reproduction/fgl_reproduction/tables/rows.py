@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from statistics import fmean, stdev
 
-from fgl_reproduction.tables.table import Metric
+from fgl_reproduction.tables.table import PRINTED, Metric
 
 SLACK = 1e-9
 """Decimal fractions are not exact: a difference of just one printed deviation counts as within."""
@@ -78,7 +77,7 @@ def printed_figures(file: str | None) -> Mapping[Key, Figure]:
     """The paper's numbers in a file of the folder `printed`; its `#` lines name their source."""
     if file is None:
         return {}
-    text = (files("fgl_reproduction.tables") / "printed" / file).read_text(encoding="utf-8")
+    text = (PRINTED / file).read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return {_key(row): Figure(_number(row["mean"]), _number(row["std"])) for row in csv.DictReader(lines)}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fgl_reproduction.tables.table import Case, Choices, Metric, PaperTable
+from fgl_reproduction.tables.table import Case, Choices, Metric
 from fgl_secure.graph import FederatedGraph, Graph
 
 NODES, EDGES = Metric("nodes", 0), Metric("edges", 0)
@@ -73,22 +73,6 @@ class Counted:
         return graph_figures(data) if self.federated is None else client_figures(self.federated(data, choices, seed))
 
 
-WHOLE = "whole graph"
-
-
-def statistics_table(
-    name: str, title: str, datasets: tuple[str, ...], printed: str, notes: tuple[str, ...], method: str
-) -> PaperTable:
-    """The table of the data sets of a paper.
-
-    Args:
-        name: as on the command line.
-        title: paper, number and subject.
-        datasets: those of the paper.
-        printed: file of the paper's numbers.
-        notes: what a reader has to know to compare.
-        method: the paper's own.
-    """
-    case = Case(WHOLE, "data", Counted())
-    metrics = (NODES, EDGES, FEATURES, CLASSES, HOMOPHILY)
-    return PaperTable(name, title, datasets, (case,), metrics, printed=printed, notes=notes, method=method)
+WHOLE = (Case("whole graph", "data", Counted()),)
+"""The cases of a table of data sets; its metrics are `GRAPH_METRICS`."""
+GRAPH_METRICS = (NODES, EDGES, FEATURES, CLASSES, HOMOPHILY)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +137,7 @@ class PaperTable:
     derived: tuple[Derived, ...] = ()
     printed: str | None = None
     notes: tuple[str, ...] = ()
-    method: str = "HiFGL"
+    method: str = ""
     load: Callable[[str, Path | None], Data] = load
 
     def chosen_cases(self, clients: tuple[int, ...] = (), methods: tuple[str, ...] = ()) -> tuple[Case, ...]:
@@ -159,3 +161,65 @@ class PaperTable:
         if missing:
             raise InputError(f"methods must be run with {list(clients)} clients in {self.name}; found {missing[0]!r}")
         return tuple(case for case in wanted if not methods or case.method in methods)
+
+
+PRINTED = files("fgl_reproduction.tables") / "printed"
+"""The folder of the papers' numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """What the tables and figures of a paper have in common.
+
+    Attributes:
+        method: the paper's own.
+        published: where and when.
+        datasets: those of a table that names no others.
+        metrics: likewise.
+        load: as of `PaperTable`.
+    """
+
+    method: str
+    published: str
+    datasets: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    load: Callable[[str, Path | None], Data] = load
+
+    def table(
+        self,
+        number: str,
+        subject: str,
+        cases: Iterable[Case],
+        *,
+        datasets: tuple[str, ...] = (),
+        metrics: tuple[Metric, ...] = (),
+        derived: tuple[Derived, ...] = (),
+        notes: tuple[str, ...] = (),
+    ) -> PaperTable:
+        """A table, or a figure, with the printed numbers where there is a file of them.
+
+        Args:
+            number: "table3" or "fig4d"; a word behind a dash tells one part of it from another.
+            subject: in the title.
+            cases: lines, in the paper's order.
+            datasets: other ones than the paper's.
+            metrics: likewise.
+            derived: computed from metrics.
+            notes: what a reader has to know to compare.
+        """
+        key, (plain, *_) = self.method.lower(), number.split("-")
+        file = f"{key}_{plain}.csv"
+        kind, count, part = re.fullmatch(r"(table|fig)(\d+)(\w?)", plain).groups()  # type: ignore[union-attr]
+        printed = f"{'Table' if kind == 'table' else 'Figure'} {count}{f'({part})' if part else ''}"
+        return PaperTable(
+            f"{key}-{number}",
+            f"{self.method} ({self.published}), {printed}: {subject}",
+            datasets or self.datasets,
+            tuple(cases),
+            metrics or self.metrics,
+            derived,
+            file if (PRINTED / file).is_file() else None,
+            notes,
+            self.method,
+            self.load,
+        )

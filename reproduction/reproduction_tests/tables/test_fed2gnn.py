@@ -10,7 +10,6 @@ import pytest
 
 from fgl_reproduction.tables import fed2gnn_runs as table_runs
 from fgl_reproduction.tables.fed2gnn import (
-    DATASETS,
     FED2GNN,
     FEDSAGE,
     FIGURE_3,
@@ -19,6 +18,7 @@ from fgl_reproduction.tables.fed2gnn import (
     FIGURE_6,
     FIGURE_7,
     FIGURE_8,
+    PAPER,
     TABLE_1,
     TABLE_2,
     TABLE_3,
@@ -44,11 +44,13 @@ from fgl_reproduction.tables.fed2gnn_runs import (
     Setting,
     loss_after,
 )
+from fgl_reproduction.tables.fed2gnn_together import TogetherClient
 from fgl_reproduction.tables.rows import printed_figures
 from fgl_reproduction.tables.table import Choices, PaperTable
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Graph, load
-from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
+from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, LatentPreset
+from fgl_secure.methods.fed2gnn.program import Fed2GNN
 from fgl_secure.training.job import Job
 
 QUICK = Choices(seeds=1, epochs=2)
@@ -63,7 +65,7 @@ def some_digits(nodes: int = 200) -> Graph:
 @pytest.mark.parametrize("table", [TABLE_1, TABLE_2], ids=lambda each: each.name)
 def test_every_printed_number_has_its_row(table: PaperTable) -> None:
     """Printed numbers and rows are the same, one for one."""
-    wanted = {(data, case.setting, case.line, ACCURACY.name) for data in DATASETS for case in table.cases}
+    wanted = {(data, case.setting, case.line, ACCURACY.name) for data in PAPER.datasets for case in table.cases}
     assert set(printed_figures(table.printed)) == wanted
 
 
@@ -162,17 +164,17 @@ def test_lines_without_the_latent_map_have_none(monkeypatch: pytest.MonkeyPatch)
             with pytest.raises(InputError, match="enough"):
                 measure(some_digits(), QUICK, 0)
     for without, mapped in (tried[:2], tried[2:]):
-        assert (without.shared_latent, mapped.shared_latent) == (False, True)
-        assert replace(without, shared_latent=True) == mapped
+        assert (without.latent, mapped.latent) == (None, LatentPreset())
+        assert replace(without, latent=mapped.latent) == mapped
 
 
 def test_figure_6_compares_decoders_trained_alone_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """FedAvg and both kinds of decoders, whose runs differ in that alone."""
     assert [case.method for case in FIGURE_6.cases] == ["FedAvg"] * 3 + [FED2GNN] * 3 + [TOGETHER] * 3
-    tried: list[Fed2GNNPreset] = []
+    tried: list[tuple[object, object]] = []
 
-    def noted(*given: object, **_: object) -> Job:
-        tried.append(next(each for each in given if isinstance(each, Fed2GNNPreset)))
+    def noted(*given: object, kind: object, **_: object) -> Job:
+        tried.append((kind, next(each for each in given if isinstance(each, Fed2GNNPreset))))
         raise InputError("enough")
 
     monkeypatch.setattr(table_runs, "clients_of", noted)
@@ -180,9 +182,9 @@ def test_figure_6_compares_decoders_trained_alone_and_together(monkeypatch: pyte
         assert case.measure is not None
         with pytest.raises(InputError, match="enough"):
             case.measure(some_digits(), QUICK, 0)
-    alone, together = tried
-    assert (alone.decoder.together, together.decoder.together) == (False, True)
-    assert replace(together, decoder=alone.decoder) == alone
+    (kind, alone), (other, together) = tried
+    assert (kind, other) == (Fed2GNN, TogetherClient)
+    assert together == alone
 
 
 def test_a_course_is_the_losses_of_its_run() -> None:

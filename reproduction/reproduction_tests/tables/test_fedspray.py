@@ -12,7 +12,6 @@ import pytest
 from fgl_reproduction.tables import fedspray_runs as table_runs
 from fgl_reproduction.tables.fedspray import (
     AS_PRINTED,
-    DATASETS,
     FIGURE_2,
     FIGURE_4,
     FIGURE_5,
@@ -22,6 +21,7 @@ from fgl_reproduction.tables.fedspray import (
     METHODS,
     MINORITY_NODES,
     NOT_IMPLEMENTED,
+    PAPER,
     RUN,
     TABLE_1,
     TABLE_2,
@@ -48,7 +48,7 @@ def test_every_printed_number_has_its_row() -> None:
     """Printed numbers and rows with published clients are the same, one for one: no name is spelt in two ways."""
     wanted = {
         (data, case.setting, case.line, metric.name)
-        for data in DATASETS
+        for data in PAPER.datasets
         for case in TABLE_2.cases
         if case.setting.endswith(Clients.PUBLISHED)
         for metric in (OVERALL, MINORITY)

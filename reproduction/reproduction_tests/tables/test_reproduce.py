@@ -45,6 +45,7 @@ TABLE = PaperTable(
     derived=(Derived(HALF, SCORE, halves),),
     printed="invented.csv",
     notes=("Nothing of this was printed.",),
+    method="HiFGL",
 )
 
 PRINTED = {

@@ -11,15 +11,16 @@ from fgl_reproduction.tables.statistics import (
     EDGES,
     EDGES_EACH,
     FEATURES,
+    GRAPH_METRICS,
     HOMOPHILY,
     NODES,
     NODES_EACH,
+    WHOLE,
     Counted,
     client_figures,
     graph_figures,
-    statistics_table,
 )
-from fgl_reproduction.tables.table import Choices
+from fgl_reproduction.tables.table import Choices, Paper
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 
 GRAPH = Graph.from_arrays("square", np.eye(4, 5), [0, 0, 1, 1], [[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
@@ -55,7 +56,20 @@ def test_a_measure_counts_the_graph_or_its_clients() -> None:
 
 def test_a_table_of_data_sets_has_what_is_counted() -> None:
     """Every metric of it is measured."""
-    table = statistics_table("a-table1", "A, Table 1: data", ("digits",), "a.csv", ("A note.",), "A")
-    (case,) = table.cases
+    (case,) = WHOLE
     assert case.measure is not None
-    assert set(table.metrics) == set(case.measure(GRAPH, Choices(), 0))
+    assert set(GRAPH_METRICS) == set(case.measure(GRAPH, Choices(), 0))
+
+
+def test_a_paper_names_its_tables() -> None:
+    """By number and part, with the file of printed numbers where there is one."""
+    paper = Paper("HiFGL", "KDD 2024", ("digits",), (NODES,))
+    found = [paper.table(number, "nodes", WHOLE) for number in ("table3", "fig4d", "table2-small")]
+    assert [table.name for table in found] == ["hifgl-table3", "hifgl-fig4d", "hifgl-table2-small"]
+    assert [table.title.split(",")[1] for table in found] == [
+        " Table 3: nodes",
+        " Figure 4(d): nodes",
+        " Table 2: nodes",
+    ]
+    assert [table.printed for table in found] == ["hifgl_table3.csv", None, "hifgl_table2.csv"]
+    assert all((table.method, table.datasets, table.metrics) == ("HiFGL", ("digits",), (NODES,)) for table in found)
