@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_reproduction.tables.costs import MEGA, Sent, sent
 from fgl_reproduction.tables.fed2gnn_baselines import Fed2GNNBaseline, baseline_of
+from fgl_reproduction.tables.statistics import with_labels
 from fgl_reproduction.tables.table import Choices, Metric
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
@@ -30,8 +31,6 @@ ACCURACY = Metric("accuracy (%)", 2)
 SPLIT = (0.4, 0.3, 0.3)
 """Shares of nodes that train, validate and test (5.1)."""
 PARTITION = "louvain-delta"
-DRAWS, APART = 100, 1_000_003
-"""Most draws of a partition, and how far apart their seeds are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +54,10 @@ class Setting:
     def federated(self, data: Graph, seed: int) -> FederatedGraph:
         """The data set among the clients; the seed repeats partition and split.
 
-        A partition that leaves a client without a labelled node is drawn again, at most `DRAWS` times in all.
+        A partition that leaves a client without a labelled node is drawn again.
         """
         masks = random_split(data.num_nodes, seed, SPLIT)
-        for draw in range(DRAWS):
-            client_of = _partition(data, self.partition, self.clients, seed + draw * APART)
-            if np.bincount(client_of[masks.train], minlength=self.clients).all():
-                break
+        client_of = with_labels(partial(_partition, data, self.partition, self.clients), masks, self.clients, seed)
         return FederatedGraph.from_assignment(data, client_of, masks, self.partition)
 
     def preset(self, data: Graph, choices: Choices) -> Fed2GNNPreset:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fgl_reproduction.tables.fedspray_baselines import Baseline, plain_clients
 from fgl_reproduction.tables.table import Choices, Metric
-from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, fedspray_partition
 from fgl_secure.graph.communities import louvain_floor
 from fgl_secure.graph.fedspray_files import kept_clients
@@ -27,7 +26,6 @@ from fgl_secure.training.program import Program
 
 OVERALL = Metric("accuracy (%)", 2)
 MINORITY = Metric("minority accuracy (%)", 2)
-PLAINTEXT = "plaintext"
 Changes = tuple[tuple[str, object], ...]
 """Fields of a preset and what they are instead."""
 FLOOR = 1000
@@ -129,8 +127,7 @@ def chosen(data: Graph, choices: Choices, changes: Changes = ()) -> FedSprayPres
     Raises:
         InputError: a scheme was chosen, which makes no difference to accuracies: sums are exact.
     """
-    if choices.scheme != PLAINTEXT:
-        raise InputError(f"scheme must be {PLAINTEXT} for FedSpray's table; found {choices.scheme}")
+    choices.check_plaintext()
     preset: FedSprayPreset = replace(fedspray_preset(choices.preset, data.name), **dict(changes))  # type: ignore[arg-type]
     return preset.with_epochs(choices.epochs)
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fgl_reproduction.tables.costs import MEGA, Sent, sent
-from fgl_reproduction.tables.fedstruct_runs import PAPER, PLAINTEXT, Setting, chosen, undirected
-from fgl_reproduction.tables.table import Case, Choices, Metric
+from fgl_reproduction.tables.fedstruct_runs import PAPER, Setting, chosen, undirected
+from fgl_reproduction.tables.table import PLAINTEXT, Case, Choices, Metric
 from fgl_secure.graph import Graph
 from fgl_secure.methods.fedsage.preset import fedsage_preset
 from fgl_secure.methods.fedsage.training import clients_of as fedsage_clients

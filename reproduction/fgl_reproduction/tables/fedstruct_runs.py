@@ -17,9 +17,9 @@ from fgl_reproduction.tables.fedstruct_baselines import (
     FedStructBaseline,
     train_baseline,
 )
+from fgl_reproduction.tables.statistics import with_labels
 from fgl_reproduction.tables.table import Choices, Measure, Metric, Paper
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
 from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency
 from fgl_secure.graph.structure_features import structure_features
@@ -50,9 +50,6 @@ PAPER = Paper("FedStruct", "ICLR 2025", ("Cora", "CiteSeer", "PubMed", "Chameleo
 LABELLED = 0.1
 """Share of nodes that train the model; as many choose it, the others test it (section 6)."""
 VALIDATION = 0.1
-PLAINTEXT = "plaintext"
-DRAWS, APART = 100, 1_000_003
-"""Most draws of a partition, and how far apart their seeds are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +69,11 @@ class Setting:
     def federated(self, data: Graph, seed: int) -> FederatedGraph:
         """The data set under this setting; the seed repeats partition and split.
 
-        A partition that leaves a client without a labelled node is drawn again, at most `DRAWS` times in all: with 50
-        clients every other one does.
+        With 50 clients every other partition leaves one without a labelled node, and is drawn again.
         """
         fractions = (self.labelled, VALIDATION, 1 - VALIDATION - self.labelled)
         masks = random_split(data.num_nodes, seed, fractions)
-        for draw in range(DRAWS):
-            client_of = partition(self.partition, data, self.clients, seed + draw * APART)
-            if np.bincount(client_of[masks.train], minlength=self.clients).all():
-                break
+        client_of = with_labels(partial(partition, self.partition, data, self.clients), masks, self.clients, seed)
         return FederatedGraph.from_assignment(data, client_of, masks, self.partition)
 
 
@@ -192,8 +185,7 @@ def chosen(data: Graph, choices: Choices) -> FedStructPreset:
     Raises:
         InputError: a scheme was chosen, which makes no difference to accuracies: sums are exact.
     """
-    if choices.scheme != PLAINTEXT:
-        raise InputError(f"scheme must be {PLAINTEXT} for FedStruct's tables; found {choices.scheme}")
+    choices.check_plaintext()
     return fedstruct_preset(choices.preset, data.name).with_epochs(choices.epochs)
 
 

@@ -33,8 +33,6 @@ ERROR = Metric("MAE", 4)
 """Mean absolute error over test graphs, the plain mean over clients, at the selected round."""
 LAST_ERROR = Metric("MAE after the last round", 4)
 
-PLAINTEXT = "plaintext"
-
 
 @dataclass(frozen=True, slots=True)
 class NamedSet:
@@ -93,8 +91,7 @@ class GraphRun:
         Raises:
             InputError: a scheme was chosen, which makes no difference to accuracies.
         """
-        if choices.scheme != PLAINTEXT:
-            raise InputError(f"scheme must be {PLAINTEXT} for FedVN's tables; found {choices.scheme}")
+        choices.check_plaintext()
         preset = fedvn_preset(choices.preset, data.name).with_epochs(choices.epochs)
         preset = replace(preset, **dict(self.changes))  # type: ignore[arg-type]
         return clients_of(data.drawn(seed), Plaintext(), preset, kind=self.program, seed=seed, device=choices.place)

