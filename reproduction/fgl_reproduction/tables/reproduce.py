@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import cast
 
+import fgl_reproduction
 from fgl_reproduction.tables.rows import Figure, Row, printed_figures
 from fgl_reproduction.tables.table import Case, Choices, Data, Measure, Metric, PaperTable
 from fgl_secure.host import library_settings
@@ -94,7 +96,7 @@ def _runs(table: PaperTable, graph: Data, choices: Choices) -> Iterator[tuple[st
                 "scheme": choices.scheme,
                 "epochs": choices.epochs,
                 "device": choices.place.type,
-                **provenance(),
+                **provenance(Path(fgl_reproduction.__file__).parent),
             }
             name = f"{graph.name}, {case.setting}, {case.method}, seed {seed}"
             work = partial(_measure, case.measure, graph, choices, seed)
