@@ -63,6 +63,6 @@ def _files(folder: Path) -> Iterator[str]:
     for inside, folders, names in os.walk(folder, followlinks=True):
         folders.sort()
         for name in sorted(names):
-            if name.endswith((".py", ".csv")):
+            if name.endswith(".py"):
                 seen = os.stat(os.path.join(inside, name))
                 yield f"{os.path.relpath(inside, folder)}/{name} {seen.st_mtime_ns} {seen.st_size}"
