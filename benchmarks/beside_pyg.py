@@ -17,10 +17,11 @@ from torch.nn import functional
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from fgl_secure.graph import Data
-from fgl_secure.methods.hifgl.baselines import GLOBAL, train_framework
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.methods.hifgl.subjects import HiFGLSubject
+from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.protocols.plaintext import Plaintext
 
 LAYERS: dict[str, Callable[[int, int], Any]] = {"gcn": GCNConv, "sage": SAGEConv, "gat": GATConv}
 
@@ -40,7 +41,8 @@ def main() -> None:
             data = Data(chosen.dataset, silos=chosen.silos, root=chosen.data_root)
             (subject,) = HiFGL(backbone=backbone).plan(data, ("plaintext",), seed=seed).subjects
             prepared = cast(HiFGLSubject, subject).prepared
-            whole = train_framework(GLOBAL, prepared.graph, prepared.preset, backbone=backbone, seed=seed)
+            one = prepared.graph.in_one_silo()
+            whole = silos_of(one, Plaintext(), prepared.preset, backbone=backbone, seed=seed).train()
             ways["silos"].append(cast(float, subject.train().accuracy.test))
             ways["one silo"].append(cast(float, whole.accuracy.test))
             ways["PyG"].append(plain(prepared, layer, seed))

@@ -189,14 +189,17 @@ def completed(runs: Sequence[Run], ledger: Ledger, watch: Watch | None = None) -
 
 
 @cache
-def provenance() -> Mapping[str, str]:
-    """What runs come from beside their options: the version of this package, and a digest of its sources."""
-    root, digest = Path(__file__).parent, sha256()
-    for folder, folders, names in os.walk(root, followlinks=True):
-        folders.sort()
-        for name in sorted(names):
-            if name.endswith((".py", ".csv")):
-                path = Path(folder, name)
+def provenance(*others: Path) -> Mapping[str, str]:
+    """What runs come from beside their options: the version of this package, and a digest of its sources.
+
+    Args:
+        others: folders of other packages whose sources count too.
+    """
+    digest = sha256()
+    for root in (Path(__file__).parent, *others):
+        for folder, folders, names in os.walk(root, followlinks=True):
+            folders.sort()
+            for path in (Path(folder, name) for name in sorted(names) if name.endswith((".py", ".csv"))):
                 digest.update(f"{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes() + b"\0")
     return {"version": __version__, "source": digest.hexdigest()[:16]}
 

@@ -31,7 +31,6 @@ LONG = (
     "repository/test_notebooks.py",
     "golden/test_golden.py",
     "methods/test_data_sets.py",
-    "cli/test_runs.py",
 )
 """Files that begin first where tests run side by side, so that none is left over; the first three mostly wait."""
 

@@ -172,3 +172,11 @@ def test_provenance_changes_with_a_source(monkeypatch: pytest.MonkeyPatch, tmp_p
     provenance.cache_clear()
     assert made[0] == made[1] != made[2]
     assert json.dumps(made)
+
+
+def test_provenance_changes_with_a_source_of_another_package(tmp_path: Path) -> None:
+    """Whose folder is named."""
+    made = [provenance(tmp_path)["source"]]
+    (tmp_path / "runs.py").write_text("", encoding="utf-8")
+    provenance.cache_clear()
+    assert provenance(tmp_path)["source"] not in (*made, provenance()["source"])

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fgl_secure.auditing.plan import Plan
     from fgl_secure.protocols.scheme import Scheme
     from fgl_secure.schemes import Assignment
-    from fgl_secure.tables.table import PaperTable
 
 Source = Data | GraphSets | FederatedGraph
 """What a run is on: data that are loaded, or a graph of the caller's own."""
@@ -75,7 +74,6 @@ class Method(ABC):
         data: what it is trained on: `Data`, or `GraphSets`.
         planner: "module:function" that checks the rest and says what is run: from the method and an `Asked` to a
             `Plan`.
-        printed: "module:tuple" of its paper's tables; empty where there are none.
     """
 
     name: ClassVar[str]
@@ -89,7 +87,6 @@ class Method(ABC):
     trained: ClassVar[str]
     data: ClassVar[type[Data] | type[GraphSets]] = Data
     planner: ClassVar[str]
-    printed: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -135,11 +132,6 @@ class Method(ABC):
         if twice is not None:
             raise InputError(f"schemes must have names of their own in one report; found {twice} twice")
         return plan
-
-    @classmethod
-    def tables(cls) -> tuple[PaperTable, ...]:
-        """The tables of its paper that can be run again."""
-        return cast("tuple[PaperTable, ...]", loaded(cls.printed)) if cls.printed else ()
 
     @classmethod
     def backbones(cls) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from fgl_secure.graph import describe
 from fgl_secure.graph.graph_sets import describe_sets
 from fgl_secure.methods import method
 from fgl_secure.methods import names as method_names
-from fgl_secure.tables.numbered import NUMBERED
 
 
 def lines_of(each: type[Method]) -> Rows:
@@ -23,7 +22,6 @@ def lines_of(each: type[Method]) -> Rows:
     lines += [("", f"tells     {kind}, {there} to {back}: {what}") for (kind, there, back), what in each.tells.items()]
     lines.append(("", f"schemes   {'; '.join(_served(topology) for topology in each.topologies)}"))
     lines.append(("", f"backbones {', '.join(each.backbones()) or 'its own'}"))
-    lines.append(("", f"tables    {', '.join(table.name for table in each.tables()) or 'none'}"))
     return lines
 
 
@@ -71,18 +69,10 @@ def _methods() -> Rows:
     return [line for name in method_names() for line in lines_of(method(name))]
 
 
-def _tables() -> Rows:
-    """All that the five papers number; then what `reproduce` has beside it, of methods from outside."""
-    known = {name for each in NUMBERED for name in each.tables}
-    others = [table for name in method_names() for table in method(name).tables() if table.name not in known]
-    return [(each.name, each.says) for each in NUMBERED] + [(table.name, table.title) for table in others]
-
-
 TABLES: Mapping[str, Callable[[], Rows]] = MappingProxyType({
     "datasets": _datasets,
     "schemes": _schemes,
     "attacks": _attacks,
     "methods": _methods,
-    "tables": _tables,
 })  # fmt: skip
 """By kind, what lists it: a name and words for each; the first column is empty where words go on."""

@@ -172,35 +172,9 @@ def compare(chosen: argparse.Namespace, words: list[str]) -> int:
         raise unsaid
     if not chosen.json:
         say(f"written: {written[0]}, .json, .md; {RUN_FILE} repeats it")
-    return CONTRADICTED if chosen.scheme and found.contradictions else _kept(ledger)
-
-
-def reproduce(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
-    """Runs a table of a paper again."""
-    from fgl_secure.cli.print_table import describe, figures
-    from fgl_secure.tables.reproduce import reproduce as run
-    from fgl_secure.tables.table import Choices
-
-    table, ledger = methods.table(chosen.table), Ledger(chosen.runs)
-    choices = Choices(
-        chosen.preset,
-        chosen.seeds,
-        chosen.scheme,
-        chosen.epochs,
-        chosen.data_root,
-        tuple(chosen.clients),
-        tuple(chosen.methods),
-        chosen.device,
-    )
-    with shown(quiet=chosen.quiet) as phases:
-        done = run(table, choices, chosen.datasets, ledger, Runs(phases, lambda entry: figures(table, entry)))
-    say(json.dumps(done.as_json(), indent=2) if chosen.json else describe(done))
-    return _kept(ledger)
-
-
-def _kept(ledger: Ledger) -> int:
-    """The status of a command whose runs go into a file: what was found is printed by now, whatever became of it."""
-    if ledger.error is not None:
+    if chosen.scheme and found.contradictions:
+        return CONTRADICTED
+    if ledger.error is not None:  # what was found is printed by now, whatever became of the file of runs
         raise ledger.error
     return OK
 

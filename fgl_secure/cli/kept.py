@@ -78,7 +78,7 @@ def _files(folder: Path) -> Iterator[str]:
     for inside, folders, names in os.walk(folder, followlinks=True):
         folders.sort()
         for name in sorted(names):
-            if name.endswith((".py", ".csv")):
+            if name.endswith(".py"):
                 yield _state(os.path.join(inside, name), f"{os.path.relpath(inside, folder)}/{name}")
 
 

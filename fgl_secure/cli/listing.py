@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fgl_secure.cli.kept import Rows, kept
 
-KINDS = ("datasets", "schemes", "attacks", "methods", "tables")
+KINDS = ("datasets", "schemes", "attacks", "methods")
 
 
 def listing(kind: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""The command line: `fgl-secure audit`, `train`, `compare`, `reproduce`, `list` and more.
+"""The command line: `fgl-secure audit`, `train`, `compare`, `list` and more.
 
 Exit status 0: done, and no evidence contradicts a claim of a scheme named with --scheme. 3: some does. 2: bad usage,
 input or output, with one line on the standard error stream. 1: a fault of this program, with one line too. There is

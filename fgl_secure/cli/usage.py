@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fgl_secure import __version__, methods
 from fgl_secure.cli import commands, completion
-from fgl_secure.cli.options import OneOf, add_fields, add_method_options, escaped
+from fgl_secure.cli.options import add_fields, add_method_options, escaped
 from fgl_secure.cli.parser import Parser, place
 from fgl_secure.cli.subcommand import Subcommand, installed_subcommands
 from fgl_secure.errors import InputError
@@ -60,7 +60,6 @@ def parser_for(words: Sequence[str]) -> Parser:
     ):
         _add_methods(_command(kinds, command, says), command, words)
     _add_comparison(_command(kinds, "compare", "all methods that fit a data set, side by side"), words)
-    _add_reproduce(_command(kinds, "reproduce", "run a table of a paper again"))
     _add_listing(_command(kinds, "list", "what there is"))
     for name, found in installed_subcommands():
         _add_installed(kinds, name, found)
@@ -221,30 +220,6 @@ def add_runs_option(parser: argparse.ArgumentParser, says: str) -> None:
 
 def _add_listing(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=commands.list_)
-    parser.add_argument("what", nargs="?", choices=("datasets", "schemes", "attacks", "methods", "tables"),
-                        help="one kind only; tables are those of papers, with why some can't be run again")  # fmt: skip
+    parser.add_argument("what", nargs="?", choices=("datasets", "schemes", "attacks", "methods"), help="one kind only")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(verbose=False)
-
-
-def _add_reproduce(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=commands.reproduce)
-    add = parser.add_argument
-    add("table", help="as hifgl-table3 or fedstruct-fig4d; `fgl-secure list tables` has all, and those that papers "
-                      "number and that can't be run again, with the reason")  # fmt: skip
-    add("--seeds", type=int, default=5, metavar="N", help="runs of each case, with seeds 0 to N - 1")
-    add("--preset", default="honest", metavar="NAME", action=OneOf, known=("honest", "paper"),
-        help="honest (chosen on validation data, FedAvg) or paper (as in the public code)")  # fmt: skip
-    add("--datasets", nargs="+", default=[], metavar="NAME", help="data sets; those of the paper when empty")
-    add("--clients", nargs="+", type=int, default=[], metavar="K",
-        help="numbers of clients, for tables that vary them; all when empty")  # fmt: skip
-    add("--methods", nargs="+", default=[], metavar="LINE",
-        help="lines of the table, by the method as it is printed; all when empty")  # fmt: skip
-    add("--scheme", default="plaintext", metavar="NAME",
-        help="how neighbourhood sums of the paper's own method are computed; the others run in the clear")  # fmt: skip
-    add("--epochs", type=int, default=None, metavar="N", help="most training rounds; None takes the preset's")
-    add("--device", default="auto", metavar="NAME", help="where model compute runs: auto, cpu or cuda")
-    add("--data-root", type=place, default=None, metavar="DIR",
-        help="folder of raw data sets in PyG's layout; None takes FGL_SECURE_DATA, then PyG's download")  # fmt: skip
-    add_runs_option(parser, "those that are in it with equal options, version and sources aren't run again")
-    add_common_options(parser)

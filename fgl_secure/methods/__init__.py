@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from fgl_secure.methods.fedstruct.configuration import FedStruct
     from fgl_secure.methods.fedvn.configuration import FedVN
     from fgl_secure.methods.hifgl.configuration import HiFGL
-    from fgl_secure.tables.table import PaperTable
 
 GROUP = "fgl_secure.methods"
 
@@ -50,7 +49,6 @@ __all__ = [
     "HiFGL",
     "method",
     "names",
-    "table",
 ]
 
 
@@ -90,18 +88,6 @@ def _places() -> Mapping[str, EntryPoint]:
     others = {each.name: each for each in sorted(plugins.installed_plugins(GROUP))}
     inside = {each.name: each for each in _IN_TREE}
     return MappingProxyType(inside | {name: each for name, each in others.items() if name not in inside})
-
-
-def table(name: str) -> PaperTable:
-    """A table of some method's paper.
-
-    Raises:
-        UnknownNameError: there is none of that name.
-    """
-    tables = {each.name: each for known in names() for each in method(known).tables()}
-    if name not in tables:
-        raise UnknownNameError("table", name, tuple(tables))
-    return tables[name]
 
 
 def __getattr__(name: str) -> object:

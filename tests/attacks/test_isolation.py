@@ -41,7 +41,7 @@ REGISTRY = FOLDER / "registry"
 FAMILIES = sorted(each for each in FOLDER.iterdir() if (each / "__init__.py").exists() and each != REGISTRY)
 SOURCES = {dotted(module): module.read_text(encoding="utf-8") for module in MODULES}
 FORBIDDEN = tuple(
-    f"fgl_secure.{part}" for part in ("protocols", "training", "graph", "methods", "auditing", "aggregation", "tables")
+    f"fgl_secure.{part}" for part in ("protocols", "training", "graph", "methods", "auditing", "aggregation")
 )
 
 

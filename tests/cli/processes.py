@@ -29,7 +29,6 @@ LOADED = (
     "fgl_secure.auditing.html",
     "fgl_secure.methods.hifgl.subjects",
     "fgl_secure.methods.hifgl.controls",
-    "fgl_secure.methods.hifgl.tables",
     "fgl_secure.graph.digits",
     "tests.cli.processes",
 )

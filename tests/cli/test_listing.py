@@ -17,14 +17,12 @@ from fgl_secure.cli.listing import listing
 from fgl_secure.graph import available
 from fgl_secure.graph.graph_sets import available_sets
 from fgl_secure.methods import method, names
-from fgl_secure.tables.numbered import NUMBERED
 
 EVERYTHING = {
     "datasets": (*available(), *available_sets()),
     "schemes": schemes.names(),
     "attacks": attacks(),
     "methods": names(),
-    "tables": tuple(each.name for each in NUMBERED),
 }
 
 
@@ -38,12 +36,12 @@ def test_a_kind_lists_all_its_names_and_no_others(kind: str) -> None:
     assert all(len(line.split()) > 3 for line in named)
 
 
-def test_a_method_says_what_is_summed_who_sees_what_and_which_tables_reproduce() -> None:
+def test_a_method_says_what_is_summed_and_who_sees_what() -> None:
     """Every method has its sums, a line for each scheme, and the schemes are real ones that serve it."""
     for each in map(method, names()):
         lines = [line for _, line in lines_of(each)]
         seen = ["sees" for _ in each.sees] + ["tells" for _ in each.tells]
-        assert [line.split()[0] for line in lines[1:]] == ["sums", *seen, "schemes", "backbones", "tables"]
+        assert [line.split()[0] for line in lines[1:]] == ["sums", *seen, "schemes", "backbones"]
         known = {name for group in each.sees for name in group.split(", ")}
         assert "plaintext" in known
         assert all(any(schemes.refusal(name, where) is None for where in each.topologies) for name in known)

@@ -33,26 +33,16 @@ NONSENSE = {
     "out too long": (("audit", "--out", "x" * 300), "out must be a folder that can be made and written to"),
     "out below a file": (("compare", "--out", "empty/deep"), "out must be a folder that can be made"),
     "out where nobody writes": (("audit", "--out", "/proc/report"), "out must be a folder that can be made"),
-    "runs without a name": (("reproduce", "hifgl-table3", "--runs", ""), "must name a file or a folder"),
-    "runs in a folder": (("reproduce", "hifgl-table3", "--runs", "."), "runs must be a file that can be made"),
     "runs in somebody's file": (("compare", "--runs", "mine.txt"), "line 1 of mine.txt is none"),
-    "runs in a device": (("reproduce", "hifgl-table3", "--runs", "/dev/null"), "is not, name another"),
-    "runs too long": (("reproduce", "hifgl-table3", "--runs", "x" * 300), "runs must be a file that can be made"),
     "seed no integer": (("audit", "fedavg", "--seed", "x"), "argument --seed: must be an integer; found 'x'"),
     "seed of a comparison": (("compare", "--seed", "-1"), "seeds must be integers in 0..2^63 - 1"),
     "seed beyond all": (("train", "fedavg", "--seed", str(2**63)), "seed must lie in 0..2^63 - 1"),
-    "seeds below zero": (("reproduce", "hifgl-table3", "--seeds", "-3"), "seeds must be at least 1"),
     "no runs of a comparison": (("compare", "--seeds", "0"), "seeds must be at least 1"),
     "scheme without a name": (("audit", "--scheme", ""), "scheme must be written [TOPOLOGY=]NAME"),
     "schemes of which none is there": (("audit", "--scheme", ","), "scheme must be written [TOPOLOGY=]NAME"),
     "two schemes of one run": (
         ("train", "hifgl", "--scheme", "plaintext", "--scheme", "secmp"), "scheme must be given once"
     ),
-    "scheme of another table": (
-        ("reproduce", "hifgl-table3", "--scheme", "pairwise-masking"), "as plaintext, secmp, relay-coded do"
-    ),
-    "clients of a table without": (("reproduce", "hifgl-table3", "--clients", "9"), "clients must not be named"),
-    "table of other data": (("reproduce", "fedvn-table1", "--datasets", "digits"), "graph set must be one of"),
     "attack without a name": (("compare", "--attack", ""), "attack must be one of clear-values"),
     "engine that is none": (("train", "hifgl", "--engine", "ray"), "must be one of one-process, flower"),
     "noise below zero": (("train", "fedavg", "--noise", "-1"), "noise must be positive"),

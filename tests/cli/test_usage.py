@@ -37,7 +37,6 @@ class TestHints:
             (("audit", "--scheme", "relay-code"), "relay-coded"),
             (("audit", "--attack", "all-code"), "all-codes"),
             (("train", "hifgl", "--backbone", "gnc"), "gcn"),
-            (("reproduce", "hifgl-table33"), "hifgl-table3"),
             (("list", "scheme"), "schemes"),
         ],
     )
@@ -115,12 +114,6 @@ class TestFilesOfOptions:
         assert (result.status, result.out, result.err.count("\n")) == (BAD_INPUT, "", 1)
         assert message in result.err
 
-    def test_positions_are_read_too(self, cli: Cli, tmp_path: Path) -> None:
-        """What stands without an option has the name of its place, and gives way to what is said."""
-        (tmp_path / "run.toml").write_text("table = 'nonsense'", encoding="utf-8")
-        assert "found 'nonsense'" in cli("reproduce", "--config", "run.toml").err
-        assert "found 'other'" in cli("reproduce", "other", "--config", "run.toml").err
-
 
 class TestTelling:
     def test_json_of_an_audit_is_its_report(self, cli: Cli, tmp_path: Path) -> None:
@@ -157,7 +150,7 @@ class TestTelling:
     def test_lists_for_programs(self, cli: Cli) -> None:
         """Each kind has its names and words."""
         listed = json.loads(cli("list", "--json").out)
-        assert list(listed) == ["datasets", "schemes", "attacks", "methods", "tables"]
+        assert list(listed) == ["datasets", "schemes", "attacks", "methods"]
         assert {"name", "says"} == set(listed["attacks"][0])
         assert [each["name"] for each in listed["methods"]] == list(names())
 
@@ -211,7 +204,6 @@ class TestCompletion:
             "schemes",
             "attacks",
             "methods",
-            "tables",
         ]
 
     def test_bash_reads_its_script(self, cli: Cli, tmp_path: Path) -> None:

@@ -15,13 +15,11 @@ import torch
 
 from fgl_secure import methods, train
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.methods import FedAvg, FedSpray, HiFGL, table
+from fgl_secure.methods import FedAvg, FedSpray, HiFGL
 from fgl_secure.methods.comparison.runs import source_of
-from fgl_secure.tables.table import Choices
 from fgl_secure.training.loop import TrainingResult
 
 METHODS = tuple(map(methods.method, methods.names()))
-TABLES = ("fed2gnn-table1", "fedspray-table2", "fedstruct-table2", "fedvn-table1", "hifgl-table3")
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"))
 
 
@@ -115,14 +113,4 @@ def test_a_method_trains_there(method: Any, device: str, seen: set[str]) -> None
     """One round under the scheme that is usual for it."""
     result = train(method(epochs=1), source_of(data_of(method.name)), device=device)
     assert result.accuracy.test is not None
-    assert seen == {device}
-
-
-@pytest.mark.parametrize("device", ["cpu", CUDA])
-@pytest.mark.parametrize("name", TABLES)
-def test_runs_of_tables_are_computed_there(name: str, device: str, seen: set[str]) -> None:
-    """The last case that can be run, whatever the device is."""
-    printed, choices = table(name), Choices(epochs=1, device=device)
-    measure = next(case.measure for case in reversed(printed.cases) if case.measure is not None)
-    assert measure(printed.load(data_of(name.partition("-")[0]), None), choices, 0)
     assert seen == {device}

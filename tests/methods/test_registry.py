@@ -57,8 +57,6 @@ def test_unknown_methods_are_refused_with_the_known_ones() -> None:
     """The message lists what there is."""
     with pytest.raises(UnknownNameError, match=r"method must be one of hifgl, .*; found 'fedprox'"):
         methods.method("fedprox")
-    with pytest.raises(UnknownNameError, match=r"table must be one of hifgl-table2, .*; found 'table 9'"):
-        methods.table("table 9")
     with pytest.raises(AttributeError):
         _ = methods.FedProx
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent.parent
-SOURCES = ("fgl_secure", "protocols", "attacks")
+SOURCES = ("fgl_secure", "protocols", "attacks", "reproduction")
 SECONDS = 600
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", re.MULTILINE)
 PASSED, FAILED = 0, 1

@@ -48,7 +48,6 @@ class Fed2GNN(Method):
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "relay-coded")
     trained: ClassVar[str] = "relay-coded"
     planner: ClassVar[str] = "fgl_secure.methods.fed2gnn.subjects:fed2gnn_plan"
-    printed: ClassVar[str] = "fgl_secure.methods.fed2gnn.tables:TABLES"
 
     backbone: str = choice("gcn", "graph neural network", known=("gcn", "sage", "dagnn"))
     preset: str = choice(

@@ -21,7 +21,6 @@ from fgl_secure.methods.fed2gnn.coordinates import Coordinates
 from fgl_secure.methods.fed2gnn.matching import matched
 from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
-from fgl_secure.methods.fed2gnn.together import Together
 from fgl_secure.training.optimisers import Adam
 
 Reals = NDArray[np.float64]
@@ -105,11 +104,11 @@ class Decoder:
         data: the client's neighbourhoods.
         most: d, largest set.
         preset: how they are built and trained.
-        seed: of initial weights and batches; of batches alone where it is trained together.
+        seed: of initial weights and batches.
         device: where they are.
-        together: how it is trained with all other clients; None trains it alone.
 
     Attributes:
+        coins: draw initial weights and batches.
         losses: the mean of Eq. 7 in every epoch, in the units of `Coordinates`, over the sets looked at.
     """
 
@@ -120,7 +119,6 @@ class Decoder:
         preset: DecoderPreset,
         seed: int,
         device: torch.device | None = None,
-        together: Together | None = None,
     ) -> None:
         if most < 1:
             raise InputError(f"most must be at least 1 element; found {most}")
@@ -128,17 +126,17 @@ class Decoder:
         _, self._parts, self._width = data.elements.shape
         if self._parts < 2:  # a row and a sum
             raise InputError(f"elements must have at least 2 parts, a row and a sum; found {self._parts}")
-        self._coins = torch.Generator().manual_seed(seed if together is None else together.seed)
-        found = Coordinates.of if together is None else together.coordinates
-        self._space = found(data, preset.coordinates, self._device)
+        self.coins = torch.Generator().manual_seed(seed)
+        self._space = self.space(data, preset.coordinates, self._device)
         flat = self._parts * self._space.width
-        self.separator = UNet(flat + 1, flat, most, preset, self._coins).to(self._device)
-        self.predictor = DegreePredictor(self._space.width, self._coins).to(self._device)
+        self.separator = UNet(flat + 1, flat, most, preset, self.coins).to(self._device)
+        self.predictor = DegreePredictor(self._space.width, self.coins).to(self._device)
         self.losses: list[float] = []
-        if together is not None:
-            self._coins.manual_seed(seed)
-        if together is not None or len(data.first):
-            self._train(data, preset, together)
+        self.train(data, preset)
+
+    def space(self, data: Neighbourhoods, most: int, device: torch.device) -> Coordinates:
+        """The coordinates that networks work in; arguments as for `Coordinates.of`."""
+        return Coordinates.of(data, most, device)
 
     def decode(self, sums: Reals, counts: Ids) -> Reals:
         """The elements of sets.
@@ -186,7 +184,8 @@ class Decoder:
                 elements += places.size
         return total / max(elements, 1)
 
-    def _train(self, data: Neighbourhoods, preset: DecoderPreset, together: Together | None) -> None:
+    def train(self, data: Neighbourhoods, preset: DecoderPreset) -> None:
+        """Passes over the client's neighbourhoods."""
         groups = [
             {"params": list(self.separator.parameters()), "lr": preset.separator_rate},
             {"params": list(self.predictor.parameters()), "lr": preset.predictor_rate},
@@ -194,7 +193,7 @@ class Decoder:
         optimiser = Adam(groups)
         inside, others = self._space.into(self._tensor(data.elements)), torch.log1p(self._tensor(data.others))
         for _ in range(preset.epochs):
-            order = torch.randperm(len(data.first), generator=self._coins).numpy()
+            order = torch.randperm(len(data.first), generator=self.coins).numpy()
             done = []
             for sets in np.split(order, range(preset.batch, len(order), preset.batch)) if len(order) else ():
                 loss = self._objective(data, sets, inside, others)
@@ -204,8 +203,10 @@ class Decoder:
                 done.append(float(loss.detach()))
             if done:
                 self.losses.append(float(np.mean(done)))
-            if together is not None:
-                together.average([*self.separator.parameters(), *self.predictor.parameters()], len(data.first))
+            self.passed(data)
+
+    def passed(self, data: Neighbourhoods) -> None:
+        """Called after each pass."""
 
     def _objective(self, data: Neighbourhoods, sets: Ids, inside: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         """Eq. 7 for some sets, every set with the same weight."""

@@ -22,7 +22,6 @@ class DecoderPreset:
         predictor_rate: learning rate of the degree predictor phi_d.
         epochs: passes over the client's neighbourhoods.
         batch: neighbourhoods a step; the paper does not say.
-        together: whether clients average their decoders after each pass (App. E.2), and not each train its own.
     """
 
     pool: int = 3
@@ -33,7 +32,6 @@ class DecoderPreset:
     predictor_rate: float = 1e-2
     epochs: int = 200
     batch: int = 512
-    together: bool = False
 
     def __post_init__(self) -> None:
         least = {
@@ -92,7 +90,6 @@ class Fed2GNNPreset(AveragedPreset):
             with the level's mean that stands for all of it. The paper decodes K - 1 levels, d^(K-1) nodes a tree.
         decoder: how decoders are trained.
         latent: the map to a latent space; None exchanges features as they are.
-        shared_latent: whether FedAvg and FedAvg-Full, which it is compared with, have the latent map as well.
         row_growth: by how much rows may grow a hop.
     """
 
@@ -100,7 +97,6 @@ class Fed2GNNPreset(AveragedPreset):
     decoded: int = 1
     decoder: DecoderPreset = DecoderPreset()  # frozen
     latent: LatentPreset | None = LatentPreset()  # frozen
-    shared_latent: bool = True
     row_growth: float = 32.0
 
     def __post_init__(self) -> None:

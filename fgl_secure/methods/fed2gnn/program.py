@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 
@@ -12,9 +10,8 @@ from fgl_secure.methods.fed2gnn.decoder import Decoder
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs
 from fgl_secure.methods.fed2gnn.hop_sums import Heard, Reals, RowRange, exchanged
 from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
-from fgl_secure.methods.fed2gnn.neighbourhoods import own_neighbourhoods
+from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods, own_neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.together import Together
 from fgl_secure.methods.fed2gnn.tree_levels import Children, DecodedChildren
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.averaging import APART, Averaged
@@ -35,7 +32,6 @@ class Fed2GNN(Averaged):
         seed: of initial weights, dropout and decoders.
         device: where model compute runs; the CPU by default.
         rows: how large rows may get; None sends them as they are.
-        children: where trees come from; decoders by default.
 
     Attributes:
         had: what the client has after the exchange.
@@ -54,12 +50,11 @@ class Fed2GNN(Averaged):
         seed: int = 0,
         device: torch.device | None = None,
         rows: RowRange | None = None,
-        children: Callable[[Fed2GNN], Children] | None = None,
     ) -> None:
         model = model_of(backbone, talk.silo.facts, preset, seed)
         super().__init__(talk, preset, model, seed=seed, device=device)
         self.preset = preset
-        self._kind, self._rows, self._children = backbone_of(backbone).propagation, rows, children or decoded_children
+        self._kind, self._rows = backbone_of(backbone).propagation, rows
 
     def begin(self) -> None:
         """All that is said before the first round: the latent map, sums over trees, and decoders of all clients."""
@@ -72,40 +67,40 @@ class Fed2GNN(Averaged):
         sums, self.heard = exchanged(self.talk, graph, values, self.preset.hops, self._rows)
         self.had = Heard(graph, values, sums, foreign)
         self.kept = under("had", self.had.state())
-        if self.preset.decoder.together:
-            self._hang_trees()
 
     def surroundings(self) -> Surroundings:
         """Hangs trees on the client's own graph; the first time they are found out."""
         if "tree/rows" not in self.kept:
-            self._hang_trees()
+            self.hang_trees()
         return CompletedGraph(**within("tree", self.kept)).surroundings(self._kind, self.device)
 
-    def _hang_trees(self) -> None:
+    def hang_trees(self) -> None:
+        """Finds the trees out."""
         had, preset = self.had, self.preset
         roots = roots_of(had.graph, 0, had.values, had.sums, had.foreign)
-        tree = complete(had.graph, 0, roots, self._children(self), preset.decoded_levels, self._kind)
+        tree = complete(had.graph, 0, roots, self.children(), preset.decoded_levels, self._kind)
         self.kept = under("tree", tree.state())
+
+    def children(self) -> Children:
+        """Where trees come from: decoders, trained on the client's own nodes."""
+        had, preset, number = self.had, self.preset, self.silo.silo
+        decoders = {}
+        for parts in range(preset.hops, preset.hops - preset.decoded_levels, -1):
+            mu = had.sums.mu[: parts - 1]
+            data = own_neighbourhoods(had.graph, 0, had.values, mu, had.neighbours, preset.neighbours, self.seed)
+            decoders[parts] = self.decoder(data, self.seed + APART * (1 + number + self.silo.facts.silos * parts))
+        longest = max(float(np.linalg.norm(had.values, axis=1).max()), TINY)
+        return DecodedChildren(decoders, preset.neighbours, had.usual, longest)
+
+    def decoder(self, data: Neighbourhoods, seed: int) -> Decoder:
+        """A trained decoder."""
+        return Decoder(data, self.preset.neighbours, self.preset.decoder, seed, self.device)
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
         super().restore(state)
         if "had/values" in self.kept:
             self.had = Heard.restored(self.silo.alone, within("had", self.kept))
-
-
-def decoded_children(client: Fed2GNN) -> Children:
-    """Trains the client's decoders on its own nodes, alone or with all other clients."""
-    had, preset, number = client.had, client.preset, client.silo.silo
-    decoders = {}
-    for parts in range(preset.hops, preset.hops - preset.decoded_levels, -1):
-        mu = had.sums.mu[: parts - 1]
-        data = own_neighbourhoods(had.graph, 0, had.values, mu, had.neighbours, preset.neighbours, client.seed)
-        coins = client.seed + APART * (1 + number + client.silo.facts.silos * parts)
-        shared = Together(client.talk, client.seed + parts, preset.row_growth) if preset.decoder.together else None
-        decoders[parts] = Decoder(data, preset.neighbours, preset.decoder, coins, client.device, shared)
-    longest = max(float(np.linalg.norm(had.values, axis=1).max()), TINY)
-    return DecodedChildren(decoders, preset.neighbours, had.usual, longest)
 
 
 def model_of(backbone: str, facts: Facts, preset: Fed2GNNPreset, seed: int) -> NodeModel:

@@ -17,7 +17,6 @@ from fgl_secure.methods.fed2gnn.grouping import (
 from fgl_secure.methods.fed2gnn.hop_sums import RowRange
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.program import Fed2GNN
-from fgl_secure.methods.fed2gnn.tree_levels import Children
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS
@@ -40,7 +39,7 @@ def clients_of(
     backbone: str = "gcn",
     seed: int = 0,
     device: torch.device | None = None,
-    children: Callable[[Fed2GNN], Children] | None = None,
+    kind: Callable[..., Fed2GNN] = Fed2GNN,
 ) -> Job:
     """The clients: they settle who asks whom, exchange sums over trees, rebuild these, and train on completed graphs.
 
@@ -52,14 +51,14 @@ def clients_of(
         backbone: "gcn", "sage" or "dagnn".
         seed: of sampled neighbours, initial weights, dropout and decoders.
         device: where model compute runs; the CPU by default.
-        children: where trees come from; decoders by default.
+        kind: makes a client's program, as `Fed2GNN` does.
     """
     check_undirected(graph)
     scheme = schemes.get(NEIGHBOURS, Plaintext())
     rows = row_range(preset, scheme)
 
     def make(talk: Collectives, _coins: Coins) -> Fed2GNN:
-        return Fed2GNN(talk, preset, backbone=backbone, seed=seed, device=device, rows=rows, children=children)
+        return kind(talk, preset, backbone=backbone, seed=seed, device=device, rows=rows)
 
     def settle(channel: Channel) -> Between:
         check_parties(graph, schemes, channel)

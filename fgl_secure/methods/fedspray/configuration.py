@@ -39,7 +39,6 @@ class FedSpray(Method):
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "pairwise-masking")
     trained: ClassVar[str] = "pairwise-masking"
     planner: ClassVar[str] = "fgl_secure.methods.fedspray.subjects:fedspray_plan"
-    printed: ClassVar[str] = "fgl_secure.methods.fedspray.tables:TABLES"
 
     backbone: str = choice("gcn", "graph neural network", known=("gcn", "sgc", "sage"))
     preset: str = choice(

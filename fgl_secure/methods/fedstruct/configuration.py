@@ -75,7 +75,6 @@ class FedStruct(Method):
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "ckks", "relay-coded")
     trained: ClassVar[str] = "relay-coded"
     planner: ClassVar[str] = "fgl_secure.methods.fedstruct.subjects:fedstruct_plan"
-    printed: ClassVar[str] = "fgl_secure.methods.fedstruct.tables:TABLES"
 
     backbone: str = choice("gcn", "graph neural network", known=("gcn", "sage"))
     preset: str = choice(

@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_reproduction.methods.fedstar.structure import structure_rows
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 
 Ids = NDArray[np.int64]
@@ -25,10 +24,6 @@ Floats = NDArray[np.float32]
 
 MOST_KINDS = 64
 """More kinds of nodes than this, and the first layer is computed for every node."""
-WALKS = DEGREES = 16
-"""Columns of structure features, as in FedStar's public code."""
-AT_ONCE = 16
-"""Graphs whose structure features are computed together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,8 +41,6 @@ class GraphBatch:
         slot_of: int64 [n], where a node stands in an array of b times `longest` places.
         longest: nodes of the largest graph.
         targets: int64 [b] or float32 [b].
-        structure: float32 [n, WALKS + DEGREES], structure features of FedStar; None where nobody wants them.
-        convolution: CSR [n, n], D^-1/2 (I + A) D^-1/2 with D the row sums of I + A; None likewise.
     """
 
     features: torch.Tensor
@@ -60,8 +53,6 @@ class GraphBatch:
     slot_of: torch.Tensor
     longest: int
     targets: torch.Tensor
-    structure: torch.Tensor | None = None
-    convolution: torch.Tensor | None = None
 
     @property
     def graphs(self) -> int:
@@ -76,19 +67,9 @@ class GraphStore:
         sets: the graphs.
         device: where batches go.
         types: of nodes, where their features are that; as many as there are in the set unless given.
-        structured: whether batches have structure features.
-        blind: whether those are zeros.
     """
 
-    def __init__(
-        self,
-        sets: GraphSet,
-        device: torch.device | None = None,
-        types: int | None = None,
-        *,
-        structured: bool = False,
-        blind: bool = False,
-    ) -> None:
+    def __init__(self, sets: GraphSet, device: torch.device | None = None, types: int | None = None) -> None:
         _warn_once()
         self._sets, self._device = sets, device or torch.device("cpu")
         self._features = _with_ones(sets, types_of(sets) if types is None else types)
@@ -99,8 +80,6 @@ class GraphStore:
         self._kinds = torch.from_numpy(kinds).to(self._device) if few else None
         self._heard = heard
         self._kind_of = np.eye(len(kinds), dtype=np.float32)[kind_of.reshape(-1)] if few else None
-        rows = _nothing if blind else _structure
-        self._structure = rows(sets) if structured else None
 
     @property
     def width(self) -> int:
@@ -117,9 +96,6 @@ class GraphStore:
         put = self._put
         share = (1 / np.maximum(sizes, 1)).astype(np.float32)[graph_of]
         pointers = _pointers(self._lengths[nodes])
-        root = (1 / np.sqrt(self._lengths[nodes])).astype(np.float32)
-        scaled = np.repeat(root, self._lengths[nodes]) * root[columns]
-        structure = None if self._structure is None else put(self._structure[nodes])
         return GraphBatch(
             put(self._features[nodes]),
             self._kinds if self._kinds is not None else put(self._heard[nodes]),
@@ -131,8 +107,6 @@ class GraphStore:
             put(np.arange(len(nodes)) + (longest * np.arange(len(ids)) - first)[graph_of]),
             longest,
             put(self._sets.targets[ids]),
-            structure,
-            None if structure is None else self._csr(pointers, columns, scaled, len(nodes)),
         )
 
     def _put(self, values: NDArray[np.float32] | Ids) -> torch.Tensor:
@@ -178,22 +152,6 @@ def _heard(sets: GraphSet, features: Floats) -> Floats:
     adjacency = sparse.csr_array((ones, (sets.edges[1], sets.edges[0])), shape=(len(features),) * 2)
     heard: Floats = adjacency @ features + features
     return heard
-
-
-def _structure(sets: GraphSet) -> Floats:
-    """Structure features of all nodes, a few graphs at a time: walks of one graph never leave it."""
-    parts = [np.empty((0, WALKS + DEGREES), dtype=np.float32)]
-    for first in range(0, sets.num_graphs, AT_ONCE):
-        last = min(first + AT_ONCE, sets.num_graphs)
-        begin, end = sets.node_starts[[first, last]]
-        edges = sets.edges[:, sets.edge_starts[first] : sets.edge_starts[last]] - begin
-        parts.append(structure_rows(int(end - begin), edges, WALKS, DEGREES))
-    return np.concatenate(parts)
-
-
-def _nothing(sets: GraphSet) -> Floats:
-    """In the place of structure features."""
-    return np.zeros((len(sets.features), WALKS + DEGREES), dtype=np.float32)
 
 
 def _ranges(starts: Ids, chosen: Ids) -> tuple[Ids, Ids, Ids]:

@@ -41,7 +41,6 @@ class FedVN(Method):
     trained: ClassVar[str] = "pairwise-masking"
     data: ClassVar[type[GraphSets]] = GraphSets
     planner: ClassVar[str] = "fgl_secure.methods.fedvn.subjects:fedvn_plan"
-    printed: ClassVar[str] = "fgl_secure.methods.fedvn.tables:TABLES"
 
     preset: str = choice(
         "honest", "honest (chosen on validation data) or paper (as published)", known=("honest", "paper")

@@ -57,11 +57,3 @@ def descend(weights: Weights, gradients: Weights, rate: float) -> None:
     with torch.no_grad():
         for weight, gradient in zip(weights, gradients, strict=True):
             weight.sub_(gradient, alpha=rate)
-
-
-def pulled(gradients: Weights, weights: Weights, anchors: Weights, mu: float) -> Weights:
-    """The gradients with that of (mu / 2) |w - w_server|^2 added (FedProx, Li et al. 2020; Ditto, Li et al. 2021)."""
-    return tuple(
-        gradient + mu * (weight.detach() - anchor)
-        for gradient, weight, anchor in zip(gradients, weights, anchors, strict=True)
-    )

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from fgl_reproduction.methods.fedstar.structure import StructureEncoder
-from fgl_secure.methods.fedvn.batches import DEGREES, WALKS, GraphBatch, pad, to_nodes, to_virtual
+from fgl_secure.methods.fedvn.batches import GraphBatch, pad, to_nodes, to_virtual
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Injection, Statistics
 from fgl_secure.training.sparse_products import multiply
+
+Tied = tuple[torch.Tensor, torch.Tensor]
+"""Virtual nodes Q, float32 [M, hidden], and how each node is tied to them, s_vm, float32 [n, M]."""
 
 EPSILON = 1e-5
 
@@ -267,95 +269,28 @@ class Encoder(nn.Module):
         return layer
 
 
-class StructuredEncoder(nn.Module):
-    """Node embeddings of FedStar: layers that hear features and what a structure encoder makes of the layer before.
-
-    The layers are those of the other lines of the table, but for their input.
-
-    Args:
-        inputs: features of a node, the constant one included.
-        preset: widths and layers.
-        draws: of the initial weights.
-
-    Attributes:
-        structure: the structure encoder.
-    """
-
-    def __init__(self, inputs: int, preset: FedVNPreset, draws: torch.Generator) -> None:
-        super().__init__()
-        kept, hidden = preset.statistics is Statistics.TRAINING, preset.hidden
-        self.input = nn.Parameter(torch.empty(hidden, inputs).uniform_(-1, 1, generator=draws) / np.sqrt(inputs - 1))
-        self.structure = StructureEncoder(WALKS + DEGREES, hidden, preset.layers, draws)
-        self.layers = nn.ModuleList(
-            GINLayer(hidden, kept=kept, draws=draws, inputs=2 * hidden) for _ in range(preset.layers)
-        )
-        self.joint = Linear(2 * hidden, hidden, draws)
-
-    def forward(self, batch: GraphBatch, drop: Dropout | None = None) -> torch.Tensor:
-        """Embeddings of all nodes, float32 [n, hidden]."""
-        assert batch.structure is not None
-        encoded = self.structure(batch.structure, _Symmetric(batch.convolution))
-        h = batch.features @ self.input.T
-        for number, (layer, s) in enumerate(zip(self.layers, encoded, strict=False)):
-            assert isinstance(layer, GINLayer)
-            told = torch.cat([active(h, drop) if number else h, s], dim=1)
-            h = layer(layer.first(multiply(batch.reach, batch.reach, told)))
-        found: torch.Tensor = self.joint(torch.cat([dropped(h, drop), encoded[-1]], dim=1))
-        return found
-
-
-class _Symmetric:
-    """The product with a symmetric CSR matrix, differentiable."""
-
-    def __init__(self, matrix: torch.Tensor | None) -> None:
-        assert matrix is not None
-        self._matrix = matrix
-
-    def __matmul__(self, values: torch.Tensor) -> torch.Tensor:
-        return multiply(self._matrix, self._matrix, values)
-
-
 class GraphModel(nn.Module):
     """The model theta that the server averages: encoder, mean pooling, and a head of two layers.
 
     Args:
-        inputs: features of a node, the constant one included.
+        encoder: of nodes.
         outputs: classes, or 1 for a value.
-        preset: widths and layers.
-        virtual: whether there are virtual nodes.
-        draws: of the initial weights.
-        structured: whether the encoder is FedStar's, which has no virtual nodes.
+        hidden: width of the encoder's output and of the head.
+        draws: of the initial weights of the head.
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        preset: FedVNPreset,
-        *,
-        virtual: bool,
-        draws: torch.Generator,
-        structured: bool = False,
-    ) -> None:
+    def __init__(self, encoder: nn.Module, outputs: int, hidden: int, draws: torch.Generator) -> None:
         super().__init__()
-        plain = None if structured else Encoder(inputs, preset, virtual=virtual, draws=draws)
-        self.encoder: Encoder | StructuredEncoder = plain or StructuredEncoder(inputs, preset, draws)
-        self.hidden = Linear(preset.hidden, preset.hidden, draws)
-        self.output = Linear(preset.hidden, outputs, draws)
+        self.encoder = encoder
+        self.hidden = Linear(hidden, hidden, draws)
+        self.output = Linear(hidden, outputs, draws)
 
-    def forward(self, batch: GraphBatch, drop: Dropout | None = None) -> torch.Tensor:
-        """Outputs of all graphs without virtual nodes, float32 [b, outputs]."""
-        return self._head(self.embedded(batch, drop), drop)
+    def forward(self, batch: GraphBatch, drop: Dropout | None = None, tied: Tied | None = None) -> torch.Tensor:
+        """Outputs of all graphs, float32 [b, outputs]; arguments as for `embedded`."""
+        found: torch.Tensor = self.output(active(self.hidden(self.embedded(batch, drop, tied)), drop))
+        return found
 
-    def augmented(
-        self, batch: GraphBatch, virtual: torch.Tensor, scores: torch.Tensor, drop: Dropout | None = None
-    ) -> torch.Tensor:
-        """Outputs of all graphs with virtual nodes; arguments as for the encoder."""
-        return self._head(self.embedded(batch, drop, (virtual, scores)), drop)
-
-    def embedded(
-        self, batch: GraphBatch, drop: Dropout | None = None, tied: tuple[torch.Tensor, torch.Tensor] | None = None
-    ) -> torch.Tensor:
+    def embedded(self, batch: GraphBatch, drop: Dropout | None = None, tied: Tied | None = None) -> torch.Tensor:
         """Embeddings of all graphs, the means of their nodes', float32 [b, hidden].
 
         Args:
@@ -369,10 +304,6 @@ class GraphModel(nn.Module):
             assert isinstance(self.encoder, Encoder)
             nodes = self.encoder.augmented(batch, *tied, drop)
         return multiply(batch.mean, batch.spread, nodes)
-
-    def _head(self, graphs: torch.Tensor, drop: Dropout | None) -> torch.Tensor:
-        found: torch.Tensor = self.output(active(self.hidden(graphs), drop))
-        return found
 
 
 class EdgeGenerator(nn.Module):

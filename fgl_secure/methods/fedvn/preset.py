@@ -1,4 +1,4 @@
-"""What FedVN (AAAI 2025) and its baselines differ in, and how they are trained: as its authors did, or honestly."""
+"""How FedVN (AAAI 2025) is trained: as its authors did, or honestly."""
 
 from __future__ import annotations
 
@@ -9,63 +9,6 @@ import numpy as np
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.training.presets import PRESETS, Selection
-
-
-class Shared(StrEnum):
-    """Which parameters of the model the server averages."""
-
-    ALL = "all"
-    ALL_BUT_NORMS = "all but norms"
-    """Scale and shift of batch normalisation stay with their client (FedBN, Li et al. 2021)."""
-    STRUCTURE = "structure"
-    """The encoder of structure, and nothing that is learnt on features (FedStar, Tan et al. 2023)."""
-    NOTHING = "nothing"
-
-
-@dataclass(frozen=True, slots=True)
-class GraphMethod:
-    """One line of the table.
-
-    Attributes:
-        name: as the paper calls it.
-        virtual: whether there are virtual nodes.
-        generated: whether edge generators tie them to nodes; else they are tied to all nodes of a graph alike.
-        shared: what the server averages.
-        proximal: whether clients are held near the server's model (FedProx, Li et al. 2020).
-        personal: whether each client predicts with a model of its own, held near the server's (Ditto, Li et al. 2021).
-        clustered: whether there is a model for each cluster of clients (GCFL+, Xie et al. 2021).
-        structured: whether layers also hear an encoder of structure (FedStar, Tan et al. 2023).
-        blind: whether that encoder is given edges alone, and zeros for return chances and degrees.
-    """
-
-    name: str
-    virtual: bool = False
-    generated: bool = False
-    shared: Shared = Shared.ALL
-    proximal: bool = False
-    personal: bool = False
-    clustered: bool = False
-    structured: bool = False
-    blind: bool = False
-
-
-FEDVN = GraphMethod("FedVN", virtual=True, generated=True)
-WITHOUT_GENERATORS = GraphMethod("FedVN without edge generators", virtual=True)
-"""Table 2: every tie is 1, so that virtual nodes do the same, and one is as good as many (6.3)."""
-FEDAVG = GraphMethod("FedAvg")
-FEDPROX = GraphMethod("FedProx", proximal=True)
-FEDBN = GraphMethod("FedBN", shared=Shared.ALL_BUT_NORMS)
-SELF_TRAINING = GraphMethod("Self-training", shared=Shared.NOTHING)
-
-DITTO = GraphMethod("Ditto", personal=True)
-
-FEDSTAR = GraphMethod("FedStar", shared=Shared.STRUCTURE, structured=True)
-BLIND_FEDSTAR = GraphMethod("FedStar without structure features", shared=Shared.STRUCTURE, structured=True, blind=True)
-"""FedVN's table prints of FedStar on Motif (basis) what it reaches without them (docs/fedstar.md)."""
-
-METHODS = (SELF_TRAINING, FEDAVG, FEDPROX, FEDBN, DITTO, FEDSTAR, FEDVN)
-GCFL = GraphMethod("GCFL+", clustered=True)
-"""A line of the table whose clients do not all have one model."""
 
 
 class Statistics(StrEnum):
@@ -107,7 +50,7 @@ class LocalScore(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FedVNPreset:
-    """Everything about training that is not the graphs, the method or how sums are computed.
+    """Everything about training that is not the graphs or how sums are computed.
 
     Attributes:
         name: "honest" or "paper".
@@ -124,8 +67,6 @@ class FedVNPreset:
             nearly zero ones far away; 1e-12 in the public code.
         contrast: lambda_2, factor of the loss of Eq. 8.
         temperature: tau of Eq. 8.
-        proximal: mu of FedProx.
-        pull: lambda of Ditto.
         statistics: of batch normalisation.
         injection: where virtual nodes enter a layer.
         global_score: s_global of Eq. 8.
@@ -147,8 +88,6 @@ class FedVNPreset:
     floor: float = 0.01
     contrast: float = 1.0
     temperature: float = 0.1
-    proximal: float = 0.01
-    pull: float = 0.1
     statistics: Statistics = Statistics.TRAINING
     injection: Injection = Injection.INPUT
     global_score: GlobalScore = GlobalScore.LEARNT
@@ -164,22 +103,12 @@ class FedVNPreset:
             value = getattr(self, argument)
             if not (np.isfinite(value) and value > 0):
                 raise InputError(f"{argument} must be positive; found {value}")
-        for argument in ("decoupling", "contrast", "proximal", "pull"):
+        for argument in ("decoupling", "contrast"):
             value = getattr(self, argument)
             if not (np.isfinite(value) and value >= 0):
                 raise InputError(f"{argument} must be zero or positive; found {value}")
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout must be in [0, 1); found {self.dropout}")
-
-    def with_factors(self, decoupling: float | None, contrast: float | None) -> FedVNPreset:
-        """The same preset with another lambda_1 and lambda_2; None changes nothing."""
-        one = self.decoupling if decoupling is None else decoupling
-        two = self.contrast if contrast is None else contrast
-        return replace(self, decoupling=one, contrast=two)
-
-    def with_pull(self, pull: float | None) -> FedVNPreset:
-        """The same preset with another lambda of Ditto; None changes nothing."""
-        return self if pull is None else replace(self, pull=pull)
 
     def with_epochs(self, epochs: int | None) -> FedVNPreset:
         """The same preset with another number of rounds; None changes nothing."""

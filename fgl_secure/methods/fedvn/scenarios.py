@@ -14,8 +14,8 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.methods.fedvn.batches import GraphStore
-from fgl_secure.methods.fedvn.preset import FEDVN, FedVNPreset, GlobalScore
-from fgl_secure.methods.fedvn.program import first_model, shared_parameters
+from fgl_secure.methods.fedvn.preset import FedVNPreset, GlobalScore
+from fgl_secure.methods.fedvn.program import first_model
 from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, PublicParameters, Recording, Transcript
@@ -96,8 +96,8 @@ def handed_out(setting: Setting) -> VirtualSlices:
     """What the server knows that says which model is the first, and how to train it."""
     preset, sets = setting.preset, setting.sets
     outputs = max(sets.num_classes, 1)
-    model = first_model(GraphStore(sets).width, outputs, FEDVN, preset, setting.seed)
-    theta = flat(shared_parameters(model, FEDVN.shared)).astype(np.float64)
+    model = first_model(GraphStore(sets).width, outputs, preset, setting.seed)
+    theta = flat(list(model.parameters())).astype(np.float64)
     entries = preset.virtual_nodes * preset.hidden
     return VirtualSlices(
         len(theta),

@@ -1,13 +1,14 @@
-"""FedVN's clients, or those of what it is compared with, ready to be trained."""
+"""FedVN's clients, ready to be trained."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 
 from fgl_secure.coins import Coins
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.methods.fedvn.clustered import Clustered
-from fgl_secure.methods.fedvn.preset import FEDVN, FedVNPreset, GraphMethod
+from fgl_secure.methods.fedvn.preset import FedVNPreset
 from fgl_secure.methods.fedvn.program import ClientGraphs, FedVN
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
@@ -33,7 +34,7 @@ def clients_of(
     scheme: Scheme,
     preset: FedVNPreset,
     *,
-    method: GraphMethod = FEDVN,
+    kind: Callable[..., FedVN] = FedVN,
     seed: int = 0,
     device: torch.device | None = None,
     passing: bool = False,
@@ -47,7 +48,7 @@ def clients_of(
         sets: who has which graphs.
         scheme: of what clients send the server.
         preset: how to train, and what selects a round.
-        method: FedVN or a baseline.
+        kind: makes a client's program, as `FedVN` does.
         seed: of initial weights, batches and dropout; coins come from the channel.
         device: where model compute runs; the CPU by default.
         passing: whether clients hand all they have to the next one after each round, so that what comes from a place
@@ -55,8 +56,7 @@ def clients_of(
     """
 
     def make(talk: Collectives, _coins: Coins) -> FedVN:
-        kind = Clustered if method.clustered else FedVN
-        return kind(talk, ClientGraphs.held_by(talk.silo), method, preset, seed=seed, device=device)
+        return kind(talk, ClientGraphs.held_by(talk.silo), preset, seed=seed, device=device)
 
     driver = HandingOn if passing else OneProcess
     shares = tuple(ClientGraphs.share_of(sets, client) for client in range(sets.num_clients))

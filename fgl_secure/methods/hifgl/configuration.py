@@ -82,7 +82,6 @@ class HiFGL(ProgramMethod):
     })  # fmt: skip
     tells: ClassVar = MappingProxyType({("model", "silo", "device"): "the model that the silo's devices compute with"})
     planner: ClassVar[str] = "fgl_secure.methods.hifgl.subjects:hifgl_plan"
-    printed: ClassVar[str] = "fgl_secure.methods.hifgl.tables:TABLES"
 
     backbone: str = choice("gcn", "graph neural network", known=names)
     preset: str = choice(

@@ -13,10 +13,10 @@ from fgl_reproduction.methods import FedSage
 from fgl_reproduction.methods.fedsage import program
 from fgl_reproduction.methods.fedsage.generator import GeneratorPreset, NeighGen
 from fgl_reproduction.methods.fedsage.program import HONEST, FedSagePreset, clients_of, fedsage_preset
+from fgl_reproduction.tables.fed2gnn_baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph, SplitMasks
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext

@@ -68,7 +68,12 @@ def train(
     scheme = scheme or Plaintext()
     channel = channel_of(graph, scheme, recording)
     schemes = {NEIGHBOURS: scheme, SERVER: updates or Plaintext()}
-    return clients_of(graph, schemes, preset, backbone=backbone, children=children, seed=seed).train(channel)
+
+    class Client(Fed2GNN):
+        def children(self) -> Children:
+            return super().children() if children is None else children(self)
+
+    return clients_of(graph, schemes, preset, backbone=backbone, kind=Client, seed=seed).train(channel)
 
 
 def true_children(graph: FederatedGraph, preset: Fed2GNNPreset, backbone: str = "gcn") -> Callable[[Fed2GNN], Children]:

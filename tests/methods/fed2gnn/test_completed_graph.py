@@ -5,18 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, nodes_within, seen_by, surroundings
 from fgl_secure.methods.fed2gnn.completed_graph import CompletedGraph, complete, roots_of, sent_values
 from fgl_secure.methods.fed2gnn.hop_sums import HopSums, hop_sums
 from fgl_secure.methods.fed2gnn.tree_levels import DecodedChildren, Level
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.training.dropout import Dropout
-from fgl_secure.training.node_models import Propagation, Surroundings, backbone_of, make_model
+from fgl_secure.training.node_models import Propagation, Surroundings, make_model
 from tests.methods.fed2gnn.oracles import graph_of, random_graph
 from tests.methods.fed2gnn.small import channel_of
 from tests.methods.fed2gnn.true_children import TrueChildren
@@ -46,29 +43,6 @@ def scores(backbone: str, hops: int, surroundings: Surroundings, own: int) -> to
                 parameter.fill_(0.3)
         found: torch.Tensor = model(surroundings, NO_DROPOUT)[:own]
     return found
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    st.sampled_from(["gcn", "sage", "dagnn"]), st.integers(1, 4), st.integers(1, 4), st.integers(0, 1000), st.booleans()
-)
-def test_true_trees_give_the_scores_of_the_whole_graph(
-    backbone: str, hops: int, silos: int, seed: int, summed: bool
-) -> None:
-    """A client's own nodes score the same, for every model and depth; with last layers summed up for GCN and GraphSAGE.
-
-    DAGNN's perceptron is not linear, so that a sum of rows is no row to it, and its last layer is left as it is.
-    """
-    graph = random_graph(20, 25, silos, seed)
-    kind = backbone_of(backbone).propagation
-    decoded = hops - 1 if summed and backbone != "dagnn" else hops
-    seen, reach = seen_by(graph, Fed2GNNBaseline.FULL, hops)
-    for client in range(graph.num_silos):
-        own = len(graph.devices_of(client))
-        trees = completed(graph, client, hops, decoded, kind).surroundings(kind)
-        nodes = nodes_within(seen, graph.devices_of(client), reach)
-        wanted = scores(backbone, hops, surroundings(seen, nodes, seen.features[nodes], kind, CPU), own)
-        torch.testing.assert_close(scores(backbone, hops, trees, own), wanted, rtol=1e-3, atol=1e-4)
 
 
 def test_a_forgotten_level_shows() -> None:

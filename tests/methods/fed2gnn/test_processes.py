@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
 from fgl_secure.methods.fed2gnn.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -24,11 +23,9 @@ SHORT = Fed2GNNPreset(
     decoder=DecoderPreset(epochs=3, width=16, coordinates=8),
     latent=LatentPreset(width=16, epochs=1),
 )
-TOGETHER = replace(SHORT, decoder=replace(SHORT.decoder, together=True))
 RUNS: dict[str, tuple[Fed2GNNPreset, Scheme, Scheme, bool]] = {
     "in the clear, put down": (SHORT, Plaintext(), Plaintext(), True),
     "models masked, put down": (SHORT, Plaintext(), PairwiseMasking(), True),
-    "decoders trained together, put down": (TOGETHER, Plaintext(), PairwiseMasking(), True),
     "small sums refused": (replace(SHORT, hops=3, decoded=0), Plaintext(minimum_group=2), PairwiseMasking(), False),
     "over relays": (SHORT, RelayCoded(k_min=2, profile=Profile.SHOWN), PairwiseMasking(), False),
 }
@@ -46,11 +43,3 @@ def test_training_is_that_of_one_process(graph: FederatedGraph, name: str) -> No
     job = clients_of(graph, {"neighbours": rows, "server": server}, preset)
     expected = in_lockstep(job.opened(channel_of(graph, rows)))
     agree(apart(job, put_down=put_down), expected)
-
-
-@pytest.mark.parametrize("baseline", [Fed2GNNBaseline.FEDAVG, Fed2GNNBaseline.FULL])
-def test_baselines_are_those_of_one_process(graph: FederatedGraph, baseline: Fed2GNNBaseline) -> None:
-    """Under masks, put down after each turn."""
-    job = baseline_of(graph, baseline, SHORT, scheme=PairwiseMasking())
-    expected = in_lockstep(job.opened(channel_of(graph)))
-    agree(apart(job, put_down=True), expected)

@@ -11,7 +11,6 @@ import pytest
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.program import Fed2GNN
 from fgl_secure.methods.fed2gnn.training import clients_of
@@ -32,17 +31,6 @@ GRAPH = some_digits()
 
 def losses(result: TrainingResult) -> np.ndarray:
     return np.array(result.losses)
-
-
-@pytest.mark.parametrize("backbone", ["gcn", "sage"])
-def test_true_children_train_like_full_neighbourhoods(backbone: str) -> None:
-    """With what is there in place of what was decoded, every round is that of FedAvg-Full, up to rounding."""
-    ours = train(GRAPH, PLAIN, backbone=backbone, children=true_children(GRAPH, PLAIN, backbone))
-    full = baseline_of(GRAPH, Fed2GNNBaseline.FULL, PLAIN, backbone=backbone).train()
-    np.testing.assert_allclose(losses(ours), losses(full), rtol=1e-5)
-    assert ours.accuracy == full.accuracy
-    less = baseline_of(GRAPH, Fed2GNNBaseline.FEDAVG, PLAIN, backbone=backbone).train()
-    assert np.abs(losses(ours) - losses(less)).max() > 1e-3
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "sage", "dagnn"])
@@ -155,14 +143,6 @@ def test_sparse_graphs_train(backbone: str, pairs: list[list[int]]) -> None:
     assert result.accuracy.test is None
 
 
-def test_one_client_needs_nobody() -> None:
-    """Without cross edges the completed graph is the whole graph: central training, in the latent space or not."""
-    graph = GRAPH.in_one_silo()
-    ours = train(graph, PLAIN)
-    central = baseline_of(GRAPH, Fed2GNNBaseline.CENTRAL, PLAIN).train()
-    np.testing.assert_allclose(losses(ours), losses(central), rtol=1e-5)
-
-
 @pytest.mark.parametrize(("hops", "decoded"), [(1, 1), (2, 0), (3, 2), (10, 1)])
 def test_trees_of_any_depth_train(hops: int, decoded: int) -> None:
     """From one layer, where sums are all there is, to ten; from no decoded level to all but the last."""
@@ -207,8 +187,6 @@ def test_a_directed_graph_is_refused() -> None:
     )
     with pytest.raises(InputError, match="graph must have every edge in both directions"):
         train(graph)
-    with pytest.raises(InputError, match="graph must have every edge in both directions"):
-        baseline_of(graph, Fed2GNNBaseline.FULL, QUICK).train()
 
 
 def test_other_parties_and_backbones_are_refused() -> None:

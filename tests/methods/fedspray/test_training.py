@@ -11,9 +11,7 @@ import torch
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.alignment import ProxyLayout
-from fgl_secure.methods.fedspray.baselines import Baseline
 from fgl_secure.methods.fedspray.client import FedSpray, first_proxies
-from fgl_secure.methods.fedspray.clustered import plain_clients
 from fgl_secure.methods.fedspray.networks import NETWORKS
 from fgl_secure.methods.fedspray.preset import HONEST, FedSprayPreset, RoundChoice, fedspray_preset
 from fgl_secure.methods.fedspray.scoring import minority_nodes
@@ -229,16 +227,12 @@ RUNS: dict[str, tuple[FedSprayPreset, str, Scheme, bool]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*RUNS, *Baseline])
+@pytest.mark.parametrize("name", RUNS)
 def test_a_process_for_each_client_trains_the_same_bits(name: str) -> None:
     """Losses, models, proxies, selected round and accuracies agree, though clients are put down after each turn."""
-    preset, backbone, scheme, put_down = RUNS.get(name, (SMALL, "gcn", PairwiseMasking(), name == Baseline.FEDAVG))
+    preset, backbone, scheme, put_down = RUNS[name]
     graph = two_communities(devices=48, silos=3)
-
-    if name in RUNS:
-        job = clients_of(graph, scheme, preset, backbone=backbone)
-    else:
-        job = plain_clients(Baseline(name), graph, scheme, preset, backbone=backbone)
+    job = clients_of(graph, scheme, preset, backbone=backbone)
     process, rounds = job.opened(channel_of(graph)), 0
     while process.round(rounds):
         rounds += 1

@@ -60,12 +60,13 @@ def test_unconnected_virtual_nodes_change_nothing(injection: Injection, constant
     """With all scores 0, outputs are the plain GIN's, whatever Q is; with other scores they are not."""
     preset = replace(SMALL, injection=injection)
     draws = torch.Generator().manual_seed(3)
-    model = GraphModel(STORES[constant].width, 3, preset, virtual=True, draws=draws).double()
+    encoder = Encoder(STORES[constant].width, preset, virtual=True, draws=draws)
+    model = GraphModel(encoder, 3, preset.hidden, draws).double()
     batch = doubled(STORES[constant].batch(np.arange(12)))
     virtual = torch.randn(3, 4, dtype=torch.float64, generator=draws)
     unconnected = torch.zeros(len(batch.features), 3, dtype=torch.float64)
-    torch.testing.assert_close(model.augmented(batch, virtual, unconnected), model(batch))
-    assert not torch.allclose(model.augmented(batch, virtual, unconnected + 0.5), model(batch))
+    torch.testing.assert_close(model(batch, None, (virtual, unconnected)), model(batch))
+    assert not torch.allclose(model(batch, None, (virtual, unconnected + 0.5)), model(batch))
 
 
 def test_scores_are_between_0_and_1_and_depend_on_structure() -> None:

@@ -1,0 +1,21 @@
+"""All tables of the five papers that can be run again, by name."""
+
+from __future__ import annotations
+
+from fgl_reproduction.tables import fed2gnn, fedspray, fedstruct, fedvn, hifgl
+from fgl_reproduction.tables.table import PaperTable
+from fgl_secure.errors import UnknownNameError
+
+_PAPERS = (hifgl.TABLES, fedstruct.TABLES, fedspray.TABLES, fed2gnn.TABLES, fedvn.TABLES)
+TABLES = {each.name: each for tables in _PAPERS for each in tables}
+
+
+def table(name: str) -> PaperTable:
+    """A table of some paper.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    if name not in TABLES:
+        raise UnknownNameError("table", name, tuple(TABLES))
+    return TABLES[name]

@@ -1,0 +1,232 @@
+"""What FedStruct's tables and figures (ICLR 2025) run: who has what, and one run of each method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fgl_reproduction.methods.fedgcn.program import clients_of as fedgcn_clients
+from fgl_reproduction.methods.fedgcn.program import fedgcn_preset
+from fgl_reproduction.methods.fedpub.program import clients_of as fedpub_clients
+from fgl_reproduction.methods.fedpub.program import fedpub_preset
+from fgl_reproduction.methods.fedsage.program import clients_of as fedsage_clients
+from fgl_reproduction.methods.fedsage.program import fedsage_preset
+from fgl_reproduction.tables.fedstruct_baselines import (
+    FEDSGD_GNN,
+    LOCAL_GNN,
+    FedStructBaseline,
+    train_baseline,
+)
+from fgl_reproduction.tables.statistics import with_labels
+from fgl_reproduction.tables.table import Choices, Measure, Metric, Paper
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
+from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency
+from fgl_secure.graph.structure_features import structure_features
+from fgl_secure.methods.fedstruct.exchange import Exchange, HopwiseExchange, RowExchange
+from fgl_secure.methods.fedstruct.models import neighbour_means
+from fgl_secure.methods.fedstruct.presets import FeatureModelKind, FedStructPreset, fedstruct_preset
+from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructTask, Given
+from fgl_secure.methods.fedstruct.training import client_features, clients_of
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.topology import CLIENTS as CLIENTS_SUM
+from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
+from fgl_secure.runtime import Channel
+from fgl_secure.training.job import Job
+from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.silo import Silo
+
+ACCURACY = Metric("accuracy (%)", 2)
+"""Of test nodes, averaged over clients as the preset says."""
+PAPER = Paper("FedStruct", "ICLR 2025", ("Cora", "CiteSeer", "PubMed", "Chameleon", "Photo"), (ACCURACY,))
+"""Of its data sets Amazon Ratings is left out."""
+LABELLED = 0.1
+"""Share of nodes that train the model; as many choose it, the others test it (section 6)."""
+VALIDATION = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Who has what.
+
+    Attributes:
+        clients: number of clients.
+        partition: how nodes are assigned to them.
+        labelled: share of nodes that train the model.
+    """
+
+    clients: int
+    partition: str = "binomial"
+    labelled: float = LABELLED
+
+    def federated(self, data: Graph, seed: int) -> FederatedGraph:
+        """The data set under this setting; the seed repeats partition and split.
+
+        With 50 clients every other partition leaves one without a labelled node, and is drawn again.
+        """
+        fractions = (self.labelled, VALIDATION, 1 - VALIDATION - self.labelled)
+        masks = random_split(data.num_nodes, seed, fractions)
+        client_of = with_labels(partial(partition, self.partition, data, self.clients), masks, self.clients, seed)
+        return FederatedGraph.from_assignment(data, client_of, masks, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class FedStructRun:
+    """One run of FedStruct, as a measure.
+
+    Attributes:
+        features: name of the structure features; "hop2vec" learns them.
+        setting: who has what.
+        pruned: whether powers of the adjacency are pruned as the preset says.
+        hops: L_s; None takes the preset's.
+        model: of own features and edges; GraphSAGE is one of structure features, too, on a graph that the server
+            knows.
+        known: whether the server knows the graph (App. H), so that structure features are those of the whole graph
+            whatever the preset.
+    """
+
+    features: str
+    setting: Setting
+    pruned: bool = True
+    hops: int | None = None
+    model: FeatureModelKind = FeatureModelKind.DGCN
+    known: bool = False
+
+    def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
+        """Trains once."""
+        graph, preset = undirected(data), self._preset(data, choices)
+        federated = self.setting.federated(graph, seed)
+        features = None if self.features == HOP2VEC else self._features(federated, preset, seed)
+        rows = self._rows(graph, preset)
+        means = neighbour_means(federated) if self.model is FeatureModelKind.SAGE else None
+        exchange: Exchange = HopwiseExchange(Plaintext()) if rows is None else RowExchange()
+
+        def given(silo: Silo) -> Given:
+            own = None if features is None else features[silo.nodes]
+            return Given(None if rows is None else rows[silo.nodes], own, means)
+
+        channel = Channel(hierarchy_of(federated), SimulationCoins(seed))
+        task = FedStructTask(preset, exchange, self.features, seed)
+        return _measured(clients_of(federated, task, device=choices.place, given=given).train(channel))
+
+    def _preset(self, data: Graph, choices: Choices) -> FedStructPreset:
+        preset = chosen(data, choices)
+        kept = preset.kept if self.pruned else None
+        return replace(preset, kept=kept, hops=self.hops or preset.hops, feature_model=self.model)
+
+    def _features(self, graph: FederatedGraph, preset: FedStructPreset, seed: int) -> NDArray[np.float32]:
+        if preset.name != "paper" and not self.known:
+            return client_features(graph, preset, self.features, seed)
+        drawn = seed if self.features == "node2vec" else 0
+        return _global_features(self.features, graph.graph, preset.structure_width, drawn)
+
+    def _rows(self, graph: Graph, preset: FedStructPreset) -> sparse.csr_array | None:
+        """What clients have of z; None where they get it hop by hop, so that nobody needs to hold a whole power."""
+        if (
+            self.model is FeatureModelKind.SAGE
+        ):  # each node's embedding itself, as a server that knows the graph sends it
+            return sparse.csr_array(sparse.eye_array(graph.num_nodes))
+        return None if preset.kept is None else _rows(graph, preset.hops, preset.kept)
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineRun:
+    """One run of a baseline, as a measure.
+
+    Attributes:
+        baseline: the model and who trains it.
+        setting: who has what.
+    """
+
+    baseline: FedStructBaseline
+    setting: Setting
+
+    def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
+        """Trains once."""
+        graph = self.setting.federated(undirected(data), seed)
+        preset = chosen(data, choices)
+        return _measured(train_baseline(self.baseline, graph, preset, seed=seed, device=choices.place))
+
+
+@dataclass(frozen=True, slots=True)
+class RivalRun:
+    """One run of another paper's method with its own settings, for the paper prints none, as a measure.
+
+    Attributes:
+        preset: of the method, by name.
+        clients: makes its clients.
+        sums: topologies of its sums.
+        setting: who has what.
+    """
+
+    preset: Callable[[str], Any]
+    clients: Callable[..., Job]
+    sums: tuple[str, ...]
+    setting: Setting
+
+    def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
+        """Trains once, in the clear."""
+        preset = self.preset(choices.preset).with_epochs(choices.epochs)
+        graph = self.setting.federated(undirected(data), seed)
+        clear = {each: Plaintext() for each in self.sums}
+        return _measured(self.clients(graph, clear, preset, seed=seed, device=choices.place).train())
+
+
+def chosen(data: Graph, choices: Choices) -> FedStructPreset:
+    """The preset of the choices.
+
+    Raises:
+        InputError: a scheme was chosen, which makes no difference to accuracies: sums are exact.
+    """
+    choices.check_plaintext()
+    return fedstruct_preset(choices.preset, data.name).with_epochs(choices.epochs)
+
+
+def _measured(result: TrainingResult) -> Mapping[Metric, float]:
+    assert result.accuracy.test is not None
+    return {ACCURACY: 100 * result.accuracy.test}
+
+
+@lru_cache(maxsize=1)
+def undirected(data: Graph) -> Graph:
+    """Every edge in both directions, as the public code has it."""
+    if data.is_symmetric:
+        return data
+    edges = np.concatenate([data.edges, data.edges[::-1]], axis=1)
+    return Graph.from_arrays(data.name, data.features, data.labels, edges)
+
+
+@lru_cache(maxsize=2)
+def _rows(data: Graph, hops: int, kept: int) -> sparse.csr_array:
+    """A-bar as the exchange would leave it, whose cost is not the tables' business."""
+    return combined_adjacency(adjacency_powers(data, hops, kept))
+
+
+@lru_cache(maxsize=2)
+def _global_features(name: str, data: Graph, width: int, seed: int) -> NDArray[np.float32]:
+    """Those of the whole graph, as the public code has them; only Node2Vec draws anything."""
+    return structure_features(name, data, width, seed)
+
+
+Make = Callable[[Setting], Measure | None]
+"""From who has what to a run."""
+
+DEG: Make = partial(FedStructRun, "degree")
+FEDSTAR: Make = partial(FedStructRun, "fedstar")
+H2V: Make = partial(FedStructRun, HOP2VEC)
+DEG_F: Make = partial(FedStructRun, "degree", pruned=False)
+FEDSTAR_F: Make = partial(FedStructRun, "fedstar", pruned=False)
+H2V_F: Make = partial(FedStructRun, HOP2VEC, pruned=False)
+FEDSGD: Make = partial(BaselineRun, FEDSGD_GNN)
+LOCAL: Make = partial(BaselineRun, LOCAL_GNN)
+FEDGCN: Make = partial(RivalRun, fedgcn_preset, fedgcn_clients, (NEIGHBOURS, SERVER))
+FEDGCN_1HOP: Make = partial(RivalRun, partial(fedgcn_preset, hops=1), fedgcn_clients, (NEIGHBOURS, SERVER))
+FEDSAGE: Make = partial(RivalRun, fedsage_preset, fedsage_clients, (CLIENTS_SUM, SERVER))
+FEDPUB: Make = partial(RivalRun, fedpub_preset, fedpub_clients, (CLIENTS_SUM, SERVER))

@@ -1,0 +1,286 @@
+"""FedStruct's tables: their printed numbers, their cases, and what a run of each measures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fgl_secure
+from fgl_reproduction.methods import FedGCN, FedPub, FedSage
+from fgl_reproduction.tables import fedstruct_runs as table_runs
+from fgl_reproduction.tables.catalogue import table as table_of
+from fgl_reproduction.tables.fedstruct import (
+    ACCURACIES,
+    BARS,
+    CURVES,
+    KNOWN_GRAPH,
+    LABELS,
+    PARTITION_BARS,
+    PARTITIONS,
+    PRUNING,
+    TABLES,
+)
+from fgl_reproduction.tables.fedstruct_baselines import FEDSGD_GNN, LOCAL_GNN
+from fgl_reproduction.tables.fedstruct_costs import (
+    BEFORE,
+    BEFORE_TERMS,
+    COSTS,
+    COSTS_KNOWN,
+    DERIVATIVES,
+    GRADIENTS,
+    TRAINING,
+    TRAINING_TERMS,
+    Sizes,
+    StructureCost,
+)
+from fgl_reproduction.tables.fedstruct_runs import (
+    ACCURACY,
+    FEDGCN,
+    FEDPUB,
+    FEDSAGE,
+    PAPER,
+    BaselineRun,
+    FedStructRun,
+    Make,
+    Setting,
+    undirected,
+)
+from fgl_reproduction.tables.printing import describe
+from fgl_reproduction.tables.rows import printed_figures
+from fgl_reproduction.tables.table import Choices, PaperTable
+from fgl_secure.errors import InputError
+from fgl_secure.graph import Graph, load
+from fgl_secure.graph.partition import binomial_partition
+from fgl_secure.methods.fedstruct.models import neighbour_means
+from fgl_secure.methods.fedstruct.presets import FeatureModelKind
+from fgl_secure.methods.fedstruct.program import HOP2VEC
+from reproduction_tests.tables.small import NODES, run_small, small_graph
+
+QUICK = Choices(seeds=1, epochs=2)
+OURS = (ACCURACIES, PARTITIONS, PRUNING, KNOWN_GRAPH, BARS, CURVES, PARTITION_BARS, LABELS)
+
+
+@pytest.mark.parametrize("table", OURS, ids=lambda each: each.name)
+def test_every_printed_number_has_its_row(table: PaperTable) -> None:
+    """Printed numbers and rows of the paper's data sets are the same, one for one: no name is spelt in two ways."""
+    wanted = {
+        (data, case.setting, case.method, ACCURACY.name) for data in table.datasets for case in table.cases
+    }  # fmt: skip
+    assert set(printed_figures(table.printed)) == wanted
+    assert table_of(table.name) == table
+
+
+@pytest.mark.parametrize("table", [each for each in TABLES if each.printed], ids=lambda each: each.name)
+def test_printed_numbers_say_where_they_are_from(table: PaperTable) -> None:
+    """The first line of every file names the paper and the table, as the title does."""
+    text = (files("fgl_reproduction.tables") / "printed" / str(table.printed)).read_text(encoding="utf-8")
+    assert text.startswith(f"# {table.title.split(':')[0]}")
+
+
+def test_the_tables_that_share_rows_share_their_numbers() -> None:
+    """Rows of Table 7 with random partitioning, and of Figure 4 where it has numbers, are those of Table 2."""
+    two, six, seven = (printed_figures(table.printed) for table in (ACCURACIES, PARTITIONS, PRUNING))
+    for (data, setting, method, metric), figure in (*six.items(), *seven.items()):
+        if setting == "random" and (key := (data, "clients 10", method, metric)) in two:
+            assert figure == two[key]
+    assert all(six[key] == figure for key, figure in seven.items() if key in six)
+    for (data, setting, method, metric), figure in printed_figures(CURVES.printed).items():
+        if setting.startswith("clients") and figure.mean is not None:
+            assert figure == two[data, setting, method, metric]
+
+
+def test_table_2_has_the_papers_rows() -> None:
+    """Five data sets; all rows have a run."""
+    assert PAPER.datasets == ("Cora", "CiteSeer", "PubMed", "Chameleon", "Photo")
+    assert list(dict.fromkeys(case.method for case in ACCURACIES.cases)) == [
+        "Central GNN", "FedSGD GNN", "FedSage+", "FedPub", "FedGCN-2hop",
+        "FedStruct (Deg)", "FedStruct (Fed*)", "FedStruct (H2V)", "FedStruct (H2V)-F", "Local GNN",
+    ]  # fmt: skip
+    assert all(case.measure is not None for case in ACCURACIES.cases)
+
+
+@pytest.mark.parametrize(("run", "method"), [(FEDGCN, FedGCN), (FEDSAGE, FedSage), (FEDPUB, FedPub)])
+def test_a_rival_is_a_run_of_the_table(run: Make, method: Any) -> None:
+    """On the graph of the other rows, in the clear, with its own settings: as `train` has it."""
+    data, measure = load("digits"), run(Setting(3))
+    assert measure is not None
+    found = measure(data, Choices(epochs=1), 0)[ACCURACY]
+    train = fgl_secure.train(method(epochs=1), Setting(3).federated(data, 0), "plaintext", seed=0)
+    assert train.accuracy.test is not None
+    assert found == 100 * train.accuracy.test
+
+
+def test_numbers_of_clients_choose_cases() -> None:
+    """Named numbers and the central runs stay; a number that the table does not have is refused."""
+    chosen = {case.setting for case in ACCURACIES.chosen_cases((5, 20))}
+    assert chosen == {"central", "clients 5", "clients 20"}
+    assert ACCURACIES.chosen_cases(()) == ACCURACIES.cases
+    with pytest.raises(InputError, match=r"clients must be among \[5, 10, 20\], those of fedstruct-table2; found 7"):
+        ACCURACIES.chosen_cases((7,))
+    with pytest.raises(InputError, match="clients must not be named for hifgl-table3; found 5"):
+        table_of("hifgl-table3").chosen_cases((5,))
+
+
+@pytest.mark.usefixtures("few_digits")
+def test_a_table_runs_for_chosen_clients() -> None:
+    """Rows of the chosen numbers alone, all with a figure where there is a run, and the method in the heading."""
+    done = run_small(
+        ACCURACIES, lambda case: case.method not in RUN_ELSEWHERE, Choices(seeds=1, epochs=1, clients=(5,))
+    )
+    assert {row.setting for row in done.rows} == {"central", "clients 5"}
+    assert all(row.ours.mean is not None for row in done.rows)
+    assert "FedStruct under plaintext" in describe(done)
+
+
+@pytest.mark.usefixtures("few_digits")
+@pytest.mark.parametrize("preset", ["honest", "paper"])
+@pytest.mark.parametrize("features", ["degree", "fedstar", HOP2VEC])
+def test_a_run_of_fedstruct_is_an_accuracy(features: str, preset: str) -> None:
+    """In percent, the same for the same seed, for all features of the tables and both presets."""
+    run, digits = FedStructRun(features, Setting(3), hops=2), load("digits")
+    first = run(digits, Choices(preset, seeds=1, epochs=2), 1)[ACCURACY]
+    assert 0 <= first <= 100
+    assert run(digits, Choices(preset, seeds=1, epochs=2), 1)[ACCURACY] == first
+
+
+@pytest.mark.parametrize("partition", ["louvain-packed", "kmeans"])
+def test_other_partitions_run(partition: str) -> None:
+    """Table 7's partitions give every client something to train on."""
+    assert 0 <= BaselineRun(LOCAL_GNN, Setting(3, partition))(load("digits"), QUICK, 0)[ACCURACY] <= 100
+
+
+def test_a_setting_is_drawn_from_the_seed() -> None:
+    """A tenth validates whatever the share of labelled nodes, and another seed draws another split and partition."""
+    digits = load("digits")
+    one, two = Setting(4, labelled=0.3).federated(digits, 0), Setting(4, labelled=0.3).federated(digits, 1)
+    shares = [mask.mean() for mask in (one.train_mask, one.validation_mask, one.test_mask)]
+    assert shares == pytest.approx([0.3, 0.1, 0.6], abs=0.001)
+    assert (one.silo_of != two.silo_of).any()
+    assert (one.train_mask != two.train_mask).any()
+
+
+def test_a_partition_that_leaves_a_client_idle_is_drawn_again() -> None:
+    """With 60 clients and three labelled nodes each on average some draws do; what comes out trains everywhere."""
+    digits = load("digits")
+    idle = 0
+    for seed in range(5):
+        graph = Setting(60).federated(digits, seed)
+        assert np.bincount(graph.silo_of[graph.train_mask], minlength=60).all()
+        first = binomial_partition(digits, 60, seed)
+        idle += not np.bincount(first[graph.train_mask], minlength=60).all()
+        assert np.array_equal(first, graph.silo_of) == bool(np.bincount(first[graph.train_mask], minlength=60).all())
+    assert idle
+    with pytest.raises(InputError, match="has no training node"):
+        Setting(60, labelled=0.001).federated(digits, 0)
+
+
+def test_links_count_in_both_directions() -> None:
+    """A directed graph is made symmetric, an undirected one is left as it is."""
+    graph = Graph.from_arrays("links", np.eye(3), [0, 1, 0], [[0, 1], [1, 2]])
+    assert undirected(graph).edges.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+    digits = load("digits")
+    assert undirected(digits) is digits
+
+
+@pytest.mark.parametrize("run", [FedStructRun(HOP2VEC, Setting(2)), BaselineRun(FEDSGD_GNN, Setting(2))])
+def test_the_tables_run_in_the_clear(run: FedStructRun | BaselineRun) -> None:
+    """A protocol is refused rather than ignored."""
+    with pytest.raises(InputError):
+        run(load("digits"), Choices(seeds=1, scheme="secmp"), 0)
+
+
+def test_table_6_has_all_baselines() -> None:
+    """FedAvg, FedSGD and training alone, each with three models, and the rivals; all of them run."""
+    names = {case.method for case in PARTITIONS.cases}
+    assert {
+        f"{how} {model}" for how in ("Central", "FedAvg", "FedSGD", "Local") for model in ("GNN", "DGCN", "MLP")
+    } < names
+    assert {"FedSage+", "FedPub", "FedGCN-1hop", "FedGCN-2hop"} < names
+    assert all(case.measure is not None for table in OURS for case in table.cases)
+
+
+RUN_ELSEWHERE = ("FedSage+", "FedPub", "FedGCN-1hop", "FedGCN-2hop", "FedGCN")
+"""Rivals are run by tests of their own, and take longer."""
+
+
+@pytest.mark.parametrize(
+    ("table", "setting"), [(PARTITIONS, "random"), (KNOWN_GRAPH, "random"), (LABELS, "labelled 50 %")]
+)
+def test_new_tables_run(table: PaperTable, setting: str) -> None:
+    """One partition of each; every line has an accuracy. Random walks, which take seconds, have a test of their own."""
+    done = run_small(
+        table,
+        lambda case: case.setting == setting and case.method not in RUN_ELSEWHERE and "N2V" not in case.method,
+    )
+    assert len(done.rows) > 3
+    assert all(row.ours.mean is not None and 0 <= row.ours.mean <= 100 for row in done.rows)
+
+
+def test_a_server_that_knows_the_graph_sends_features_of_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under either preset, with walks that the seed draws; other runs have what each client knows."""
+    asked: list[tuple[int, int]] = []
+
+    def noted(_name: str, graph: Graph, _width: int, seed: int) -> np.ndarray:
+        asked.append((graph.num_nodes, seed))
+        return np.ones((graph.num_nodes, 4), dtype=np.float32)
+
+    monkeypatch.setattr(table_runs, "structure_features", noted)
+    for preset in ("honest", "paper"):
+        run = FedStructRun("node2vec", Setting(3), pruned=False, known=True, hops=1)
+        run(small_graph(preset), Choices(preset, seeds=1, epochs=1), 5)
+    assert asked == [(NODES, 5), (NODES, 5)]
+
+
+def test_a_graphsage_of_structure_is_on_the_whole_graph() -> None:
+    """A node's structure embedding hears its neighbours at other clients; f's hears none of them."""
+    graph = Setting(3).federated(small_graph(), 0)
+    means = neighbour_means(graph)
+    assert means.nnz == graph.edges.shape[1]
+    assert graph.crosses_silos.any()
+    run = FedStructRun(HOP2VEC, Setting(3), model=FeatureModelKind.SAGE, known=True)
+    whole = run(small_graph(), QUICK, 0)
+    apart = FedStructRun("degree", Setting(3), model=FeatureModelKind.SAGE, known=True)(small_graph(), QUICK, 0)
+    assert set(whole) == set(apart) == {ACCURACY}
+
+
+def test_terms_are_the_papers() -> None:
+    """E, K, n, d, |theta|, L_s and p of a run in the orders of Tables 1 and 9."""
+    sizes = Sizes(rounds=2, clients=3, nodes=5, width=7, parameters=11, hops=13, kept=17)
+    assert sizes.models == 2 * 3 * 11
+    assert sizes.features == 2 * 3 * 7 * 5
+    assert sizes.powers == 13 * 3 * 17 * 5
+    assert sizes.derivatives == 2 * 5 * 7 * 11
+    assert sizes.feature_derivatives == 2 * 5**2 * 7**2
+
+
+def test_what_is_sent_is_counted_off_the_run() -> None:
+    """Twice the rounds send twice as much and exchange the same; learnt features cost in training, others before."""
+    graph, few = small_graph(), replace(QUICK, epochs=1)
+    one, two = (StructureCost("degree", Setting(4))(graph, choices, 0) for choices in (few, QUICK))
+    learnt = StructureCost(HOP2VEC, Setting(4))(graph, few, 0)
+    assert one[BEFORE] == two[BEFORE] > 0
+    assert one[TRAINING] < two[TRAINING] < 2.1 * one[TRAINING]
+    assert learnt[TRAINING] > one[TRAINING]
+    assert learnt[BEFORE_TERMS] < one[BEFORE_TERMS]
+    assert two[TRAINING_TERMS] == 2 * one[TRAINING_TERMS]
+
+
+def test_where_the_server_knows_the_graph_derivatives_are_counted() -> None:
+    """Gradients are sent in a run; what the server would send is far more."""
+    found = StructureCost("degree", Setting(4), known=True)(small_graph(), QUICK, 0)
+    assert set(found) == {GRADIENTS, DERIVATIVES}
+    assert found[DERIVATIVES] > 100 * found[GRADIENTS] > 0
+
+
+def test_cost_tables_have_every_algorithm() -> None:
+    """In the clear and under masks."""
+    assert [(case.setting, case.method) for case in COSTS.cases] == [
+        (scheme, method)
+        for scheme in ("plaintext", "pairwise-masking")
+        for method in ("FedStruct", "FedStruct + Hop2Vec", "FedSage+")
+    ]
+    assert [case.method for case in COSTS_KNOWN.cases] == ["FedStruct", "FedStruct + Hop2Vec"]

@@ -1,0 +1,248 @@
+"""HiFGL's tables: their printed numbers, their cases, and what a run of each measures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import fgl_secure
+from fgl_reproduction.methods import FedPub
+from fgl_reproduction.tables.hifgl import (
+    ACCURACY,
+    ALGORITHMS,
+    COURSES,
+    DEPTHS,
+    FRAMEWORKS,
+    GAIN,
+    MEMORY,
+    SECONDS,
+    SILO_NUMBERS,
+    SILOS,
+    TABLES,
+    WIDTHS,
+    Course,
+    Training,
+    federated,
+)
+from fgl_reproduction.tables.hifgl_baselines import FEDAVG, HIFGL, train_framework
+from fgl_reproduction.tables.reproduce import reproduce
+from fgl_reproduction.tables.rows import printed_figures
+from fgl_reproduction.tables.table import Case, Choices, PaperTable
+from fgl_secure.cli.main import BAD_INPUT, OK, main
+from fgl_secure.graph import load
+from fgl_secure.training.presets import preset
+
+QUICK = Choices(seeds=1, epochs=2)
+
+
+@pytest.mark.parametrize("table", [each for each in TABLES if each.printed], ids=lambda each: each.name)
+def test_every_printed_number_has_its_row(table: PaperTable) -> None:
+    """Printed numbers and rows of the paper's data sets are the same, one for one: no name is spelt in two ways."""
+    metrics = [*table.metrics, *(each.metric for each in table.derived)]
+    wanted = {(data, case.setting, case.line, metric.name)
+              for data in table.datasets for case in table.cases for metric in metrics}  # fmt: skip
+    assert set(printed_figures(table.printed)) == wanted
+
+
+def test_printed_numbers_say_where_they_are_from() -> None:
+    """The first line of every file names the paper and the table, and every file belongs to a table."""
+    folder = files("fgl_reproduction.tables") / "printed"
+    names = sorted(file.name for file in folder.iterdir() if file.name.startswith("hifgl"))
+    assert names == sorted(table.printed for table in TABLES if table.printed)
+    for name in names:
+        number = name.removesuffix(".csv")[-1]
+        assert (folder / name).read_text(encoding="utf-8").startswith(f"# HiFGL (KDD 2024), Table {number}")
+
+
+def test_printed_gains_follow_from_printed_accuracies() -> None:
+    """Our formula on the paper's accuracies gives the paper's gains, to their two digits (6.1)."""
+    printed = printed_figures(FRAMEWORKS.printed)
+    for data in FRAMEWORKS.datasets:
+        means = {case: _mean(printed, data, case, ACCURACY.name) for case in FRAMEWORKS.cases}
+        for case, gain in FRAMEWORKS.derived[0].compute(means).items():
+            assert gain == pytest.approx(_mean(printed, data, case, GAIN.name), abs=0.0051)
+
+
+def _mean(printed: object, data: str, case: Case, metric: str) -> float:
+    assert isinstance(printed, dict)
+    return float(printed[data, case.setting, case.line, metric].mean)
+
+
+def test_gains_without_a_span_are_undefined() -> None:
+    """Where Global is no better than Local-MLP there is no gain to speak of, but Local-MLP's own is zero."""
+    gains = FRAMEWORKS.derived[0].compute(dict.fromkeys(FRAMEWORKS.cases, 0.5))
+    assert [gains[case] for case in FRAMEWORKS.cases] == [0.0] + [None] * 18
+
+
+def test_tables_have_the_papers_settings() -> None:
+    """Frameworks, depths, widths and silos are those of section 6."""
+    assert list(dict.fromkeys(case.line for case in FRAMEWORKS.cases)) == [
+        "Local-MLP", "Local-GCN", "FedAvg-GCN", "HiFGL-GCN", "Global-GCN",
+        "Local-GraphSage", "FedAvg-GraphSage", "HiFGL-GraphSage", "Global-GraphSage",
+    ]  # fmt: skip
+    assert [case.method for case in FRAMEWORKS.cases if case.line == "FedAvg-GCN"] == [
+        "FedAvg-GCN", "FedAvg-GCN, tested on all edges",
+        "FedAvg-GCN, with own rows", "FedAvg-GCN, with own rows, tested on all edges",
+    ]  # fmt: skip
+    assert [case.method for case in FRAMEWORKS.cases if case.line == "HiFGL-GCN"] == [
+        "HiFGL-GCN", "HiFGL-GCN, with own rows",
+    ]  # fmt: skip
+    assert [case.method for case in FRAMEWORKS.cases if case.line == "HiFGL-GraphSage"] == ["HiFGL-GraphSage"]
+    layers = {case.method: getattr(case.measure, "backbone", None) for case in FRAMEWORKS.cases}
+    assert {layer for name, layer in layers.items() if "-GCN" in name and "own rows" not in name} == {
+        "gcn_without_loops"
+    }
+    assert sum(bool(case.beside) for case in ALGORITHMS.cases) == 6
+    assert [case.method for case in ALGORITHMS.cases if case.measure is None] == ["FedPerGNN"]
+    assert [case.setting for case in DEPTHS.cases] == [f"layers {number}" for number in (1, 2, 4, 8, 16)]
+    assert [case.setting for case in WIDTHS.cases] == [f"hidden {number}" for number in (4, 8, 16, 32, 64, 128)]
+    assert len(SILO_NUMBERS.cases) == 4 * 6
+
+
+def test_silos_are_of_equal_size_and_hold_equal_parts_of_the_split() -> None:
+    """Sizes differ by at most one node; training nodes are 60 % of the graph, and the seed repeats both."""
+    graph = federated(load("digits"), 5, 3)
+    sizes = [len(graph.devices_of(silo)) for silo in range(5)]
+    assert max(sizes) - min(sizes) <= 1
+    assert int(graph.train_mask.sum()) == round(0.6 * graph.num_devices)
+    again = federated(load("digits"), 5, 3)
+    assert (graph.silo_of == again.silo_of).all()
+    assert (graph.test_mask == again.test_mask).all()
+
+
+@pytest.mark.parametrize("preset", ["honest", "paper"])
+def test_runs_repeat_with_their_seed(preset: str) -> None:
+    """The same seed gives the same accuracy, another seed another one."""
+    data, run = load("digits"), Training(FEDAVG, "sage")
+    first, again, other = (run(data, Choices(preset, epochs=3), seed)[ACCURACY] for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_the_protocol_is_that_of_hifgl() -> None:
+    """HiFGL's sums go through the chosen protocol and come out as in the clear; a protocol of no use is refused."""
+    data = load("digits")
+    secured, clear = (
+        Training(HIFGL, "gcn")(data, Choices(scheme=name, epochs=2), 0)[ACCURACY] for name in ("secmp", "plaintext")
+    )
+    assert secured == pytest.approx(clear, abs=0.005)
+
+
+def test_deeper_models_are_measured_in_a_process_of_their_own() -> None:
+    """A run of Table 5 gives accuracy, seconds and the memory of a process that has loaded torch: .1 to 10 GB."""
+    case = DEPTHS.cases[2]
+    assert case.measure is not None
+    found = case.measure(load("digits"), QUICK, 0)
+    assert set(found) == {ACCURACY, SECONDS, MEMORY}
+    assert 0.1 < found[MEMORY] < 10
+    assert (
+        found[ACCURACY] == Training(HIFGL, "gcn_without_loops", layers=4, hidden=64)(load("digits"), QUICK, 0)[ACCURACY]
+    )
+
+
+@pytest.mark.usefixtures("few_digits")
+def test_algorithms_that_are_missing_are_rows_without_our_figure() -> None:
+    """Table 4 names what is not implemented."""
+    rows = reproduce(ALGORITHMS, QUICK, ("digits",)).rows
+    assert [row.method for row in rows if row.ours.mean is None] == ["FedPerGNN"]
+    assert any("FedPerGNN (Wu et al. 2022) predicts ratings" in note for note in ALGORITHMS.notes)
+
+
+def test_lines_of_one_printed_number_stand_beside_it() -> None:
+    """Models trained within silos have two lines, and the printed figure stands in both; no gain without Local-MLP."""
+    names = ("FedAvg-GCN", "FedAvg-GCN, tested on all edges", "HiFGL-GCN")
+    graph = replace(load("digits"), name="Cora")
+    table = replace(FRAMEWORKS, load=lambda *_: graph)
+    found = reproduce(table, replace(QUICK, methods=names), ("Cora",)).rows
+    assert [row.paper.mean for row in found if row.metric == ACCURACY] == [0.8358, 0.8358, 0.8555]
+    assert {row.ours.mean for row in found if row.metric != ACCURACY} == {None}
+
+
+def test_silos_are_followed_while_they_train() -> None:
+    """Figure 4: a silo's score after so many rounds; at the reported round that of the result."""
+    data = load("digits")
+    found = COURSES.cases[0].measure
+    assert isinstance(found, Course)
+    rounds = tuple(range(6))
+    measured = replace(found, rounds=rounds)(data, replace(QUICK, epochs=5), 0)
+    result = train_framework(
+        HIFGL, federated(data, 5, 0), preset("honest", "digits").with_epochs(5), backbone="gcn_without_loops", seed=0
+    )
+    values = list(measured.values())
+    course = [values[silo * len(rounds) + result.selected_round] for silo in range(5)]
+    assert course == list(result.accuracy.per_silo)
+    assert measured.keys() == set(replace(found, rounds=rounds).metrics)
+    assert COURSES.cases[0].measure is not None
+    short = COURSES.cases[0].measure(data, QUICK, 0)
+    assert set(short) == set(COURSES.metrics), "after fewer rounds the last score stands"
+
+
+def test_fedpub_is_a_run_of_table_4() -> None:
+    """On the silos and the split of the other rows, in the clear, with its own settings."""
+    data = load("digits")
+    (measure,) = (case.measure for case in ALGORITHMS.cases if case.method == "FED-PUB")
+    assert measure is not None
+    expected = fgl_secure.train(FedPub(epochs=1), federated(data, SILOS, 0), "plaintext", seed=0).accuracy.test
+    assert measure(data, Choices(epochs=1), 0)[ACCURACY] == expected
+
+
+@pytest.mark.usefixtures("few_digits")
+def test_command_prints_json_and_nothing_else(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`reproduce hifgl-table3 --json -q` on the embedded data set: one object, 38 rows, no printed numbers."""
+    words = ["reproduce", "hifgl-table3", "--datasets", "digits", "--seeds", "2", "--epochs", "2", "--json", "-q"]
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == OK
+    said = capsys.readouterr()
+    data = json.loads(said.out)
+    assert said.err == ""
+    assert (data["table"], data["preset"], data["seeds"], len(data["rows"])) == ("hifgl-table3", "honest", 2, 38)
+    assert all(0 <= row["ours_mean"] <= 1 for row in data["rows"] if row["metric"] == "accuracy")
+    assert {(row["paper_mean"], row["paper_std"], row["within"]) for row in data["rows"]} == {(None, None, None)}
+
+
+@pytest.mark.usefixtures("few_digits")
+def test_command_prints_a_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without --json the title and a line for each figure are printed."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "hifgl-fig5", "--datasets", "digits", "--seeds", "1", "--epochs", "1", "-q"]) == OK
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out.startswith("HiFGL (KDD 2024), Figure 5")
+    assert sum(line.startswith("digits") for line in said.out.splitlines()) == 48
+
+
+BAD = {
+    "no table": ("reproduce",),
+    "unknown table": ("reproduce", "hifgl-table9"),
+    "unknown data set": ("reproduce", "hifgl-table3", "--datasets", "Imagenet"),
+    "no data set": ("reproduce", "hifgl-table3", "--datasets"),
+    "no seeds": ("reproduce", "hifgl-table3", "--seeds", "0"),
+    "seeds no integer": ("reproduce", "hifgl-table3", "--seeds", "few"),
+    "no epochs": ("reproduce", "hifgl-table3", "--datasets", "digits", "--epochs", "0"),
+    "unknown preset": ("reproduce", "hifgl-table3", "--preset", "best"),
+    "unknown scheme": ("reproduce", "hifgl-table3", "--scheme", "magic"),
+    "data folder without files": ("reproduce", "hifgl-table6", "--data-root", "nowhere"),
+}
+
+
+@pytest.mark.parametrize("words", BAD.values(), ids=BAD.keys())
+def test_bad_input_exits_2_with_one_line(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bad input gives status 2 and one line on the error stream; nothing is printed and nothing written."""
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = main(words)
+    except SystemExit as left:
+        status = left.code if isinstance(left.code, int) else -1
+    said = capsys.readouterr()
+    assert (status, said.out, said.err.count("\n")) == (BAD_INPUT, "", 1)
+    assert said.err.startswith(("fgl-secure: error: ", "fgl-secure reproduce: error: "))
+    assert not list(tmp_path.iterdir())
