@@ -35,7 +35,7 @@ call = lambda: Collective(scheme, topology, channel, code).sum(np.ones((40, 4)),
 """,
     "audit": """
 from fgl_secure import audit
-call = lambda: audit("digits", scheme="secmp", device="cpu")
+call = lambda: audit("digits", method="fedavg", scheme="pairwise-masking", device="cpu")
 """,
 })
 

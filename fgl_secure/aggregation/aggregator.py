@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fgl_secure.aggregation.arguments import (
+    DEFAULT_LIMITS,
+    Limits,
     bytes_of,
     check_kind,
     flag_of,
@@ -17,18 +19,15 @@ from fgl_secure.aggregation.arguments import (
 )
 from fgl_secure.aggregation.client_round import ClientRound, Place
 from fgl_secure.aggregation.encoding import IntegerRule
-from fgl_secure.aggregation.held import Held, Maker
 from fgl_secure.aggregation.layout import Layout, Tree
-from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.aggregation.record import RoundRecord
-from fgl_secure.aggregation.report import write_report
+from fgl_secure.aggregation.report import Comparison, LabelTest, write_report
 from fgl_secure.aggregation.rounded import KeptErrors
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import ServerRound
-from fgl_secure.aggregation.simulation import Brought, simulated
+from fgl_secure.aggregation.simulation import Brought, Held, Maker, simulated
 from fgl_secure.aggregation.spending import Ledger
-from fgl_secure.aggregation.view import Comparison, LabelTest
 from fgl_secure.algebra import Weighing
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError, UnknownNameError

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fgl_secure.aggregation.arguments import bytes_of, check_kind, number_of
+from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits, bytes_of, check_kind, number_of
 from fgl_secure.aggregation.layout import Layout, Tree
-from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
-from fgl_secure.aggregation.precision import warn_of_lost_updates
-from fgl_secure.aggregation.purposes import Purpose
-from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
+from fgl_secure.aggregation.record import warn_of_lost_updates
 from fgl_secure.aggregation.rounded import KeptErrors
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.spending import Ledger
+from fgl_secure.aggregation.sums import Opening, Purpose, Request, batches_from_bytes, batches_to_bytes
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import number_of
-from fgl_secure.aggregation.arrays import BOOL, FLOATS, LARGEST, SMALLEST
-from fgl_secure.aggregation.layout import Arrays, Entry, Layout, Tree
+from fgl_secure.aggregation.layout import BOOL, FLOATS, LARGEST, SMALLEST, Arrays, Entry, Layout, Tree
 from fgl_secure.algebra.quantization import (
     UNWEIGHTED,
     Integers,

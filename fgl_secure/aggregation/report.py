@@ -5,14 +5,196 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fgl_secure.aggregation.arrays import FLOATS
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.aggregation.arguments import check_kind, list_of
+from fgl_secure.aggregation.layout import FLOATS, Tree
 from fgl_secure.aggregation.record import RoundRecord
-from fgl_secure.aggregation.view import SHOWN, Comparison, LabelTest, Reading, compare
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Claim
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+SHOWN = 8
+"""Entries that are shown of an update."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelTest:
+    """What the bias of the last layer tells of a client's labels.
+
+    Under soft-max and cross-entropy the gradient of the bias of class c is the mean probability that the model gives
+    the class less the share of the client's labels that are c, so the bias that grew most is, for a young model, that
+    of the most frequent label (Zhao, Mopuri, Bilen 2020, and Wainakh et al. 2022).
+
+    Attributes:
+        bias: name of that bias in the mappings, [classes].
+        reference: the model that the clients started from.
+        labels: of each client's training examples, by client.
+    """
+
+    bias: str
+    reference: Tree
+    labels: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What one ruler measures on what the server has of the included clients.
+
+    Attributes:
+        rows: float64 [k, entries], what the server has of each, in the updates' unit.
+        matches: float64 [k, k], correlation of what it has of client i with the update of client j less the mean.
+        recognised: share of the clients whose own update is the one that what the server has is most like.
+        labels: share of the clients whose most frequent label is read; None where that was not asked for.
+    """
+
+    rows: Reals
+    matches: Reals
+    recognised: float
+    labels: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """Before and after.
+
+    Attributes:
+        clients: who is compared.
+        entries: how many entries of each vector.
+        clear: what a server without a scheme has: the updates themselves.
+        arrived: what the server had under the scheme.
+        chance: `recognised` of a guess.
+        label_chance: `labels` of the best guess that names one label for all; None where none were given.
+    """
+
+    clients: tuple[int, ...]
+    entries: int
+    clear: Reading
+    arrived: Reading
+    chance: float
+    label_chance: float | None
+
+
+def compare(record: RoundRecord, updates: Sequence[Any], labels: LabelTest | None = None) -> Comparison:
+    """Measures a round.
+
+    Args:
+        record: what the server saw.
+        updates: the mappings that were averaged, by client; known to no server, given for the comparison.
+        labels: whether to read labels, and which are right.
+
+    Raises:
+        InputError: updates are not one for each client, or labels cannot be read from them.
+    """
+    updates = list_of(updates, "updates")
+    if len(updates) != record.clients:
+        raise InputError(f"updates must be one for each of {record.clients} clients; found {len(updates)}")
+    if not record.layout.size:
+        raise InputError("updates must have at least one entry to be compared; found none")
+    if labels is not None:
+        check_kind(labels, LabelTest, "labels")
+    clients = record.included
+    arrived = [seen(record, client) for client in clients]
+    entries = min(record.layout.size, *(len(row) for row in arrived))
+    clear = np.stack([record.layout.flatten(updates[client])[:entries] for client in clients])
+    if not np.isfinite(clear).all():
+        raise InputError("updates must be finite, as the round's were; found NaN or infinity")
+    apart = clear - clear.mean(axis=0)
+    aims = None if labels is None else _Aims.of(record, labels, entries)
+    rows = np.stack([row[:entries] for row in arrived])
+    return Comparison(
+        clients,
+        entries,
+        _reading(clear, _correlations(apart, apart), aims),
+        _reading(rows, _correlations(rows - rows.mean(axis=1, keepdims=True), apart), aims),
+        1 / len(clients),
+        None if aims is None else aims.chance,
+    )
+
+
+def seen(record: RoundRecord, client: int) -> Reals:
+    """The numbers in what arrived of a client, in the updates' unit as far as the server can tell.
+
+    Words are read as elements of the ring, those of the upper half as negative, and multiplied by their tensor's unit,
+    as the server decodes a sum. In the clear these are the client's numbers times its weight. At a precision the
+    integers, which are in digits, are left at 0.
+    """
+    words = record.arrived(client)
+    if record.ring is not None:
+        words = np.where(words > record.ring.modulus // 2, words - record.ring.modulus, words)
+    found, at, rounded = np.zeros(record.layout.size), 0, record.ring is not None and record.ring.packed
+    for entry, place in record.layout.places():
+        if rounded and not entry.is_float:
+            continue
+        own = words[at : at + entry.size]
+        found[place][: len(own)] = own * record.units.get(entry.name, 1.0)
+        at += entry.size
+    return found if rounded else found[: len(words)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Aims:
+    """Where the bias stands, what it was, and which class is the most frequent at each client."""
+
+    place: slice
+    before: Reals
+    frequent: Integers
+    chance: float
+
+    @classmethod
+    def of(cls, record: RoundRecord, test: LabelTest, entries: int) -> _Aims:
+        found = next((place for entry, place in record.layout.places() if entry.name == test.bias), None)
+        if found is None or found.stop > entries:
+            raise InputError(
+                f"bias must be a tensor among the first {entries:,} entries by name, which are kept of what arrives; "
+                f"found {test.bias!r}"
+            )
+        labels, classes = list_of(test.labels, "labels"), found.stop - found.start
+        if len(labels) != record.clients:
+            raise InputError(f"labels must be given for each of {record.clients} clients; found {len(labels)}")
+        counts = np.stack([_counted(labels[client], classes) for client in record.included])
+        frequent = counts.argmax(axis=1)
+        chance = float(np.bincount(frequent).max() / len(frequent))
+        return cls(found, record.layout.flatten(test.reference)[found], frequent, chance)
+
+    def read(self, rows: Reals) -> float:
+        """Share of the clients whose most frequent label is that of the bias that grew most."""
+        return float(((rows[:, self.place] - self.before).argmax(axis=1) == self.frequent).mean())
+
+
+def _counted(labels: Any, classes: int) -> Integers:
+    """Return how many of one client's labels are of each class: int64 [classes]."""
+    found = np.asarray(labels)
+    if found.ndim != 1 or not (found.dtype.kind in "iu" or not found.size):
+        raise InputError(f"labels of a client must be integers [k]; found {found.dtype} {list(found.shape)}")
+    if found.size and not 0 <= int(found.min()) <= int(found.max()) < classes:
+        raise InputError(f"labels must lie in 0..{classes - 1}, the entries of the bias; at least one does not")
+    return np.bincount(found.astype(np.int64), minlength=classes).astype(np.int64)
+
+
+def _reading(rows: Reals, matches: Reals, aims: _Aims | None) -> Reading:
+    recognised = float((matches.argmax(axis=1) == np.arange(len(matches))).mean())
+    return Reading(rows, matches, recognised, None if aims is None else aims.read(rows))
+
+
+def _correlations(rows: Reals, updates: Reals) -> Reals:
+    """Cosines of all pairs; 0 for rows of zeros."""
+    return _of_length_one(rows) @ _of_length_one(updates).T
+
+
+def _of_length_one(rows: Reals) -> Reals:
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    scaled = rows / np.where(largest > 0, largest, 1.0)
+    lengths = np.sqrt((scaled**2).sum(axis=1, keepdims=True))
+    return scaled / np.where(lengths > 0, lengths, math.inf)
+
 
 PAGE = """<!doctype html>
 <html lang="en">

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import number_of
-from fgl_secure.aggregation.arrays import entries_of, reals_of
 from fgl_secure.aggregation.encoding import (
     REMEDY,
     IntegerRule,
@@ -21,7 +20,7 @@ from fgl_secure.aggregation.encoding import (
     named,
     positive,
 )
-from fgl_secure.aggregation.layout import Entry, Layout, Tree
+from fgl_secure.aggregation.layout import Entry, Layout, Tree, entries_of, reals_of
 from fgl_secure.algebra.low_precision import LowPrecision
 from fgl_secure.algebra.quantization import Integers, Weighing, check_finite, largest_magnitude
 from fgl_secure.coins import Coins

@@ -13,10 +13,17 @@ from typing import Any
 from fgl_secure.aggregation.encoding import Code, Encoding, IntegerRule, bound_for
 from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding
-from fgl_secure.aggregation.purposes import Found, Purpose
-from fgl_secure.aggregation.ranges import HEADROOM_BITS, STEP, RangeLevels
 from fgl_secure.aggregation.rounded import KeptErrors, RoundedEncoding, brought
-from fgl_secure.aggregation.withheld import marks_of, only_opened, opened_entries
+from fgl_secure.aggregation.sums import (
+    HEADROOM_BITS,
+    STEP,
+    Found,
+    Purpose,
+    RangeLevels,
+    marks_of,
+    only_opened,
+    opened_entries,
+)
 from fgl_secure.algebra import UNWEIGHTED, Weighing
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins

@@ -15,12 +15,11 @@ import pytest
 
 from fgl_secure import SecureAggregator
 from fgl_secure.aggregation import layout as layouts
+from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.client_round import ClientRound, Place
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
-from fgl_secure.aggregation.purposes import Found, Purpose
-from fgl_secure.aggregation.requests import Opening, Request
 from fgl_secure.aggregation.rules import Rules
+from fgl_secure.aggregation.sums import Found, Opening, Purpose, Request
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, MalformedMessageError
 from fgl_secure.runtime.packing import packed, unpacked

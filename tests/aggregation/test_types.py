@@ -14,10 +14,10 @@ import scipy.sparse
 import torch
 
 from fgl_secure import SecureAggregator
+from fgl_secure.aggregation.arguments import Limits
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.limits import Limits
 from fgl_secure.aggregation.privacy import DistributedNoise
-from fgl_secure.aggregation.view import LabelTest
+from fgl_secure.aggregation.report import LabelTest
 from fgl_secure.algebra import PrimeField
 from fgl_secure.algebra.quantization import FixedPoint, Quantizer
 from fgl_secure.errors import InputError

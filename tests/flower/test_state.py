@@ -16,7 +16,7 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
-from fgl_secure.aggregation.requests import Request as RoundRequest
+from fgl_secure.aggregation.sums import Request as RoundRequest
 from fgl_secure.errors import StateFileError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, secure_aggregation_mod
 from fgl_secure.flower.guard import NO_STATE
