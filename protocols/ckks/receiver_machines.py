@@ -29,9 +29,8 @@ from fgl_secure.protocols.ckks.wire import (
     secret_keys,
     unpadded,
 )
-from fgl_secure.protocols.one_sum.attendance import Attendance
-from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, flags_of
-from fgl_secure.protocols.one_sum.machine import OneSumMachine
+from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, each_row, flags_of
+from fgl_secure.protocols.one_sum.server import Attendance
 from fgl_secure.protocols.one_sum.terms import OneSum, Stage
 from fgl_secure.runtime import Messages, Phase, Step
 

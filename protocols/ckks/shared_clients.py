@@ -21,22 +21,28 @@ from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.ckks.plan import SharedKeyPlan
-from fgl_secure.protocols.ckks.sealing import sealed_bytes, unwrapped, wrapped
-from fgl_secure.protocols.ckks.tags import DIGEST_BYTES, RING, TAGS, digest_of_sum, tags_of
 from fgl_secure.protocols.ckks.wire import (
+    DIGEST_BYTES,
+    RING,
     TAG,
+    TAGS,
     check_ciphertexts,
     ciphertext_fields,
     ciphertexts_of,
+    digest_of_sum,
     encrypted,
     padded,
     public_bytes,
+    sealed_bytes,
     secret_bytes,
     secret_keys,
+    tags_of,
+    unwrapped,
+    wrapped,
 )
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, Vector
-from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
+from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.terms import USUAL, Stage
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 

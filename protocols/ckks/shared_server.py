@@ -13,20 +13,23 @@ from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.ckks.plan import SharedKeyPlan
-from fgl_secure.protocols.ckks.sealing import sealed_bytes
-from fgl_secure.protocols.ckks.tags import FIELD, RING, TAGS, digest_of_sum
 from fgl_secure.protocols.ckks.wire import (
+    FIELD,
+    RING,
     TAG,
+    TAGS,
     check_ciphertexts,
     check_field,
     ciphertext_fields,
     ciphertexts_of,
+    digest_of_sum,
     padded,
     public_bytes,
     public_key,
+    sealed_bytes,
     unpadded,
 )
-from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
+from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Draws, Messages, Phase

@@ -20,7 +20,7 @@ from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.lightsecagg.plan import Flags, LightSecAggPlan, check_roster
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, Vector, VectorFrom
-from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
+from fgl_secure.protocols.one_sum.machine import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.pairs import Pairs
 from fgl_secure.protocols.one_sum.terms import USUAL, Stage, as_elements
 from fgl_secure.runtime import Draws, Messages, Phase, Step

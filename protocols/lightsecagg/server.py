@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan
-from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
+from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Draws, Messages, Phase, Step

@@ -17,8 +17,7 @@ from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, flags_of, laid_out
-from fgl_secure.protocols.one_sum.machine import OneSumMachine
+from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, each_row, flags_of, laid_out
 from fgl_secure.protocols.one_sum.pairs import check_usable
 from fgl_secure.protocols.one_sum.terms import OneSum, Stage
 from fgl_secure.runtime import Draws, Later, Messages, Phase, Step

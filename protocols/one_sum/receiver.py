@@ -12,8 +12,7 @@ from fgl_secure.crypto.cryptography import Context, Cryptography, Mask, Purpose
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of, laid_out
-from fgl_secure.protocols.one_sum.machine import OneSumMachine
+from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, elements_of, flags_of, laid_out
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 

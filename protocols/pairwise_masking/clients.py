@@ -27,13 +27,11 @@ from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, Vector, VectorFrom
-from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
+from fgl_secure.protocols.one_sum.machine import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.pairs import Pairs, Publics, check_usable
 from fgl_secure.protocols.one_sum.terms import Stage, as_elements
-from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, stacked
-from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
-from fgl_secure.protocols.pairwise_masking.requests import Ask, check_request
-from fgl_secure.protocols.pairwise_masking.vetoes import Vetoes
+from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, Vetoes, stacked
+from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan, check_request
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
 Array = NDArray[Any]

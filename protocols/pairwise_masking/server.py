@@ -12,7 +12,7 @@ from fgl_secure.crypto.counter_mode import add_words
 from fgl_secure.crypto.cryptography import Cryptography, Mask, Partner
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
+from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking.drawing import (
@@ -23,8 +23,7 @@ from fgl_secure.protocols.pairwise_masking.drawing import (
     pledge_of,
 )
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
-from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
-from fgl_secure.protocols.pairwise_masking.requests import Ask, request_of
+from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan, request_of
 from fgl_secure.runtime import Draws, Messages, Phase
 
 Array = NDArray[Any]

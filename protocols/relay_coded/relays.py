@@ -21,7 +21,7 @@ from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
 from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
 from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
-from fgl_secure.runtime.narrow import Numbers, kind_of
+from fgl_secure.runtime.transcript import Numbers, kind_of
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
