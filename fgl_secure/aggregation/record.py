@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.encoding import Code
 from fgl_secure.aggregation.layout import Entry, Layout, Tree
-from fgl_secure.aggregation.rules import Rules
+from fgl_secure.aggregation.rules import Code, Rules
 from fgl_secure.aggregation.sums import Found, Purpose, only_opened, withheld_entries
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.crypto.ring import Ring

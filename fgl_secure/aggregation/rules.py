@@ -10,10 +10,9 @@ from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from fgl_secure.aggregation.encoding import Code, Encoding, IntegerRule, bound_for
+from fgl_secure.aggregation.encoding import Encoding, IntegerRule, KeptErrors, RoundedEncoding, bound_for, brought
 from fgl_secure.aggregation.layout import Layout, Tree
-from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding
-from fgl_secure.aggregation.rounded import KeptErrors, RoundedEncoding, brought
+from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding, perturbation_for
 from fgl_secure.aggregation.sums import (
     HEADROOM_BITS,
     STEP,
@@ -46,6 +45,8 @@ _FINE_STEP = 1
 """Levels go by factors of 2 where numbers have few bits."""
 LARGEST_SUM = 2**62
 """Of a scheme that names no limit."""
+Code = Encoding | RoundedEncoding | NoisyEncoding
+"""How mappings are written as vectors that are added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +277,7 @@ class Rules:
         """Clip, grid and noise for mappings of a layout, under privacy."""
         if self.privacy is None:
             raise InputError("privacy must be asked for where noise is calibrated; found None")
-        return _perturbation(self.privacy, layout.size, self.threshold)
+        return perturbation_for(self.privacy, layout.size, self.threshold)
 
     @property
     def parties(self) -> Directory:
@@ -410,11 +411,6 @@ def _levels(layout: Layout, modulus: int, known: Ranges | None) -> RangeLevels:
 def _encoding(layout: Layout, bounds: Ranges, **chosen: Any) -> Encoding:
     """The same."""
     return Encoding.for_sums(layout, dict(bounds), **chosen)
-
-
-@lru_cache(maxsize=16)
-def _perturbation(privacy: DistributedNoise, width: int, threshold: int) -> Perturbation:
-    return privacy.perturbation(width, threshold)
 
 
 def _check_rounded(rules: Rules) -> None:

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import number_of
+from fgl_secure.aggregation.encoding import KeptErrors
 from fgl_secure.aggregation.layout import Arrays, Layout, Tree
 from fgl_secure.aggregation.record import Outcome, RoundRecord, is_kept, recording_for, warn_of_lost_updates
-from fgl_secure.aggregation.rounded import KeptErrors
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.sums import Found, Purpose
 from fgl_secure.algebra.quantization import Integers

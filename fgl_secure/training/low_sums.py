@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.low_precision import LowPrecision
+from fgl_secure.algebra.quantization import LowPrecision
 from fgl_secure.protocols.precision import Rounding
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Step

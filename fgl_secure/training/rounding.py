@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra.levels import Levels
-from fgl_secure.algebra.low_precision import LowPrecision, joined
-from fgl_secure.algebra.quantization import Integers, Quantizer
+from fgl_secure.algebra.quantization import FixedPoint, Integers, LowPrecision, joined
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
 from fgl_secure.protocols.stepwise import step_bytes
@@ -68,7 +67,7 @@ class Parts:
     """
 
     lengths: tuple[int, ...]
-    grid: Quantizer
+    grid: FixedPoint
     heaviest: int = 1
 
     @property

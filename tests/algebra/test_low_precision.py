@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.low_precision import LowPrecision, check_lengths, rounded_stochastically
+from fgl_secure.algebra.quantization import LowPrecision, check_lengths, rounded_stochastically
 from fgl_secure.coins import Coins, SimulationCoins, TapeCoins
 from fgl_secure.errors import FieldRangeError, InputError
 
