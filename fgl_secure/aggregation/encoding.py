@@ -434,17 +434,17 @@ class RoundedEncoding(TensorEncoding):
             if not entry.is_float
         ]
         whole = np.concatenate([*integers, np.array([units])]).astype(np.int64)
-        vector, errors = self.numbers.encode(np.concatenate([np.zeros(0), *reals.values()]), whole, self.coins)
+        vector, errors = self.numbers.rounded(np.concatenate([np.zeros(0), *reals.values()]), whole, self.coins)
         if self.kept is not None:
             self.kept.note(self.layout, errors)
         return vector
 
     def weight(self, total: Integers) -> int:
         """The sum of the weights in their units."""
-        return int(self.numbers.decode(self._checked(total, self.width))[1][-1])
+        return int(self.numbers.split(self._checked(total, self.width))[1][-1])
 
     def _parts(self, total: Integers) -> Iterator[tuple[Entry, NDArray[Any]]]:
-        reals, integers = self.numbers.decode(total)
+        reals, integers = self.numbers.split(total)
         ends = {True: 0, False: 0}
         for entry in self.layout.entries:
             start = ends[entry.is_float]

@@ -1,8 +1,9 @@
 """Real numbers as integers whose sums are exact: range, weights, rounding and overflow, once for everybody.
 
 `FixedPoint` takes the most bits behind the binary point for which sums stay exact, for vectors that a scheme adds up as
-integers and for rows that become elements of a field. `LowPrecision` has few bits, and rounds at random. `Weighing` makes
-integers of weights. All refuse what does not fit; nothing saturates or wraps in silence, and no message shows a value.
+integers and for rows that become elements of a field. `LowPrecision` has few bits, and rounds at random. `Weighing`
+makes integers of weights. All refuse what does not fit; nothing saturates or wraps in silence, and no message shows a
+value.
 """
 
 from __future__ import annotations
@@ -460,7 +461,7 @@ class LowPrecision:
         """Entries of a vector."""
         return self.size + self.digits * self.whole
 
-    def encode(self, reals: Reals, integers: Integers, coins: Coins) -> tuple[Integers, Reals]:
+    def rounded(self, reals: Reals, integers: Integers, coins: Coins) -> tuple[Integers, Reals]:
         """A vector, and what it is off by.
 
         Args:
@@ -483,10 +484,20 @@ class LowPrecision:
         written = rounded_stochastically(scaled, coins)
         return np.concatenate([written, self.cut(integers)]), reals - written * units
 
-    def decode(self, total: Integers) -> tuple[Reals, Integers]:
+    def split(self, total: Integers) -> tuple[Reals, Integers]:
         """The sums of the numbers, float64 [size], and of the integers, int64 [whole], from that of the vectors."""
         reals: Reals = total[: self.size].astype(np.float64) * np.repeat(self.units, self.lengths)
         return reals, joined(total[self.size :], self.whole, self.bits)
+
+    def encode(self, rows: Reals) -> Integers:
+        """Int64 [k, width] of reals [k, size + whole], as recordings have them: multiples of units, and integers."""
+        units = np.rint(rows[..., : self.size] / np.repeat(self.units, self.lengths)).astype(np.int64)
+        whole = [self.cut(row) for row in np.rint(rows[..., self.size :]).astype(np.int64)]
+        return np.concatenate([units, np.stack(whole)], axis=-1)
+
+    def decode(self, sums: Integers) -> Reals:
+        """Float64 [k, size + whole] of integers [k, width]."""
+        return np.stack([np.concatenate(self.split(row)) for row in sums]).astype(np.float64)
 
     def _check(self, reals: Reals, integers: Integers) -> None:
         check_finite(reals)

@@ -31,9 +31,7 @@ from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, Phase, Step
 from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Array, Ask, Call, Ids, Reals, Setting
 from fgl_secure.training.device_gradients import Collector
-from fgl_secure.training.low_sums import LowSums
-from fgl_secure.training.ranges import Ranges, shrunk
-from fgl_secure.training.rounding import Parts
+from fgl_secure.training.ranges import LowSums, Parts, Ranges, shrunk
 from fgl_secure.training.server_sums import LARGEST, UPDATE_BITS, grid_for, update_grid
 from fgl_secure.training.silo import Silo
 

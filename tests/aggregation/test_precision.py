@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation import rounded
 from fgl_secure.aggregation.encoding import KeptErrors, RoundedEncoding
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.privacy import DistributedNoise
@@ -263,4 +262,4 @@ def test_coins_are_wanted_where_numbers_are_rounded() -> None:
     code = SecureAggregator.for_clients(3, bound=1.0, precision=8).rules.code(Layout.of(ONES), None)
     with pytest.raises(InputError, match="coins must be given where numbers are rounded"):
         code.encode(ONES)
-    assert rounded.RoundedEncoding is type(code)
+    assert RoundedEncoding is type(code)
