@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.one_sum.terms import OneSum
-from fgl_secure.protocols.stepwise import SteppedMachine, check_arrays, opened_state, sealed_state
+from fgl_secure.protocols.stepwise import CheckpointedMachine, check_arrays
 from fgl_secure.runtime import Machine, Messages, Phase, Step
 
 Array = NDArray[Any]
@@ -109,7 +108,7 @@ def _shaped(messages: Messages, name: str, kind: np.dtype[Any], shape: tuple[int
 Ids = NDArray[np.int64]
 
 
-class OneSumMachine(SteppedMachine, ABC):
+class OneSumMachine(CheckpointedMachine, ABC):
     """A role in sums of one topology.
 
     Args:
@@ -120,25 +119,9 @@ class OneSumMachine(SteppedMachine, ABC):
     """
 
     def __init__(self, parties: Ids, terms: OneSum, owner: bytes, tape_axes: int) -> None:
-        super().__init__(parties, tape_axes)
+        super().__init__(parties, terms, tape_axes, owner)
         self.terms = terms
-        names = parties.astype("<i8").tobytes()
-        self._owner = owner + terms.digest + hashlib.sha256(names).digest() + type(self).__name__.encode()
         self._sums: Array | None = None
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(parties={self.parties.tolist()}, step={self._step}, <secrets>)"
-
-    @property
-    def step(self) -> Step:
-        """The step at hand.
-
-        Raises:
-            StaleMessageError: none is.
-        """
-        if self._step is None:
-            raise StaleMessageError("a sum must be at hand; there is none, or it is over")
-        return self._step
 
     @property
     def sums(self) -> Array | None:
@@ -166,8 +149,8 @@ class OneSumMachine(SteppedMachine, ABC):
         if messages.phase not in phases:
             known = ", ".join(phase.label for phase in phases)
             raise MalformedMessageError(f"messages must be {known}; found {messages.phase.label}")
-        if messages.step != self.step:
-            raise StaleMessageError(f"messages must be of {self.step}; found some of {messages.step}")
+        if messages.step != self.now:
+            raise StaleMessageError(f"messages must be of {self.now}; found some of {messages.step}")
         if messages.phase is not due:
             what = "nothing" if due is None else due.label
             raise StaleMessageError(f"messages must be of the stage that is due, {what}; found {messages.phase.label}")
@@ -176,34 +159,11 @@ class OneSumMachine(SteppedMachine, ABC):
         if not (messages.senders == sender).all():
             raise MalformedMessageError(f"messages must be from party {sender}; at least one is not")
 
-    @abstractmethod
     def _arrays(self) -> dict[str, Array]:
-        """All that changes but for the step, what was summed before, and the sum."""
-
-    @abstractmethod
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
-        """Goes on from arrays of the right names and types."""
-
-    def state(self) -> Mapping[str, Array]:
-        """See `Machine.state`. It is good for one machine at a time.
-
-        Two that go on from one state could be asked two different things, and would open together what neither opens
-        alone.
-        """
-        return sealed_state(self._owner, self._everything())
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """See `Machine.restore`."""
-        arrays = opened_state(self._owner, state)
-        check_arrays(arrays, self._everything())
-        self._take_steps(arrays)
-        self._sums = arrays["sums"] if arrays["sums"].size else None
-        self._take_arrays(arrays)
-
-    def _everything(self) -> dict[str, Array]:
+        """All that changes beside the steps; here the sum."""
         empty = np.zeros((1,) * self._tape_axes + (0, 0), dtype=np.int64)
-        return {
-            **self._steps(),
-            "sums": empty if self._sums is None else self._sums,
-            **self._arrays(),
-        }
+        return {"sums": empty if self._sums is None else self._sums}
+
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        check_arrays(arrays, self._arrays())
+        self._sums = arrays["sums"] if arrays["sums"].size else None

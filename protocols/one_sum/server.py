@@ -280,7 +280,7 @@ class OneSumServer(OneSumMachine):
     ) -> Messages:  # fmt: skip
         to = self.terms.clients[which]
         laid = laid_out(fields, elements or {}, self._tapes, self._crypto.ring)
-        return Messages(phase, step or self.step, np.full(len(to), self.parties[0]), to, laid, self._tape_axes)
+        return Messages(phase, step or self.now, np.full(len(to), self.parties[0]), to, laid, self._tape_axes)
 
     def _to_receiver(
         self, phase: Phase, fields: Mapping[str, Array], elements: Mapping[str, Array] | None = None,
@@ -288,7 +288,7 @@ class OneSumServer(OneSumMachine):
     ) -> Messages:  # fmt: skip
         to = np.array([self.terms.receiver], dtype=np.int64)
         laid = laid_out(fields, elements or {}, self._tapes, self._crypto.ring)
-        return Messages(phase, step or self.step, self.parties, to, laid, self._tape_axes)
+        return Messages(phase, step or self.now, self.parties, to, laid, self._tape_axes)
 
     def _clear_common(self) -> None:
         n, c = self.terms.n, self._crypto
@@ -301,6 +301,7 @@ class OneSumServer(OneSumMachine):
 
     def _arrays(self) -> dict[str, Array]:
         return {
+            **super()._arrays(),
             "sealing": self._sealing,
             "signature": self._signature,
             "receiver": self._receiver,
@@ -310,7 +311,8 @@ class OneSumServer(OneSumMachine):
             **self._here.arrays(),
         }
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        super()._take_arrays(arrays)
         self._sealing, self._signature, self._receiver = arrays["sealing"], arrays["signature"], arrays["receiver"]
         self._for_receiver = arrays["for receiver"]
         self._listed, self._included = arrays["listed"], arrays["included"]

@@ -262,7 +262,7 @@ class DrawingClients(OneSumClients):
 
     def _nonce(self, at: int) -> bytes:
         """What a client adds to the draw of a sparse graph: public once it is revealed, and used for nothing else."""
-        secret, context = self._secrets[at, SHARES].tobytes(), self._plan.context(self.step)
+        secret, context = self._secrets[at, SHARES].tobytes(), self._plan.context(self.now)
         return self._crypto.stretched(secret, context, Purpose.NONCE, int(self.parties[at]))
 
     def _pledge(self, at: int) -> bytes:
@@ -325,7 +325,7 @@ class DrawingClients(OneSumClients):
         }
         return {**super()._arrays(), **own}
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
         self._seed, self._list_of, self._last = arrays["seed"].tobytes(), arrays["list"], None
         self._lists = [Pledges(*told) for told in zip(arrays["pledged"], arrays["pledges"], strict=True)]

@@ -60,7 +60,7 @@ class Server(OneSumServer):
 
     @property
     def _circles(self) -> Circles:
-        return self._plan.circles(self.step, self._seed)
+        return self._plan.circles(self.now, self._seed)
 
     def _clear(self) -> None:
         n, k, c = self.terms.n, self._plan.degree, self._crypto
@@ -338,7 +338,7 @@ class Server(OneSumServer):
 
     def _hear_opened(self, messages: Messages) -> Hear:
         """Shares of what is asked for, as far as a client holds them."""
-        k, circles = self._plan.degree, self._plan.circles(self.step, self._seed)
+        k, circles = self._plan.degree, self._plan.circles(self.now, self._seed)
         given = flags_of(messages, "given", k + 1)
         shares = elements_of(messages, "shares", self._crypto.field, k + 1, self._plan.words)
 
@@ -365,7 +365,7 @@ class Server(OneSumServer):
         if not terms.split:
             self._sums = terms.opened(total, int(there.sum()), self._crypto.ring.modulus)[..., None, :]
         self._here.go(None)
-        step, self._step = self.step, None
+        step, self._step = self.now, None
         self._shares[:], self._total = 0, np.zeros_like(self._total)
         if not terms.split:
             return ()
@@ -377,7 +377,7 @@ class Server(OneSumServer):
         The own masks of who is in it, and what neighbours in it put on for the others.
         """
         terms, asked, length = self.terms, self._asked, self.terms.length
-        opened, context = self._secrets(circles), self._plan.context(self.step, self._seed)
+        opened, context = self._secrets(circles), self._plan.context(self.now, self._seed)
         masks: list[Mask] = []
         signs: list[int] = []
         for u in np.flatnonzero(asked == Ask.SELF_MASK).tolist():
@@ -429,7 +429,7 @@ class Server(OneSumServer):
         }  # fmt: skip
         return {**super()._arrays(), **own}
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
         self._seed, self._pledged, self._pledges = arrays["seed"].tobytes(), arrays["pledged"], arrays["pledges"]
         self._nonces = arrays["nonces"]

@@ -151,7 +151,7 @@ def test_the_most_clients_are_affordable(degree: int | None) -> None:
     with at_most(256 * MIB):
         client.reply(opening.to_bytes())
         part: Any = client._part
-        circles = part.machine._plan.circles(part.machine.step)
+        circles = part.machine._plan.circles(part.machine.now)
     assert circles.all.shape == (2_048, circles.near.shape[1] + 1)
     assert degree in (None, circles.near.shape[1])
 
