@@ -31,8 +31,7 @@ from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.host import numpy_settings
 from fgl_secure.protocols.identity import Identities, Identity
-from fgl_secure.protocols.precision import Rounding
-from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.scheme import Rounding, Scheme
 from fgl_secure.runtime import Claim
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.schemes import server_scheme

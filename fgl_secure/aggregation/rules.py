@@ -29,8 +29,7 @@ from fgl_secure.coins import Coins
 from fgl_secure.crypto.ring import Ring
 from fgl_secure.dp import Perturbation
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.precision import Rounding
-from fgl_secure.protocols.scheme import Scheme, check_range, needed_marks
+from fgl_secure.protocols.scheme import Rounding, Scheme, check_range, needed_marks
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Circumstance, Claim, Directory, Leak, Role, Secret, Step
 from fgl_secure.runtime.messages import SESSION_BYTES

@@ -32,9 +32,8 @@ from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
 from fgl_secure.errors import FieldRangeError, PrecisionWarning
 from fgl_secure.protocols.coded_products import LARGEST_LEFT, LARGEST_PRODUCT, LARGEST_RIGHT
 from fgl_secure.protocols.collective import Code
-from fgl_secure.protocols.precision import Rounding
 from fgl_secure.protocols.relay_coded import LARGEST_GRADIENT
-from fgl_secure.protocols.scheme import LARGEST_ROW_BOUND, ROW_BOUND
+from fgl_secure.protocols.scheme import LARGEST_ROW_BOUND, ROW_BOUND, Rounding
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Step

@@ -31,8 +31,7 @@ from fgl_secure.protocols.lightsecagg.server import Server
 from fgl_secure.protocols.one_sum.receiver import Receiver
 from fgl_secure.protocols.one_sum.terms import FEWEST, OneSumScheme, threshold_of
 from fgl_secure.protocols.pairwise_masking.scheme import SUM_LEAKS, primitives
-from fgl_secure.protocols.precision import Rounding, check_precision, with_feedback, words_of
-from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.scheme import Rounding, SumMachine, check_precision, with_feedback, words_of
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, Guarantee, PublicParameters, Role, Secret, Strength
 

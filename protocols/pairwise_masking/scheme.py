@@ -38,8 +38,7 @@ from fgl_secure.protocols.pairwise_masking.graph import (
 )
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
 from fgl_secure.protocols.pairwise_masking.server import Server
-from fgl_secure.protocols.precision import Rounding, check_precision, with_feedback, words_of
-from fgl_secure.protocols.scheme import Scheme, SumMachine
+from fgl_secure.protocols.scheme import Rounding, Scheme, SumMachine, check_precision, with_feedback, words_of
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Circumstance, Claim, Draws, Guarantee, Leak, PublicParameters, Role, Secret, Strength
 

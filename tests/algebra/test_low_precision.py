@@ -101,7 +101,7 @@ def test_there_is_room_for_an_error_that_is_fed_back() -> None:
     """A number at its bound and an error of a unit are within the entries; without feedback they are refused."""
     fed, coins = LowPrecision(8, (1,), (1.0,), feedback=True), SimulationCoins(0)
     nothing = np.zeros(0, dtype=np.int64)
-    vector, errors = fed.encode(np.array([1.0 + fed.units[0]]), nothing, coins)
+    vector, errors = fed.rounded(np.array([1.0 + fed.units[0]]), nothing, coins)
     assert vector.tolist() == [127]
     assert abs(float(errors[0])) < 1e-12
     with pytest.raises(FieldRangeError, match="numbers of part 0 must not exceed 1; at least one does"):
