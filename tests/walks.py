@@ -11,15 +11,16 @@ from types import MappingProxyType
 
 ROOT = Path(__file__).parents[1]
 
-CALLS: Mapping[str, str] = MappingProxyType({
-    "mean": """
+CALLS: Mapping[str, str] = MappingProxyType(
+    {
+        "mean": """
 import numpy as np
 from fgl_secure import SecureAggregator
 aggregator = SecureAggregator.for_clients(8, bound=8.0)
 updates = [{"weight": np.full(1, client / 2)} for client in range(8)]
 call = lambda: aggregator.mean(updates)
 """,
-    "neighbour sum": """
+        "neighbour sum": """
 import numpy as np
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.protocols.collective import Collective
@@ -33,11 +34,12 @@ channel = Channel(hierarchy_of(graph, helpers_of([scheme])), SimulationCoins(0))
 topology, code = Topology(NEIGHBOURS, neighbour_sums(graph), 4), scheme.fixed_point(40)
 call = lambda: Collective(scheme, topology, channel, code).sum(np.ones((40, 4)), Step(0))
 """,
-    "audit": """
+        "audit": """
 from fgl_secure import audit
 call = lambda: audit("digits", method="fedavg", scheme="pairwise-masking", device="cpu")
 """,
-})
+    }
+)
 
 _COUNT = """
 import json, sys
