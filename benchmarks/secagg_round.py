@@ -19,7 +19,7 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Directory, Later, Messages, OwnDraws, Phase, Role, Step
-from fgl_secure.runtime.simulate import SILENT_TURNS
+from fgl_secure.runtime.channel import SILENT_TURNS
 from fgl_secure.schemes import server_scheme
 
 Ids = NDArray[np.int64]

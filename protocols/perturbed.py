@@ -368,7 +368,7 @@ class Noisy(SumMachine):
     def _noisy(self, rows: NDArray[Any], source: Ids, noise: Ids) -> NDArray[Any]:
         """One row a message, as the inner scheme sums them."""
         bits, encoding = self._settings.fraction_bits, self._encoding
-        if encoding is None:
+        if encoding is None or encoding.field is None:
             return source_perturb(np.rint(rows * 2.0**bits).astype(np.int64), source, noise) * 2.0**-bits
         units = source_perturb(rows.astype(np.int64), source, noise << (encoding.fraction_bits - bits))
         return (units % encoding.field.modulus).astype(rows.dtype)

@@ -8,8 +8,8 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,60 +124,6 @@ def _digest(owner: bytes, arrays: Mapping[str, Array]) -> bytes:
     return found.digest()
 
 
-class SteppedMachine(SumMachine, ABC):
-    """A machine that sums each step once.
-
-    Args:
-        parties: int64 [k], ascending identifiers of those hosted.
-        tape_axes: of all fields.
-    """
-
-    def __init__(self, parties: Ids, tape_axes: int) -> None:
-        super().__init__(parties)
-        self._tape_axes = tape_axes
-        self._step: Step | None = None
-        self._done: set[Step] = set()
-        self._is_hosted = np.zeros(int(parties.max(initial=-1)) + 2, dtype=np.bool_)  # the last one is nobody
-        self._is_hosted[parties] = True
-
-    def _check_new(self, step: Step) -> None:
-        """Raises unless a step may begin.
-
-        Raises:
-            InputError: a number of it is negative or too large.
-            ProtocolError: it was used up before; see `_used_up`.
-        """
-        step_bytes(step)
-        if step in self._done:
-            raise ProtocolError(f"a step must be summed once, or its masks would be used twice; found {step} again")
-
-    def _used_up(self) -> None:
-        """Notes that what the step at hand is for leaves now, so that it cannot be begun again."""
-        if self._step is not None:
-            self._done.add(self._step)
-
-    def _check_ends(self, messages: Messages) -> None:
-        """Raises MalformedMessageError unless messages are on as many tapes as here, for parties hosted here."""
-        self._check_tapes(messages)
-        receivers = messages.receivers
-        inside = not len(receivers) or 0 <= int(receivers.min()) <= int(receivers.max()) < len(self._is_hosted)
-        if not inside or not self._is_hosted[receivers].all():
-            raise MalformedMessageError("messages must be for parties hosted here; at least one is not")
-
-    def _check_tapes(self, messages: Messages) -> None:
-        if messages.tape_axes != self._tape_axes:
-            raise MalformedMessageError(f"messages must have {self._tape_axes} tape axes; found {messages.tape_axes}")
-
-    def _steps(self) -> dict[str, Array]:
-        """The step at hand, int64 [0 or 1, 6], and those that are used up, int64 [k, 6]."""
-        return {STEP: done_array([] if self._step is None else [self._step]), DONE_STEPS: done_array(self._done)}
-
-    def _take_steps(self, arrays: Mapping[str, Array]) -> None:
-        """Goes on from such arrays."""
-        now, done = done_steps(arrays[STEP]), done_steps(arrays[DONE_STEPS])
-        self._step, self._done = next(iter(now), None), done
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class SumTerms:
     """What all parties of sums know before they start, and what states are bound to.
@@ -222,18 +168,31 @@ class SumTerms:
         return found.digest()
 
 
-class BoundMachine(SteppedMachine, ABC):
-    """A machine whose states are bound to the terms of its sums and to its parties.
+class Terms(Protocol):
+    """What all parties of sums agree on before they start."""
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of all of it."""
+
+
+class CheckpointedMachine(SumMachine, ABC):
+    """A machine that sums each step once, and whose states are bound to the terms of its sums and to its parties.
 
     Args:
         parties: int64 [k], ascending identifiers of those hosted.
         terms: of the sums.
+        tape_axes: of all fields.
+        owner: what else states are bound to, such as a scheme's parameters.
     """
 
-    def __init__(self, parties: Ids, terms: SumTerms) -> None:
-        super().__init__(parties, len(terms.tapes))
-        self._terms = terms
-        self._owned: bytes | None = None
+    def __init__(self, parties: Ids, terms: Terms, tape_axes: int, owner: bytes = b"") -> None:
+        super().__init__(parties)
+        self._bound_to, self._owned, self._tape_axes = terms, owner, tape_axes
+        self._step: Step | None = None
+        self._done: set[Step] = set()
+        self._is_hosted = np.zeros(int(parties.max(initial=-1)) + 2, dtype=np.bool_)  # the last one is nobody
+        self._is_hosted[parties] = True
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(parties={self.parties.tolist()}, step={self._step}, <secrets>)"
@@ -249,39 +208,79 @@ class BoundMachine(SteppedMachine, ABC):
             raise StaleMessageError("a step must have begun before anybody talks; none has")
         return self._step
 
-    @property
+    @cached_property
     def _owner(self) -> bytes:
         """What states are bound to; worked out when one is asked for, as the edges of a large graph take their time."""
-        if self._owned is None:
-            names = hashlib.sha256(self.parties.astype("<i8").tobytes()).digest()
-            self._owned = self._terms.digest + names + type(self).__name__.encode()
-        return self._owned
+        names = hashlib.sha256(self.parties.astype("<i8").tobytes()).digest()
+        return self._owned + self._bound_to.digest + names + type(self).__name__.encode()
+
+    def _check_new(self, step: Step) -> None:
+        """Raises unless a step may begin.
+
+        Raises:
+            InputError: a number of it is negative or too large.
+            ProtocolError: it was used up before; see `_used_up`.
+        """
+        step_bytes(step)
+        if step in self._done:
+            raise ProtocolError(f"a step must be summed once, or its masks would be used twice; found {step} again")
+
+    def _used_up(self) -> None:
+        """Notes that what the step at hand is for leaves now, so that it cannot be begun again."""
+        if self._step is not None:
+            self._done.add(self._step)
+
+    def _check_ends(self, messages: Messages) -> None:
+        """Raises MalformedMessageError unless messages are on as many tapes as here, for parties hosted here."""
+        self._check_tapes(messages)
+        receivers = messages.receivers
+        inside = not len(receivers) or 0 <= int(receivers.min()) <= int(receivers.max()) < len(self._is_hosted)
+        if not inside or not self._is_hosted[receivers].all():
+            raise MalformedMessageError("messages must be for parties hosted here; at least one is not")
+
+    def _check_tapes(self, messages: Messages) -> None:
+        if messages.tape_axes != self._tape_axes:
+            raise MalformedMessageError(f"messages must have {self._tape_axes} tape axes; found {messages.tape_axes}")
+
+    def _steps(self) -> dict[str, Array]:
+        """The step at hand, int64 [0 or 1, 6], and those that are used up, int64 [k, 6]."""
+        return {STEP: done_array([] if self._step is None else [self._step]), DONE_STEPS: done_array(self._done)}
 
     def state(self) -> Mapping[str, Array]:
-        """Steps and all else that changes, as copies, with the digest that says whose they are."""
-        return MappingProxyType(sealed_state(self._owner, {**self._steps(), **self._arrays()}))
+        """Steps and all else that changes, as copies, with the digest that says whose they are.
+
+        A state is good for one machine at a time: two that go on from one could be asked two different things, and
+        would open together what neither opens alone.
+        """
+        return sealed_state(self._owner, {**self._steps(), **self._arrays()})
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """See `Machine.restore`."""
-        arrays, own = opened_state(self._owner, state), self._steps()
-        steps = {name: arrays.pop(name) for name in own if name in arrays}
-        check_arrays(steps, own)
-        self._take_arrays(steps, arrays)
+        arrays, before = opened_state(self._owner, state), (self._step, self._done)
+        steps = {name: arrays.pop(name) for name in (STEP, DONE_STEPS) if name in arrays}
+        check_arrays(steps, self._steps())
+        now, done = done_steps(steps[STEP]), done_steps(steps[DONE_STEPS])
+        self._step, self._done = next(iter(now), None), done
+        try:
+            self._take_arrays(arrays)
+        except MalformedMessageError:
+            self._step, self._done = before
+            raise
 
     @abstractmethod
     def _arrays(self) -> dict[str, Array]:
         """All that changes beside the steps."""
 
     @abstractmethod
-    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
-        """Goes on from what `_steps` and `_arrays` gave.
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        """Goes on from what `_arrays` gave; the steps are restored.
 
         Raises:
             MalformedMessageError: they are not those of such a machine; it is as it was before.
         """
 
 
-class StepwiseMachine(BoundMachine):
+class StepwiseMachine(CheckpointedMachine):
     """A machine whose memory is a step, the number of turns in it, and arrays by name.
 
     Args:
@@ -299,7 +298,8 @@ class StepwiseMachine(BoundMachine):
     always: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, parties: Ids, terms: SumTerms) -> None:
-        super().__init__(parties, terms)
+        super().__init__(parties, terms, len(terms.tapes))
+        self._tapes = terms.tapes
         self._turns = 0
         self._kept: dict[str, Array] = {}
 
@@ -307,15 +307,14 @@ class StepwiseMachine(BoundMachine):
         """Turns, and arrays by name."""
         return {TURNS: np.array([self._turns], dtype=np.int64), **self._kept}
 
-    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
-        """See `BoundMachine._take_arrays`."""
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        """See `CheckpointedMachine._take_arrays`."""
         if not {TURNS} <= arrays.keys() <= {TURNS} | self.keeps | self.lasting:
             raise MalformedMessageError("state must be one of such a machine; its arrays have other names")
         turns = arrays.pop(TURNS)
         check_arrays({TURNS: turns}, {TURNS: np.empty(0, dtype=np.int64)})
-        if len(steps[STEP]) and not self.always <= arrays.keys():
+        if self._step is not None and not self.always <= arrays.keys():
             raise MalformedMessageError("state must be one of such a machine; an array of its step is missing")
-        self._take_steps(steps)
         self._turns, self._kept = int(turns[0]), arrays
 
     def _start(self, step: Step, rows: Array | None, count: int, width: int) -> None:

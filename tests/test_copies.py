@@ -16,7 +16,7 @@ import torch
 
 from fgl_secure import Data, FederatedGraph, SecureAggregator, audit, methods, schemes, train
 from fgl_secure.aggregation.privacy import DistributedNoise
-from fgl_secure.aggregation.view import LabelTest
+from fgl_secure.aggregation.report import LabelTest
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Graph
 from fgl_secure.graph.split import random_split

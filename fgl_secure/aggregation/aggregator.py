@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fgl_secure.aggregation.arguments import (
+    DEFAULT_LIMITS,
+    Limits,
     bytes_of,
     check_kind,
     flag_of,
@@ -16,26 +18,20 @@ from fgl_secure.aggregation.arguments import (
     number_of,
 )
 from fgl_secure.aggregation.client_round import ClientRound, Place
-from fgl_secure.aggregation.encoding import IntegerRule
-from fgl_secure.aggregation.held import Held, Maker
+from fgl_secure.aggregation.encoding import IntegerRule, KeptErrors
 from fgl_secure.aggregation.layout import Layout, Tree
-from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
-from fgl_secure.aggregation.privacy import DistributedNoise
+from fgl_secure.aggregation.privacy import DistributedNoise, Ledger
 from fgl_secure.aggregation.record import RoundRecord
-from fgl_secure.aggregation.report import write_report
-from fgl_secure.aggregation.rounded import KeptErrors
+from fgl_secure.aggregation.report import Comparison, LabelTest, write_report
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import ServerRound
-from fgl_secure.aggregation.simulation import Brought, simulated
-from fgl_secure.aggregation.spending import Ledger
-from fgl_secure.aggregation.view import Comparison, LabelTest
+from fgl_secure.aggregation.simulation import Brought, Held, Maker, simulated
 from fgl_secure.algebra import Weighing
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.host import numpy_settings
 from fgl_secure.protocols.identity import Identities, Identity
-from fgl_secure.protocols.precision import Rounding
-from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.scheme import Rounding, Scheme
 from fgl_secure.runtime import Claim
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.schemes import server_scheme
@@ -69,7 +65,7 @@ class SecureAggregator:
         self._rules, self._coins, self._limits = rules, coins, limits
         self._session, self._next = bytes(coins.uniform(256, (SESSION_BYTES,)).tolist()), 0
         self._taken: set[Place] = set()
-        self._ledger = Ledger(rules)
+        self._ledger = Ledger(rules.privacy, rules.threshold)
         self._server: ServerRound | None = None
         self._last: RoundRecord | None = None
         self._bounds: Mapping[str, float] | None = None
@@ -363,7 +359,8 @@ class SecureAggregator:
         known = self.bounds if layout == self._layout else None
         self._rules.topology(self._rules.first(layout, known), layout, known)  # raises where there is no such sum
         self._server = None
-        self._ledger.spend(layout, self._session, self._next)
+        if self._rules.privacy is not None:
+            self._ledger.spend(layout, self._session, self._next)
         self._next += 1
         self._layout = layout
         return known, self._next - 1

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fgl_secure.aggregation.arguments import bytes_of, check_kind, number_of
+from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits, bytes_of, check_kind, number_of
+from fgl_secure.aggregation.encoding import KeptErrors
 from fgl_secure.aggregation.layout import Layout, Tree
-from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
-from fgl_secure.aggregation.precision import warn_of_lost_updates
-from fgl_secure.aggregation.purposes import Purpose
-from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
-from fgl_secure.aggregation.rounded import KeptErrors
+from fgl_secure.aggregation.privacy import Ledger
+from fgl_secure.aggregation.record import warn_of_lost_updates
 from fgl_secure.aggregation.rules import Rules
-from fgl_secure.aggregation.spending import Ledger
+from fgl_secure.aggregation.sums import Opening, Purpose, Request, batches_from_bytes, batches_to_bytes
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
@@ -92,7 +90,7 @@ class ClientRound:
         self._names: Names | None = None
         if identity is not None and identities is not None:
             self._names = Names({place.index: identity}, identities)
-        self._ledger = ledger or Ledger(rules)
+        self._ledger = ledger or Ledger(rules.privacy, rules.threshold)
         self._kept = (kept or KeptErrors()) if rules.feeds_back else None
         self._mapping: Tree | None = None
         self._weight = 1.0
@@ -298,7 +296,8 @@ class ClientRound:
         if purpose.is_mean:
             own, heaviest = self._place.index, rules.clients * rules.weighing.bound
             warn_of_lost_updates(rules, rules.code(layout, found.bounds), {own: mapping}, (own,), heaviest)
-            self._ledger.spend(layout, self._place.session, self._place.number, self._place.index)
+            if rules.privacy is not None:
+                self._ledger.spend(layout, self._place.session, self._place.number, self._place.index)
         return vector
 
     def _machine(self, purpose: Purpose, opening: Opening) -> SumMachine:

@@ -1,30 +1,45 @@
-"""Mappings of arrays as integer vectors whose sum tells the weighted mean, and no more."""
+"""Mappings of arrays as integer vectors whose sum is the weighted mean: in fixed point, or at few bits a number."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import number_of
-from fgl_secure.aggregation.arrays import BOOL, FLOATS, LARGEST, SMALLEST
-from fgl_secure.aggregation.layout import Arrays, Entry, Layout, Tree
+from fgl_secure.aggregation.layout import (
+    BOOL,
+    FLOATS,
+    LARGEST,
+    SMALLEST,
+    Arrays,
+    Entry,
+    Layout,
+    Tree,
+    entries_of,
+    reals_of,
+)
 from fgl_secure.algebra.quantization import (
     UNWEIGHTED,
+    FixedPoint,
     Integers,
-    Quantizer,
+    LowPrecision,
     Weighing,
+    check_finite,
     finite,
     largest_magnitude,
     most_fraction_bits,
     units_of,
 )
-from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
+from fgl_secure.coins import Coins
+from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
+from fgl_secure.runtime.packing import packed, unpacked
 
 REMEDY = "give a larger bound, or clip=True, or call forget_ranges where it was found"
 """What to do about numbers beyond their bound."""
@@ -37,6 +52,8 @@ _FLOAT64 = 2.0**-51
 _TWICE = 2.0**-23
 """Torch rounds to 16 bits by way of float32."""
 
+Reals = NDArray[np.float64]
+
 
 class IntegerRule(StrEnum):
     """What the mean of integers is."""
@@ -48,44 +65,77 @@ class IntegerRule(StrEnum):
     """The nearest integer, halves up. Of truth values it is what clients with at least half of the weight have."""
 
 
-class Code(Protocol):
-    """A way to write mappings as vectors that are added up."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorEncoding(ABC):
+    """Mappings of tensors as integer vectors, and the weighted mean from their sum.
 
-    @property
-    def layout(self) -> Layout:
-        """Of the mappings."""
+    Attributes:
+        layout: of the mappings.
+        integer_bound: largest magnitude of an integer.
+        weighing: what weights there may be.
+        integers: what the mean of integers is.
+        clip: whether floats beyond their bound count as the bound; else they are an error.
+    """
 
-    @property
-    def bounds(self) -> Mapping[str, float]:
-        """Largest magnitude of a float, by tensor, where there is one."""
+    layout: Layout
+    integer_bound: int
+    weighing: Weighing = UNWEIGHTED
+    integers: IntegerRule = IntegerRule.ROUND
+    clip: bool = False
 
-    @property
-    def units(self) -> Mapping[str, float]:
-        """What a difference of 1 in a vector stands for, by float tensor."""
+    @abstractmethod
+    def _parts(self, total: Integers) -> Iterator[tuple[Entry, NDArray[Any]]]:
+        """The sum of each tensor times weights, in the layout's order: floats in some unit, integers as they are."""
 
-    @property
-    def bound(self) -> int:
-        """Largest magnitude of an entry of a vector."""
+    @abstractmethod
+    def _mean(self, entry: Entry, total: NDArray[Any], weight: int) -> Reals:
+        """The mean of a tensor of floats; the weight is in units."""
 
-    @property
-    def width(self) -> int:
-        """Entries of a vector."""
+    @abstractmethod
+    def _error(self, entry: Entry, magnitude: float, clients: int, weight: int) -> float:
+        """The stated bound of the error of a mean whose floats are up to a magnitude."""
 
-    def encode(self, mapping: Tree, weight: float = 1) -> Integers:
-        """The vector of a mapping, int64 [width]."""
-
-    def decode(self, total: Integers) -> Any:
-        """The weighted mean, from the sum of the vectors, int64 [width]."""
-
+    @abstractmethod
     def weight(self, total: Integers) -> int:
         """The sum of the weights in their units, from that of the vectors."""
 
+    def decode(self, total: Integers) -> Any:
+        """The weighted mean, in the kinds, types and on the devices of the layout.
+
+        Raises:
+            InputError: all weights are 0, or a mean of integers is none (names the key).
+            ProtocolError: a mean is beyond the bound, which no numbers within it have: some vector was none of these.
+        """
+        weight, parts = positive(self.weight(total)), dict[str, NDArray[Any]]()
+        for entry, part in self._parts(total):
+            if entry.is_float:
+                parts[entry.name] = self._mean(entry, part, weight)
+            else:
+                _check_within(entry, part, weight * self.integer_bound)
+                parts[entry.name] = mean_of_integers(part, weight, entry, self.integers)
+        return self.layout.built(parts)
+
     def errors(self, total: Integers, clients: int) -> dict[str, float]:
         """The stated bound of the error of what `decode` gives, by tensor, for a sum of so many vectors."""
+        weight, found = positive(self.weight(total)), {}
+        for entry, part in self._parts(total):
+            magnitude = largest_magnitude(self._mean(entry, part, weight)) if entry.is_float else 0.0
+            found[entry.name] = self._error(entry, magnitude, clients, weight)
+        return found
+
+    def _checked(self, total: Integers, width: int) -> Integers:
+        if total.dtype != np.int64 or total.shape != (width,):
+            raise InputError(f"total must be int64 [{width}]; found {total.dtype} {list(total.shape)}")
+        return total
+
+    @property
+    def _whole_error(self) -> float:
+        """Of a mean of integers."""
+        return 0.5 if self.integers is IntegerRule.ROUND else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoding(TensorEncoding):
     """Fixed point for sums of weighted tensors.
 
     A float x under a key with f fraction bits becomes q = round(x 2^f), an integer stays itself, and a client with
@@ -104,20 +154,10 @@ class Encoding:
     `errors` is the sum of the three, for the largest entry of a tensor. The sum itself is exact.
 
     Attributes:
-        layout: of the mappings.
         quantizers: of floats, by name.
-        integer_bound: largest magnitude of an integer.
-        weighing: what weights there may be.
-        integers: what the mean of integers is.
-        clip: whether floats beyond their bound count as the bound; else they are an error.
     """
 
-    layout: Layout
-    quantizers: Mapping[str, Quantizer]
-    integer_bound: int
-    weighing: Weighing = UNWEIGHTED
-    integers: IntegerRule = IntegerRule.ROUND
-    clip: bool = False
+    quantizers: Mapping[str, FixedPoint]
 
     @classmethod
     def for_sums(
@@ -155,7 +195,9 @@ class Encoding:
                 f"limit {limit:,}; found {clients} * {weighing.most:,}, which leaves {room}"
             )
         quantizers = {entry.name: _quantizer(entry, bounds, room, fraction_bits) for entry in layout.floats}
-        return cls(layout, quantizers, room, weighing, integers, clip)
+        return cls(
+            layout=layout, integer_bound=room, weighing=weighing, integers=integers, clip=clip, quantizers=quantizers
+        )
 
     @property
     def bounds(self) -> Mapping[str, float]:
@@ -183,7 +225,7 @@ class Encoding:
     @property
     def error(self) -> dict[str, float]:
         """The stated bound of the error before anything is known of the sum, by tensor, for integer weights."""
-        return {entry.name: self._error(entry, self._most(entry)) for entry in self.layout.entries}
+        return {entry.name: self._error(entry, self._most(entry), 0, 1) for entry in self.layout.entries}
 
     def encode(self, mapping: Tree, weight: float = 1) -> Integers:
         """The vector of a mapping.
@@ -207,58 +249,28 @@ class Encoding:
         vector *= units
         return vector
 
-    def decode(self, total: Integers) -> Any:
-        """The weighted mean, in the kinds, types and on the devices of the layout.
-
-        Raises:
-            InputError: all weights are 0, or a mean of integers is none (names the key).
-            ProtocolError: a mean is beyond the bound, which no numbers within it have: some vector was none of these.
-        """
-        weight = positive(self.weight(total))
-        parts: dict[str, NDArray[Any]] = {}
-        for entry, place in self.layout.places():
-            self._check_within(entry, total[place], weight)
-            if entry.is_float:
-                parts[entry.name] = self.quantizers[entry.name].decode(total[place], weight)
-            else:
-                parts[entry.name] = mean_of_integers(total[place], weight, entry, self.integers)
-        return self.layout.built(parts)
-
-    def errors(self, total: Integers, clients: int) -> dict[str, float]:
-        """The stated bound of the error, by tensor, for this sum of so many vectors; see the class."""
-        weight, found = positive(self.weight(total)), {}
-        for entry, place in self.layout.places():
-            magnitude = 0.0
-            if entry.is_float:
-                largest = largest_magnitude(total[place]) / weight
-                magnitude = math.ldexp(largest, -self.quantizers[entry.name].fraction_bits)
-            off = clients * self._most(entry) / weight if self.weighing.fraction_bits else 0.0
-            found[entry.name] = self._error(entry, magnitude) + off
-        return found
-
     def weight(self, total: Integers) -> int:
         """The last entry."""
-        if total.dtype != np.int64 or total.shape != (self.width,):
-            raise InputError(f"total must be int64 [{self.width}]; found {total.dtype} {list(total.shape)}")
-        return int(total[-1])
+        return int(self._checked(total, self.width)[-1])
 
-    def _check_within(self, entry: Entry, total: Integers, weight: int) -> None:
-        most = self.quantizers[entry.name].largest if entry.is_float else self.integer_bound
-        if total.size and max(int(total.max()), -int(total.min())) > weight * most:
-            raise ProtocolError(
-                f"mean under {entry.name!r} must lie within the bound of the numbers; it does not, so that a client "
-                f"must have handed in something else"
-            )
+    def _parts(self, total: Integers) -> Iterator[tuple[Entry, NDArray[Any]]]:
+        return ((entry, total[place]) for entry, place in self.layout.places())
+
+    def _mean(self, entry: Entry, total: NDArray[Any], weight: int) -> Reals:
+        quantizer = self.quantizers[entry.name]
+        _check_within(entry, total, weight * quantizer.largest)
+        return quantizer.decode(total, weight)
 
     def _most(self, entry: Entry) -> float:
         if entry.is_float:
             return self.quantizers[entry.name].bound
         return 1.0 if entry.dtype == BOOL else float(self.integer_bound)
 
-    def _error(self, entry: Entry, magnitude: float) -> float:
+    def _error(self, entry: Entry, magnitude: float, clients: int, weight: int) -> float:
+        off = clients * self._most(entry) / weight if self.weighing.fraction_bits else 0.0
         if not entry.is_float:
-            return 0.5 if self.integers is IntegerRule.ROUND else 0.0
-        return self.quantizers[entry.name].error + cast_error(entry.dtype, magnitude)
+            return self._whole_error + off
+        return self.quantizers[entry.name].error + cast_error(entry.dtype, magnitude) + off
 
     def _encode(self, entry: Entry, arrays: Arrays, out: Integers) -> None:
         values = arrays.entries(entry.name)
@@ -269,6 +281,196 @@ class Encoding:
         if self.clip and finite(largest, named(entry), REMEDY) > quantizer.bound:
             values, largest = values.astype(np.float64).clip(-quantizer.bound, quantizer.bound), quantizer.bound
         quantizer.encode(values, out=out, largest=largest)
+
+
+@dataclass(slots=True, eq=False)
+class KeptErrors:
+    """What one client's numbers were rounded by in the round before, which it adds to those of the next: secret.
+
+    It never leaves the client but in sums. An error counts only once the round it comes from has gone through
+    (`settle`), so that a round that is begun again begins from the same numbers.
+
+    Attributes:
+        of: digest of the layout that they are of; empty before the first round.
+        errors: float64, of all floats in the order of their layout, times weights.
+    """
+
+    of: bytes = b""
+    errors: Reals = field(default_factory=lambda: np.zeros(0), repr=False)
+    _next: tuple[bytes, Reals] | None = field(default=None, repr=False)
+
+    def added(self, layout: Layout) -> Reals:
+        """What is added to the floats of a layout: zeros where nothing is kept of such a one."""
+        size = sum(entry.size for entry in layout.floats)
+        return self.errors if self.of == layout.digest else np.zeros(size)
+
+    def note(self, layout: Layout, errors: Reals) -> None:
+        """Takes down the errors of a round that is under way."""
+        self._next = layout.digest, errors
+
+    def to_bytes(self) -> bytes:
+        """All of it, for `from_bytes`; secret."""
+        digest, errors = self._next or (b"", np.zeros(0))
+        return packed([self.of, self.errors.astype("<f8").tobytes(), digest, errors.astype("<f8").tobytes()])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> KeptErrors:
+        """What was written.
+
+        Raises:
+            MalformedMessageError: it is nothing that a client keeps.
+        """
+        of, errors, digest, following = unpacked(data, 4)
+        if len(errors) % 8 or len(following) % 8:
+            raise MalformedMessageError("kept errors must be numbers of 8 bytes; they are not")
+        made = cls(of, np.frombuffer(errors, dtype="<f8"))
+        made._next = (digest, np.frombuffer(following, dtype="<f8")) if digest else None
+        return made
+
+    def settle(self) -> None:
+        """The round has gone through, as far as this client can tell."""
+        if self._next is not None:
+            (self.of, self.errors), self._next = self._next, None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundedEncoding(TensorEncoding):
+    """Numbers times weights at few bits, and integers in digits.
+
+    A client with weight w hands in the multiple of its tensor's unit that w x is rounded to, for every float x; and
+    digits of w n for every integer n, and of w itself. A number is rounded to one of the two multiples beside it, at
+    random and right on average (`rounded_stochastically`).
+
+    The error of the mean over k clients with weights that add up to W. Every number is less than a unit off, so a mean
+    is less than k unit / W off from that of the numbers, and on average it is right. With weight fraction bits g, W is
+    off by up to k 2^-(g + 1), and the mean by as large a part of it. Then come the division and the tensor's type, as
+    in `Encoding`. Where errors are fed back, the mean is that of the numbers with what was kept of the round before.
+
+    Attributes:
+        numbers: how floats and integers are written: a part for each float tensor; whole are all integers in the
+            layout's order, and the weight.
+        largest: of a float before it is weighted; None where ranges were found.
+        coins: of the client, for rounding; None where vectors are only decoded.
+        kept: what the client keeps of its errors; None where they are not fed back.
+    """
+
+    numbers: LowPrecision
+    largest: float | None = None
+    coins: Coins | None = field(default=None, repr=False)
+    kept: KeptErrors | None = field(default=None, repr=False)
+
+    @classmethod
+    def for_sums(
+        cls,
+        layout: Layout,
+        bounds: Mapping[str, float],
+        bits: int,
+        *,
+        limit: int,
+        clients: int,
+        weighing: Weighing,
+        feedback: bool = False,
+        **rest: Any,
+    ) -> RoundedEncoding:
+        """The encoding at so many bits; see `Encoding.for_sums`.
+
+        Args:
+            layout: of the mappings.
+            bounds: largest magnitude of a float times its client's weight, by name.
+            bits: of a number.
+            limit: the largest sum of integers.
+            clients: how many vectors are added up at most.
+            weighing: what weights there may be.
+            feedback: whether errors are fed back.
+            rest: see the class.
+        """
+        room = limit // clients // weighing.most
+        if room < 1:
+            raise FieldRangeError(
+                f"clients * weight_bound * 2^weight_fraction_bits must stay within the limit {limit:,}; found "
+                f"{clients} * {weighing.most:,}"
+            )
+        floats, others = layout.floats, [entry for entry in layout.entries if not entry.is_float]
+        lengths = tuple(entry.size for entry in floats)
+        parts = tuple(bounds.get(entry.name, math.nan) for entry in floats)
+        whole, most = sum(entry.size for entry in others) + 1, (room if others else 1) * weighing.most
+        numbers = LowPrecision(bits, lengths, parts, whole, most, feedback)
+        return cls(layout=layout, integer_bound=room, weighing=weighing, numbers=numbers, **rest)
+
+    @property
+    def bounds(self) -> Mapping[str, float]:
+        """Largest magnitude of a float times its weight, by name."""
+        return {entry.name: bound for entry, bound in zip(self.layout.floats, self.numbers.bounds, strict=True)}
+
+    @property
+    def units(self) -> Mapping[str, float]:
+        """What a difference of 1 stands for in a number times its weight, by float tensor."""
+        return dict(zip(self.bounds, self.numbers.units.tolist(), strict=True))
+
+    @property
+    def bound(self) -> int:
+        """2^(bits - 1) - 1."""
+        return self.numbers.largest
+
+    @property
+    def width(self) -> int:
+        """Of a vector."""
+        return self.numbers.width
+
+    def encode(self, mapping: Tree, weight: float = 1) -> Integers:
+        """The vector of a mapping, int64 [width]; rounded anew each time.
+
+        Raises:
+            InputError, FieldRangeError: see `brought`; or an integer beyond its bound.
+        """
+        if self.coins is None:
+            raise InputError("coins must be given where numbers are rounded; found none")
+        reals = brought(self.layout, mapping, self.weighing, weight, self.kept, self.largest, clip=self.clip)
+        units = self.weighing.units(number_of(weight, "weight"))
+        arrays = self.layout.arrays(mapping)
+        integers = [
+            checked_integers(entry, entries_of(arrays[entry.name]), self.integer_bound) * units
+            for entry in self.layout.entries
+            if not entry.is_float
+        ]
+        whole = np.concatenate([*integers, np.array([units])]).astype(np.int64)
+        vector, errors = self.numbers.rounded(np.concatenate([np.zeros(0), *reals.values()]), whole, self.coins)
+        if self.kept is not None:
+            self.kept.note(self.layout, errors)
+        return vector
+
+    def weight(self, total: Integers) -> int:
+        """The sum of the weights in their units."""
+        return int(self.numbers.split(self._checked(total, self.width))[1][-1])
+
+    def _parts(self, total: Integers) -> Iterator[tuple[Entry, NDArray[Any]]]:
+        reals, integers = self.numbers.split(total)
+        ends = {True: 0, False: 0}
+        for entry in self.layout.entries:
+            start = ends[entry.is_float]
+            ends[entry.is_float] = start + entry.size
+            yield entry, (reals if entry.is_float else integers)[start : start + entry.size]
+
+    def _mean(self, entry: Entry, total: NDArray[Any], weight: int) -> Reals:  # noqa: ARG002  # units are in the sum
+        return np.asarray(total / self._weight(weight))
+
+    def _error(self, entry: Entry, magnitude: float, clients: int, weight: int) -> float:
+        if not entry.is_float:
+            return self._whole_error
+        off = magnitude * clients / (2 * weight) if self.weighing.fraction_bits else 0.0
+        rounding = clients * self.units[entry.name] / self._weight(weight)
+        return rounding + off + cast_error(entry.dtype, magnitude)
+
+    def _weight(self, units: int) -> float:
+        return units * 2.0**-self.weighing.fraction_bits
+
+
+def _check_within(entry: Entry, total: NDArray[Any], most: int) -> None:
+    if total.size and max(int(total.max()), -int(total.min())) > most:
+        raise ProtocolError(
+            f"mean under {entry.name!r} must lie within the bound of the numbers; it does not, so that a client "
+            f"must have handed in something else"
+        )
 
 
 def positive(weight: int) -> int:
@@ -322,18 +524,18 @@ def cast_error(dtype: str, magnitude: float) -> float:
     return magnitude * (2.0 ** -FLOATS[dtype] + twice + _FLOAT64) + 2.0 ** max(SMALLEST[dtype] - 1, -1074)
 
 
-def _quantizer(entry: Entry, bounds: Mapping[str, float], room: int, asked: int | None) -> Quantizer:
+def _quantizer(entry: Entry, bounds: Mapping[str, float], room: int, asked: int | None) -> FixedPoint:
     bound = bounds.get(entry.name, math.nan)
     if not (math.isfinite(bound) and bound > 0):
         raise InputError(f"bound of {entry.name!r} must be a positive number; found {bound}")
     if asked is None:
-        return Quantizer(bound, most_fraction_bits(bound, room), named(entry), REMEDY)
+        return FixedPoint(None, bound, most_fraction_bits(bound, room), what=named(entry), remedy=REMEDY)
     if asked + math.frexp(bound)[1] > 64 or units_of(bound, asked) > room:
         raise FieldRangeError(
             f"bound * 2^fraction_bits must stay within {room:,} for {entry.name!r}, which is what clients and weights "
             f"leave of the scheme's limit; found {bound:g} * 2^{asked}"
         )
-    return Quantizer(bound, asked, named(entry), REMEDY)
+    return FixedPoint(None, bound, asked, what=named(entry), remedy=REMEDY)
 
 
 def checked_integers(entry: Entry, values: NDArray[Any], bound: int) -> Integers:
@@ -353,3 +555,41 @@ def checked_integers(entry: Entry, values: NDArray[Any], bound: int) -> Integers
 def bound_for(entry: Entry, bound: float) -> float:
     """A bound for a tensor, or that of its type where that is smaller."""
     return min(bound, math.ldexp(1.0, min(LARGEST[entry.dtype], 1023)))
+
+
+def brought(
+    layout: Layout,
+    mapping: Tree,
+    weighing: Weighing,
+    weight: float,
+    kept: KeptErrors | None = None,
+    largest: float | None = None,
+    *,
+    clip: bool = False,
+) -> dict[str, Reals]:
+    """What a client brings of each float tensor before it is rounded: float64 [size], times its weight.
+
+    Raises:
+        InputError: another layout, NaN or infinity (names the key), or no such weight.
+        FieldRangeError: a number beyond a bound that was given (names the key and the bound, not the number).
+    """
+    arrays, found, at = layout.arrays(mapping), dict[str, Reals](), 0
+    weighing.units(number_of(weight, "weight"))
+    added = np.zeros(0) if kept is None else kept.added(layout)
+    for entry in layout.floats:
+        reals = _clipped(entry, reals_of(arrays[entry.name]), largest, clip=clip) * float(weight)
+        if kept is not None:
+            reals = reals + added[at : at + entry.size]
+            at += entry.size
+        found[entry.name] = reals
+    return found
+
+
+def _clipped(entry: Entry, reals: Reals, largest: float | None, *, clip: bool) -> Reals:
+    """Raises unless numbers are within a bound, or are clipped to it."""
+    found = check_finite(reals, named(entry), REMEDY)
+    if largest is None or found <= largest:
+        return reals
+    if not clip:
+        raise FieldRangeError(f"{named(entry)} must not exceed the bound {largest:g}; at least one does: {REMEDY}")
+    return np.asarray(reals.clip(-largest, largest))

@@ -1,20 +1,172 @@
-"""What was seen of a round: its transcript, what the mean is over, and how exact it is."""
+"""How a round ended: the mean and what is seen of it, and warnings where rounding leaves numbers next to no bits.
+
+The parties that have updates compare these with the unit that numbers are rounded to, so no zero of an untrained bias
+is taken for a loss. A server has the mean alone, and compares that: its warning follows from public values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.purposes import Purpose
-from fgl_secure.aggregation.rules import Rules
+from fgl_secure.aggregation.layout import Entry, Layout, Tree
+from fgl_secure.aggregation.rules import Code, Rules
+from fgl_secure.aggregation.sums import Found, Purpose, only_opened, withheld_entries
+from fgl_secure.algebra.quantization import Integers
 from fgl_secure.crypto.ring import Ring
-from fgl_secure.errors import InputError
-from fgl_secure.runtime import MessageBatch, Recording, Role, Traffic, Transcript
+from fgl_secure.errors import InputError, PrecisionWarning, ProtocolError
+from fgl_secure.runtime import Channel, MessageBatch, Recording, Role, Traffic, Transcript
+
+LEAST_BITS = 8
+"""A client's largest number must keep so many bits."""
+FINE_BITS = 24
+"""Numbers that are rounded as finely as this, as float32 rounds those about 1, need no more bits, unless all numbers of
+a tensor are rounded to 0."""
+
+
+def warn_of_lost_updates(
+    rules: Rules,
+    code: Code,
+    mappings: Mapping[int, Tree],
+    clients: Collection[int],
+    weight: float,
+    mean: Tree | None = None,
+) -> None:
+    """Warn where the unit leaves a client's numbers under `LEAST_BITS` bits, or all numbers of a tensor none.
+
+    One warning per round, of the tensor with the largest range, with the size of it and of the client's numbers that it
+    is as large as, as powers of two. Few bits at a precision are no loss as long as the mean has any.
+
+    Args:
+        rules: of the round.
+        code: how mappings are written.
+        mappings: of the clients that this process runs, by number; each is read on its own.
+        clients: those of them that are in the sum.
+        weight: the sum of the weights in the mean, or the largest that it can be.
+        mean: what came out, where this process runs all clients.
+    """
+    if rules.privacy is not None or not weight:
+        return
+    count = rules.clients if mean is None else len(clients)
+    errors = _rounding_errors(rules, code, count, weight)
+    doubtful = code.layout.floats if mean is None else _doubtful(rules, code, mean, errors, count)
+    found = {client: _sizes(code, mappings[client], doubtful) for client in clients} if doubtful else {}
+    for entry in sorted(doubtful, key=lambda each: -code.bounds[each.name]):
+        sizes = {client: largest[entry.name] for client, largest in found.items()}
+        lost = _lost(rules, code, entry, sizes, errors[entry.name])
+        if lost:
+            warnings.warn(_loss(rules, code, entry, sizes, lost), PrecisionWarning, stacklevel=4)
+            return
+
+
+def warn_of_lost_mean(rules: Rules, code: Code, mean: Tree, clients: int, weight: float) -> None:
+    """Warn where a bound that was given leaves most numbers of a mean too few bits, as its server sees it.
+
+    A tensor may well be 0, but not most of a model: so a warning says that more than half of all numbers are of tensors
+    that are lost. Ranges that were found fit the largest client's numbers, so they are not looked at.
+
+    Args:
+        rules: of the round.
+        code: how mappings are written.
+        mean: of the round.
+        clients: how many updates are in it.
+        weight: the sum of their weights.
+    """
+    floats = code.layout.floats
+    if rules.privacy is not None or rules.bound is None or not floats:
+        return
+    errors, largest = _rounding_errors(rules, code, clients, weight), _sizes(code, mean, floats)
+    bits = LEAST_BITS + 1 if rules.scheme.precision is None else 0  # the error is half a unit
+    lost = [
+        entry
+        for entry in floats
+        if _is_coarse(code, entry) and largest[entry.name] < math.ldexp(errors[entry.name], bits)
+    ]
+    if 2 * sum(entry.size for entry in lost) > sum(entry.size for entry in floats):
+        name = max(lost, key=lambda entry: entry.size).name
+        warnings.warn(
+            f"{_sized(rules, code, name)}, and the means of {len(lost)} of {len(floats)} tensors are smaller: "
+            f"{_remedy(rules)}",
+            PrecisionWarning,
+            stacklevel=3,
+        )
+
+
+def _rounding_errors(rules: Rules, code: Code, clients: int, weight: float) -> dict[str, float]:
+    """Return how far rounding moves the mean of a tensor, by name.
+
+    Half a unit at most; at a precision, where every number is less than a unit off at random, two standard deviations.
+    """
+    share = 0.5 if rules.scheme.precision is None else math.sqrt(clients) / weight
+    return {entry.name: share * code.units[entry.name] for entry in code.layout.floats}
+
+
+def _doubtful(rules: Rules, code: Code, mean: Tree, errors: Mapping[str, float], clients: int) -> tuple[Entry, ...]:
+    """Return the tensors that may be lost, so that updates are read again only for these.
+
+    Where all numbers are below the error the mean is 0, or at a precision below twice the bound of its error.
+    """
+    largest, rounds = _sizes(code, mean, code.layout.floats), rules.scheme.precision is not None
+    most = 2 * math.sqrt(clients) if rounds else 0.0
+    return tuple(
+        entry
+        for entry in code.layout.floats
+        if largest[entry.name] <= most * errors[entry.name] or (_is_coarse(code, entry) and not rounds)
+    )
+
+
+def _is_coarse(code: Code, entry: Entry) -> bool:
+    return code.units[entry.name] > 2.0**-FINE_BITS
+
+
+def _lost(rules: Rules, code: Code, entry: Entry, sizes: Mapping[int, float], error: float) -> list[int]:
+    """Return the clients whose numbers of a tensor, which are not all 0, keep too few bits or none."""
+    there = {client: size for client, size in sizes.items() if size > 0}
+    if rules.scheme.precision is None and _is_coarse(code, entry):
+        return [client for client, size in there.items() if size < math.ldexp(code.units[entry.name], LEAST_BITS)]
+    return list(there) if max(there.values(), default=math.inf) < error else []
+
+
+def _sizes(code: Code, mapping: Tree, entries: Sequence[Entry]) -> dict[str, float]:
+    """Return the largest magnitude of some tensors of a client, by name."""
+    held = code.layout.arrays(mapping)
+    return {entry.name: held.largest(entry.name) for entry in entries}
+
+
+def _sized(rules: Rules, code: Code, name: str) -> str:
+    """Return how large a tensor's range and unit are, in words."""
+    kept = f"{LEAST_BITS} bits" if rules.scheme.precision is None else "a bit in the mean"
+    range_bits, unit_bits = (math.log2(size[name]) for size in (code.bounds, code.units))
+    return (
+        f"range of {name!r} must leave every client's numbers {kept}; it is 2^{range_bits:.0f}, numbers are "
+        f"rounded to 2^{unit_bits:.0f}"
+    )
+
+
+def _loss(rules: Rules, code: Code, entry: Entry, sizes: Mapping[int, float], lost: list[int]) -> str:
+    largest = max(sizes, key=lambda client: sizes[client])
+    whose = f"the largest, of client {largest}, reach 2^{math.ceil(math.log2(sizes[largest]))}: leave that client out, "
+    return (
+        f"{_sized(rules, code, entry.name)}, and those of {len(lost)} of {len(sizes)} clients here are smaller; "
+        f"{whose if rules.bound is None and largest not in lost else ''}{_remedy(rules)}"
+    )
+
+
+def _remedy(rules: Rules) -> str:
+    if rules.bound is None:
+        return "give bound= and clip=True, or call forget_ranges once all numbers are small again"
+    if rules.fraction_bits is not None:
+        return "give more fraction_bits or none, and a smaller bound"
+    if rules.scheme.precision is not None:
+        return "give a smaller bound or weight_bound, or more bits of precision"
+    return "give a smaller bound or weight_bound"
+
 
 KEPT_BYTES = 2**28
 """Messages' contents are kept where the clients' vectors together have at most so many bytes; else sizes alone."""
@@ -124,3 +276,82 @@ def _words(value: NDArray[Any]) -> NDArray[np.int64]:
         return value.reshape(-1).astype(np.int64)
     data = value.tobytes()
     return np.frombuffer(data, dtype="<i8", count=len(data) // 8).astype(np.int64)
+
+
+class Outcome:
+    """The sum of a round, and what follows from it.
+
+    Args:
+        rules: of the round.
+        layout: of the mappings.
+        found: by the sums before.
+        total: int64 [width], the sum.
+        included: whose numbers are in it, ascending.
+    """
+
+    def __init__(self, rules: Rules, layout: Layout, found: Found, total: Integers, included: tuple[int, ...]) -> None:
+        self._rules, self._layout, self._found, self._total = rules, layout, found, total
+        self._code = rules.code(layout, found.bounds)
+        self.included = included
+        self._mean: dict[str, Any] | None = None
+
+    @property
+    def mean(self) -> dict[str, Any]:
+        """See `ServerRound.result`."""
+        if self._mean is None:
+            self._check_weight(self._code.weight(self._total))
+            self._check_closed()
+            self._mean = self._code.decode(self._total)
+        return self._mean
+
+    def warn_of_lost_mean(self) -> None:
+        """Warn where most numbers of the mean keep next to no bits."""
+        warn_of_lost_mean(self._rules, self._code, self.mean, len(self.included), self._total_weight)
+
+    @property
+    def _total_weight(self) -> float:
+        return self._code.weight(self._total) * 2.0**-self._rules.weighing.fraction_bits
+
+    def record(self, number: int, channel: Channel, seconds: float) -> RoundRecord:
+        """What was seen.
+
+        Args:
+            number: of the round.
+            channel: over which it went.
+            seconds: that it took.
+        """
+        rules, total = self._rules, self._total
+        return RoundRecord(
+            scheme=rules.scheme.name,
+            ring=rules.ring(self._layout, self._found.bounds),
+            number=number,
+            clients=rules.clients,
+            threshold=rules.threshold,
+            included=self.included,
+            dropped=tuple(sorted(set(range(rules.clients)) - set(self.included))),
+            layout=self._layout,
+            total_weight=self._total_weight,
+            bounds=self._code.bounds,
+            units=self._code.units,
+            error_bound=self._code.errors(total, len(self.included)),
+            k_min=rules.k_min,
+            withheld=withheld_entries(self._layout, self._found.opened),
+            transcript=channel.transcript,
+            width=self._code.width,
+            seconds=seconds,
+        )
+
+    def _check_closed(self) -> None:
+        if not np.array_equal(only_opened(self._total, self._found.opened), self._total):
+            raise ProtocolError(
+                "entries that stay closed must be 0 at all clients; one is not, so that a client must have handed in "
+                "something else"
+            )
+
+    def _check_weight(self, weight: int) -> None:
+        most = len(self.included) * (1 if self._rules.privacy is not None else self._rules.weighing.most)
+        if weight > most:
+            raise ProtocolError(
+                f"weights of {len(self.included)} clients must add up to {most:,} units at most; they do not, "
+                f"so that a client must have handed in something else"
+            )

@@ -10,21 +10,26 @@ from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from fgl_secure.aggregation.encoding import Code, Encoding, IntegerRule, bound_for
+from fgl_secure.aggregation.encoding import Encoding, IntegerRule, KeptErrors, RoundedEncoding, bound_for, brought
 from fgl_secure.aggregation.layout import Layout, Tree
-from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding
-from fgl_secure.aggregation.purposes import Found, Purpose
-from fgl_secure.aggregation.ranges import HEADROOM_BITS, STEP, RangeLevels
-from fgl_secure.aggregation.rounded import KeptErrors, RoundedEncoding, brought
-from fgl_secure.aggregation.withheld import marks_of, only_opened, opened_entries
+from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding, perturbation_for
+from fgl_secure.aggregation.sums import (
+    HEADROOM_BITS,
+    STEP,
+    Found,
+    Purpose,
+    RangeLevels,
+    marks_of,
+    only_opened,
+    opened_entries,
+)
 from fgl_secure.algebra import UNWEIGHTED, Weighing
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.ring import Ring
 from fgl_secure.dp import Perturbation
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.precision import Rounding
-from fgl_secure.protocols.scheme import Scheme, check_range, needed_marks
+from fgl_secure.protocols.scheme import Rounding, Scheme, check_range, needed_marks
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Circumstance, Claim, Directory, Leak, Role, Secret, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
@@ -39,6 +44,8 @@ _FINE_STEP = 1
 """Levels go by factors of 2 where numbers have few bits."""
 LARGEST_SUM = 2**62
 """Of a scheme that names no limit."""
+Code = Encoding | RoundedEncoding | NoisyEncoding
+"""How mappings are written as vectors that are added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +276,7 @@ class Rules:
         """Clip, grid and noise for mappings of a layout, under privacy."""
         if self.privacy is None:
             raise InputError("privacy must be asked for where noise is calibrated; found None")
-        return _perturbation(self.privacy, layout.size, self.threshold)
+        return perturbation_for(self.privacy, layout.size, self.threshold)
 
     @property
     def parties(self) -> Directory:
@@ -403,11 +410,6 @@ def _levels(layout: Layout, modulus: int, known: Ranges | None) -> RangeLevels:
 def _encoding(layout: Layout, bounds: Ranges, **chosen: Any) -> Encoding:
     """The same."""
     return Encoding.for_sums(layout, dict(bounds), **chosen)
-
-
-@lru_cache(maxsize=16)
-def _perturbation(privacy: DistributedNoise, width: int, threshold: int) -> Perturbation:
-    return privacy.perturbation(width, threshold)
 
 
 def _check_rounded(rules: Rules) -> None:

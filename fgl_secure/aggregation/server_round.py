@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.arguments import bytes_of, integer_of
+from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits, bytes_of, integer_of
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
-from fgl_secure.aggregation.precision import warn_of_lost_mean
-from fgl_secure.aggregation.purposes import Found, Purpose
-from fgl_secure.aggregation.record import RoundRecord, recording_for
-from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
+from fgl_secure.aggregation.record import Outcome, RoundRecord, recording_for
 from fgl_secure.aggregation.rules import Rules
-from fgl_secure.aggregation.withheld import only_opened, withheld_entries
-from fgl_secure.algebra.quantization import Integers
+from fgl_secure.aggregation.sums import (
+    Found,
+    Opening,
+    Purpose,
+    Request,
+    batches_from_bytes,
+    batches_to_bytes,
+)
 from fgl_secure.coins import Coins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.host import numpy_settings
@@ -237,85 +239,6 @@ class ServerRound:
         machine.begin(rules.step(purpose, self._number))
         self._machine: SumMachine = machine
         self._purpose, self._outbox = purpose, list[Messages]()
-
-
-class Outcome:
-    """The sum of a round, and what follows from it.
-
-    Args:
-        rules: of the round.
-        layout: of the mappings.
-        found: by the sums before.
-        total: int64 [width], the sum.
-        included: whose numbers are in it, ascending.
-    """
-
-    def __init__(self, rules: Rules, layout: Layout, found: Found, total: Integers, included: tuple[int, ...]) -> None:
-        self._rules, self._layout, self._found, self._total = rules, layout, found, total
-        self._code = rules.code(layout, found.bounds)
-        self.included = included
-        self._mean: dict[str, Any] | None = None
-
-    @property
-    def mean(self) -> dict[str, Any]:
-        """See `ServerRound.result`."""
-        if self._mean is None:
-            self._check_weight(self._code.weight(self._total))
-            self._check_closed()
-            self._mean = self._code.decode(self._total)
-        return self._mean
-
-    def warn_of_lost_mean(self) -> None:
-        """Warn where most numbers of the mean keep next to no bits."""
-        warn_of_lost_mean(self._rules, self._code, self.mean, len(self.included), self._total_weight)
-
-    @property
-    def _total_weight(self) -> float:
-        return self._code.weight(self._total) * 2.0**-self._rules.weighing.fraction_bits
-
-    def record(self, number: int, channel: Channel, seconds: float) -> RoundRecord:
-        """What was seen.
-
-        Args:
-            number: of the round.
-            channel: over which it went.
-            seconds: that it took.
-        """
-        rules, total = self._rules, self._total
-        return RoundRecord(
-            scheme=rules.scheme.name,
-            ring=rules.ring(self._layout, self._found.bounds),
-            number=number,
-            clients=rules.clients,
-            threshold=rules.threshold,
-            included=self.included,
-            dropped=tuple(sorted(set(range(rules.clients)) - set(self.included))),
-            layout=self._layout,
-            total_weight=self._total_weight,
-            bounds=self._code.bounds,
-            units=self._code.units,
-            error_bound=self._code.errors(total, len(self.included)),
-            k_min=rules.k_min,
-            withheld=withheld_entries(self._layout, self._found.opened),
-            transcript=channel.transcript,
-            width=self._code.width,
-            seconds=seconds,
-        )
-
-    def _check_closed(self) -> None:
-        if not np.array_equal(only_opened(self._total, self._found.opened), self._total):
-            raise ProtocolError(
-                "entries that stay closed must be 0 at all clients; one is not, so that a client must have handed in "
-                "something else"
-            )
-
-    def _check_weight(self, weight: int) -> None:
-        most = len(self.included) * (1 if self._rules.privacy is not None else self._rules.weighing.most)
-        if weight > most:
-            raise ProtocolError(
-                f"weights of {len(self.included)} clients must add up to {most:,} units at most; they do not, "
-                f"so that a client must have handed in something else"
-            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fgl_secure.algebra.lagrange import Decoded, LagrangeCode, lagrange_matrix
     from fgl_secure.algebra.prime_field import Elements, PrimeField
-    from fgl_secure.algebra.quantization import UNWEIGHTED, FixedPoint, Overflow, Quantizer, Weighing
+    from fgl_secure.algebra.quantization import UNWEIGHTED, FixedPoint, Overflow, Weighing
     from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61
     from fgl_secure.algebra.segments import Segments
 
 _PLACES = MappingProxyType({
     "lagrange": ("Decoded", "LagrangeCode", "lagrange_matrix"),
     "prime_field": ("Elements", "PrimeField"),
-    "quantization": ("UNWEIGHTED", "FixedPoint", "Overflow", "Quantizer", "Weighing"),
+    "quantization": ("UNWEIGHTED", "FixedPoint", "Overflow", "Weighing"),
     "reduction": ("MERSENNE_31", "MERSENNE_61"),
     "segments": ("Segments",),
 })  # fmt: skip
@@ -31,7 +31,6 @@ __all__ = [
     "LagrangeCode",
     "Overflow",
     "PrimeField",
-    "Quantizer",
     "Segments",
     "Weighing",
     "lagrange_matrix",

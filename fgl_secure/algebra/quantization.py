@@ -1,14 +1,17 @@
 """Real numbers as integers whose sums are exact: range, weights, rounding and overflow, once for everybody.
 
-`Quantizer` is for vectors that a scheme adds up as integers, `FixedPoint` for rows that become elements of a field.
-Both take the most bits behind the binary point for which sums stay within what can be told apart, and both refuse what
-does not fit; nothing saturates or wraps in silence, and no message shows a value.
+`FixedPoint` takes the most bits behind the binary point for which sums stay exact, for vectors that a scheme adds up as
+integers and for rows that become elements of a field. `LowPrecision` has few bits, and rounds at random. `Weighing`
+makes integers of weights. All refuse what does not fit; nothing saturates or wraps in silence, and no message shows a
+value.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NoReturn, overload
 
@@ -17,7 +20,8 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.algebra.array_kinds import arithmetic_of
-from fgl_secure.algebra.prime_field import Elements, PrimeField
+from fgl_secure.algebra.prime_field import PrimeField
+from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.jit import njit
 
@@ -122,105 +126,6 @@ def finite(largest: float, what: str = "numbers", remedy: str = "") -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantizer:
-    """Numbers as multiples of 2^-fraction_bits, for weighted sums that a scheme adds up as integers.
-
-    A number x becomes round(x 2^f), halves to even. The sum of k of them is exact, and off by k 2^-(f + 1) at most from
-    the sum of the numbers; a mean with weights that are not negative is off by 2^-(f + 1), whatever the weights.
-
-    Attributes:
-        bound: largest magnitude of a number.
-        fraction_bits: bits behind the binary point; negative where numbers are larger than the room.
-        what: the numbers are called in messages.
-        remedy: what a caller may do about numbers that do not fit.
-    """
-
-    bound: float
-    fraction_bits: int
-    what: str = field(default="numbers", compare=False)
-    remedy: str = field(default="scale them, or give a larger bound", compare=False)
-
-    @classmethod
-    def for_sums(
-        cls,
-        *,
-        bound: float,
-        limit: int,
-        terms: int,
-        heaviest: int = 1,
-        most_bits: int = FINEST,
-        least_bits: int = 1,
-        what: str = "numbers",
-        remedy: str = "scale them",
-    ) -> Quantizer:
-        """The most precise one whose weighted sums stay within a limit.
-
-        Args:
-            bound: largest magnitude of a number.
-            limit: largest magnitude of a sum.
-            terms: most numbers in a sum.
-            heaviest: largest weight.
-            most_bits: more are not taken.
-            least_bits: fewer will not do.
-            what: see the class.
-            remedy: see the class.
-
-        Raises:
-            FieldRangeError: the limit has no room for so few bits; the message has the figures.
-            InputError: the bound is no positive number.
-        """
-        bits = min(most_fraction_bits(bound, limit // terms // heaviest), most_bits)
-        if bits < least_bits:
-            raise FieldRangeError(
-                f"terms * weight * bound * 2^{least_bits} must stay within the limit {limit:,} of the scheme's sums; "
-                f"found {terms} * {heaviest:,} * {bound:g} * 2^{least_bits}: take a scheme with a larger field, or "
-                f"fewer or smaller summands"
-            )
-        return cls(bound, bits, what, remedy)
-
-    @property
-    def largest(self) -> int:
-        """The largest magnitude of an encoded number."""
-        return units_of(self.bound, self.fraction_bits)
-
-    @property
-    def error(self) -> float:
-        """How far a number may be from what it is encoded as: half a unit."""
-        return math.ldexp(1.0, -self.fraction_bits - 1)
-
-    def encode(
-        self,
-        values: NDArray[np.floating[Any]],
-        *,
-        narrow: bool = False,
-        out: Integers | None = None,
-        largest: float | None = None,
-    ) -> Integers:
-        """Numbers as units, of the same shape: int64, or, where `narrow` is true and all units fit, int32.
-
-        Args:
-            values: of any float type.
-            narrow: see above.
-            out: where they go, int64 and contiguous; None for a new array.
-            largest: their `largest_magnitude`, where it is known.
-
-        Raises:
-            InputError: one is NaN or infinite.
-            FieldRangeError: one is beyond the bound; its value is not shown.
-        """
-        if finite(largest_magnitude(values) if largest is None else largest, self.what, self.remedy) > self.bound:
-            raise FieldRangeError(
-                f"{self.what} must not exceed the bound {self.bound:g}; at least one does: {self.remedy}"
-            )
-        kind = np.int32 if narrow and self.largest < 2**31 else np.int64
-        return rounded(values, self.fraction_bits, kind, out)
-
-    def decode(self, total: Integers, weight: int = 1) -> NDArray[np.float64]:
-        """The number that a sum of units stands for, or the mean under a sum of weights; float64."""
-        return scaled(total / weight, -self.fraction_bits)
-
-
-@dataclass(frozen=True, slots=True)
 class Weighing:
     """What weights there may be, and how they become integers.
 
@@ -288,29 +193,38 @@ class Overflow(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FixedPoint:
-    """A map from real numbers to field elements under which sums stay exact.
+    """A map from real numbers to integers, or to elements of a field, under which sums stay exact.
 
-    A value v becomes round(v * 2^fraction_bits) modulo p, halves away from zero. Up to `terms` values of magnitude
-    `bound` may be added: the set-up refuses unless terms * bound * 2^fraction_bits < p / 2 (rounding included), and
-    `encode` refuses values beyond the bound. A decoded sum of k terms is off by at most k * 2^-(fraction_bits + 1).
+    A number x becomes round(x * 2^fraction_bits). For vectors that a scheme adds up as integers halves go to even. Rows
+    for a scheme over a field become elements modulo p, and halves go away from zero. A decoded sum of k numbers is off
+    by at most k * 2^-(fraction_bits + 1), and a mean whose weights are not negative by 2^-(fraction_bits + 1).
+
+    Over a field up to `terms` numbers of magnitude `bound` may be added: the set-up refuses unless
+    terms * bound * 2^fraction_bits < p / 2 (rounding included). `encode` refuses numbers beyond the bound.
 
     Attributes:
-        field: the field of the elements.
-        bound: largest magnitude of one value, in the values' own unit.
-        fraction_bits: bits behind the binary point.
-        terms: most values in one sum.
+        field: of the elements; None for integers.
+        bound: largest magnitude of one number, in the numbers' own unit.
+        fraction_bits: bits behind the binary point; negative only for integers, if numbers are larger than the room.
+        terms: most numbers in one sum over a field.
         overflow: REFUSE, or WRAP for a replica of a published scheme that states no range; wrapping is never silent,
             because only a caller who writes WRAP gets it.
+        what: the numbers are called in messages about integers.
+        remedy: what a caller may do about numbers that do not fit.
     """
 
-    field: PrimeField
+    field: PrimeField | None
     bound: float
     fraction_bits: int
-    terms: int
+    terms: int = 1
     overflow: Overflow = Overflow.REFUSE
+    what: str = dataclasses.field(default="numbers", compare=False)
+    remedy: str = dataclasses.field(default="scale them, or give a larger bound", compare=False)
 
     def __post_init__(self) -> None:
         _check_bound(self.bound)
+        if self.field is None:
+            return
         if self.terms < 1:
             raise InputError(f"terms must be at least 1; found {self.terms}")
         if not 0 <= self.fraction_bits <= 52:
@@ -323,56 +237,130 @@ class FixedPoint:
             )
 
     @classmethod
-    def for_sums(cls, field: PrimeField, *, bound: float, terms: int) -> FixedPoint:
-        """The most precise map for sums of up to `terms` values of magnitude up to `bound`."""
-        bits = min(most_fraction_bits(bound, (field.modulus - 1) // 2 // max(terms, 1)), FINEST)
-        return cls(field, bound, max(bits, 0), terms)  # raises, with the figures, where not even whole numbers fit
+    def for_sums(
+        cls,
+        field: PrimeField | None = None,
+        *,
+        bound: float,
+        terms: int,
+        limit: int = 0,
+        heaviest: int = 1,
+        most_bits: int = FINEST,
+        what: str = "numbers",
+        remedy: str = "scale them",
+    ) -> FixedPoint:
+        """The most precise one whose weighted sums stay exact.
+
+        Args:
+            field: of the elements; None for integers.
+            bound: largest magnitude of a number.
+            terms: most numbers in a sum.
+            limit: largest magnitude of a sum of integers.
+            heaviest: largest weight of one in a sum of integers.
+            most_bits: more are not taken.
+            what: see the class.
+            remedy: see the class.
+
+        Raises:
+            FieldRangeError: not even whole numbers fit into the field, or the limit leaves no bit behind the binary
+                point; the message has the figures.
+            InputError: the bound is no positive number.
+        """
+        if field is not None:
+            bits = min(most_fraction_bits(bound, (field.modulus - 1) // 2 // max(terms, 1)), most_bits)
+            return cls(field, bound, max(bits, 0), terms)
+        bits = min(most_fraction_bits(bound, limit // terms // heaviest), most_bits)
+        if bits < 1:
+            raise FieldRangeError(
+                f"terms * weight * bound * 2^1 must stay within the limit {limit:,} of the scheme's sums; "
+                f"found {terms} * {heaviest:,} * {bound:g} * 2^1: take a scheme with a larger field, or "
+                f"fewer or smaller summands"
+            )
+        return cls(None, bound, bits, what=what, remedy=remedy)
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude of an encoded number."""
+        return units_of(self.bound, self.fraction_bits)
+
+    @property
+    def error(self) -> float:
+        """How far a number may be from what it is encoded as: half a unit."""
+        return math.ldexp(1.0, -self.fraction_bits - 1)
 
     @overload
     def encode(self, values: torch.Tensor) -> torch.Tensor: ...
     @overload
-    def encode(self, values: NDArray[np.floating[Any]]) -> Elements: ...
-    def encode(self, values: Any) -> Any:
-        """Maps values, an array or a tensor, to elements of the same shape and kind.
+    def encode(
+        self,
+        values: NDArray[np.floating[Any]],
+        *,
+        narrow: bool = False,
+        out: Integers | None = None,
+        largest: float | None = None,
+    ) -> Integers: ...
+    def encode(
+        self, values: Any, *, narrow: bool = False, out: Integers | None = None, largest: float | None = None
+    ) -> Any:
+        """Maps numbers to integers or elements of the same shape; tensors to tensors, over a field alone.
+
+        Args:
+            values: of any float type.
+            narrow: whether integers are int32, if all of them fit.
+            out: where integers go, int64 and contiguous; None for a new array.
+            largest: the numbers' `largest_magnitude`, if it is known.
 
         Raises:
-            InputError: a value is NaN or infinite.
-            FieldRangeError: a value exceeds the bound (unless wrapping was asked for), or 2^62 after scaling.
+            InputError: one is NaN or infinite.
+            FieldRangeError: one exceeds the bound (unless wrapping was asked for), or 2^62 after scaling; its value is
+                not shown.
         """
+        if self.field is not None:
+            return self._elements(values, self.field)
+        if finite(largest_magnitude(values) if largest is None else largest, self.what, self.remedy) > self.bound:
+            raise FieldRangeError(
+                f"{self.what} must not exceed the bound {self.bound:g}; at least one does: {self.remedy}"
+            )
+        kind = np.int32 if narrow and self.largest < 2**31 else np.int64
+        return rounded(values, self.fraction_bits, kind, out)
+
+    @overload
+    def decode(self, total: torch.Tensor) -> torch.Tensor: ...
+    @overload
+    def decode(self, total: Integers, weight: int = 1) -> NDArray[np.float64]: ...
+    def decode(self, total: Any, weight: int = 1) -> Any:
+        """The numbers that sums stand for, float64 of the same shape; of integers the mean under a sum of weights.
+
+        Elements are taken as their representatives of least magnitude.
+        """
+        if self.field is None:
+            return scaled(total / weight, -self.fraction_bits)
+        arithmetic, _ = arithmetic_of(total)
+        return arithmetic.decode_fixed(total, 2.0**self.fraction_bits, self.field.modulus)
+
+    def _elements(self, values: Any, field: PrimeField) -> Any:
         arithmetic, _ = arithmetic_of(values)
         scale = 2.0**self.fraction_bits
         most = self.bound * scale if self.overflow is Overflow.REFUSE else math.nextafter(LARGEST_ENCODED, 0)
-        encoded = arithmetic.encode_fixed(values, scale, most, self.field.modulus)
+        encoded = arithmetic.encode_fixed(values, scale, most, field.modulus)
         if encoded is None:
-            self._refuse(arithmetic.largest_magnitude(values))
+            self._refuse(arithmetic.largest_magnitude(values), field)
         return encoded
 
-    def _refuse(self, magnitude: float) -> NoReturn:
+    def _refuse(self, magnitude: float, field: PrimeField) -> NoReturn:
         """Says what is wrong with values of which the largest has a magnitude that can't be encoded."""
         if not math.isfinite(magnitude):
             raise InputError("values must be finite; found NaN or infinity")
-        if self.overflow is Overflow.REFUSE:
+        if self.overflow is Overflow.WRAP:
             raise FieldRangeError(
-                f"values must not exceed the bound {self.bound:g}; at least one does: {self._remedy(magnitude)}"
+                "values * 2^fraction_bits must stay below 2^62; at least one does not: scale the values"
             )
-        raise FieldRangeError("values * 2^fraction_bits must stay below 2^62; at least one does not: scale the values")
-
-    @overload
-    def decode(self, elements: torch.Tensor) -> torch.Tensor: ...
-    @overload
-    def decode(self, elements: Elements) -> NDArray[np.float64]: ...
-    def decode(self, elements: Any) -> Any:
-        """Maps elements to the representatives of least magnitude, as float64 of the same shape."""
-        arithmetic, _ = arithmetic_of(elements)
-        return arithmetic.decode_fixed(elements, 2.0**self.fraction_bits, self.field.modulus)
-
-    def _remedy(self, magnitude: float) -> str:
-        """A bound that holds such values, a power of two with bits to spare, where the field has room for it."""
-        for spare in (SPARE_BITS, 1):
+        remedy = f"scale the values, or take a larger field, for this one has no room for sums of {self.terms} of them"
+        for spare in (1, SPARE_BITS):  # the larger bound is the better advice
             bound = math.ldexp(1.0, math.frexp(magnitude)[1] + spare)
-            if _fits(self.field, bound, 0, self.terms):
-                return f"give a larger bound, as in SCHEME[bound={bound:.0f}], or scale the values"
-        return f"scale the values, or take a larger field, for this one has no room for sums of {self.terms} of them"
+            if _fits(field, bound, 0, self.terms):
+                remedy = f"give a larger bound, as in SCHEME[bound={bound:.0f}], or scale the values"
+        raise FieldRangeError(f"values must not exceed the bound {self.bound:g}; at least one does: {remedy}")
 
 
 def _check_bound(bound: float) -> None:
@@ -385,3 +373,166 @@ def _fits(field: PrimeField, bound: float, fraction_bits: int, terms: int) -> bo
     if scaled >= field.modulus:  # also infinite, which has no floor
         return False
     return terms * units_of(bound, fraction_bits) <= (field.modulus - 1) // 2
+
+
+Reals = NDArray[np.float64]
+
+STEPS = 2**53
+"""A fraction of a unit is told from another one to within 2^-53."""
+_SLACK = 1 + 2.0**-40
+"""What rounding to double precision may add to a number at its bound."""
+
+
+def rounded_stochastically(values: Reals, coins: Coins, steps: int = STEPS) -> Integers:
+    """Each number rounded to one of the two integers beside it, with the probability that makes it right on average.
+
+    A number x is rounded up with probability ceil((x - floor x) steps) / steps: exact where the fraction is a multiple
+    of 1 / steps, and else off by less than 1 / steps on average.
+
+    Args:
+        values: float64, of magnitude up to 2^52.
+        coins: secret, of whose numbers they are; one draw for each.
+        steps: equally likely outcomes of a draw.
+
+    Returns:
+        int64 of the same shape (behind the coins' own axes, where all tapes run at once).
+    """
+    low = np.floor(values)
+    up = coins.uniform(steps, values.shape) < (values - low) * steps
+    found: Integers = low.astype(np.int64) + up
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LowPrecision:
+    """How a vector of real numbers in parts, and of integers behind them, is written.
+
+    A number x of a part with bound B is a multiple of the unit B / L, where L = 2^(bits - 1) - 1 is the largest entry,
+    or B / (L - 1) where there is room for an error of up to a unit that is fed back. Integers are cut into digits of
+    bits - 1 bits with their sign, lowest digits first, all integers' digits of one place together.
+
+    Attributes:
+        bits: of an entry, its sign among them.
+        lengths: of the parts.
+        bounds: for each part the largest magnitude of a number.
+        whole: how many integers there are.
+        most: their largest magnitude.
+        feedback: whether numbers come with the errors of a round before.
+    """
+
+    bits: int
+    lengths: tuple[int, ...]
+    bounds: tuple[float, ...]
+    whole: int = 0
+    most: int = 1
+    feedback: bool = False
+
+    def __post_init__(self) -> None:
+        if self.bits < 3:
+            raise InputError(f"bits must be at least 3; found {self.bits}")
+        if len(self.bounds) != len(self.lengths):
+            raise InputError(f"bounds must be {len(self.lengths)}, one for each part; found {len(self.bounds)}")
+        for bound in self.bounds:
+            if not (math.isfinite(bound) and bound > 0 and math.isfinite(self.largest / bound)):
+                raise InputError(f"bounds must be positive numbers; found {bound}")
+
+    @property
+    def largest(self) -> int:
+        """L, the largest magnitude of an entry."""
+        return (1 << (self.bits - 1)) - 1
+
+    @property
+    def units(self) -> Reals:
+        """What 1 stands for in each part."""
+        return np.array(self.bounds, dtype=np.float64) / (self.largest - self.feedback)
+
+    @property
+    def size(self) -> int:
+        """How many real numbers there are."""
+        return sum(self.lengths)
+
+    @property
+    def digits(self) -> int:
+        """Of an integer."""
+        return max(-(-self.most.bit_length() // (self.bits - 1)), 1)
+
+    @property
+    def width(self) -> int:
+        """Entries of a vector."""
+        return self.size + self.digits * self.whole
+
+    def rounded(self, reals: Reals, integers: Integers, coins: Coins) -> tuple[Integers, Reals]:
+        """A vector, and what it is off by.
+
+        Args:
+            reals: float64 [size], with what is fed back added to them.
+            integers: int64 [whole].
+            coins: secret, of whose numbers they are.
+
+        Returns:
+            int64 [width], and float64 [size]: the numbers less what is written of them.
+
+        Raises:
+            InputError: NaN or infinity, or another number of numbers.
+            FieldRangeError: a number beyond its part's bound, or an integer beyond its own; it is not shown.
+        """
+        if reals.shape != (self.size,) or integers.shape != (self.whole,):
+            raise InputError(f"numbers must be {self.size} and {self.whole} integers; found {reals.shape}")
+        self._check(reals, integers)
+        units = np.repeat(self.units, self.lengths)
+        scaled = np.clip(reals / units, -self.largest, self.largest)
+        written = rounded_stochastically(scaled, coins)
+        return np.concatenate([written, self.cut(integers)]), reals - written * units
+
+    def split(self, total: Integers) -> tuple[Reals, Integers]:
+        """The sums of the numbers, float64 [size], and of the integers, int64 [whole], from that of the vectors."""
+        reals: Reals = total[: self.size].astype(np.float64) * np.repeat(self.units, self.lengths)
+        return reals, joined(total[self.size :], self.whole, self.bits)
+
+    def encode(self, rows: Reals) -> Integers:
+        """Int64 [k, width] of reals [k, size + whole], as recordings have them: multiples of units, and integers."""
+        units = np.rint(rows[..., : self.size] / np.repeat(self.units, self.lengths)).astype(np.int64)
+        whole = [self.cut(row) for row in np.rint(rows[..., self.size :]).astype(np.int64)]
+        return np.concatenate([units, np.stack(whole)], axis=-1)
+
+    def decode(self, sums: Integers) -> Reals:
+        """Float64 [k, size + whole] of integers [k, width]."""
+        return np.stack([np.concatenate(self.split(row)) for row in sums]).astype(np.float64)
+
+    def _check(self, reals: Reals, integers: Integers) -> None:
+        check_finite(reals)
+        ends = np.cumsum(self.lengths)
+        for number, (length, end, bound, unit) in enumerate(
+            zip(self.lengths, ends, self.bounds, self.units, strict=True)
+        ):
+            if largest_magnitude(reals[end - length : end]) > (bound + self.feedback * unit) * _SLACK:
+                raise FieldRangeError(f"numbers of part {number} must not exceed {bound:g}; at least one does")
+        if largest_magnitude(integers) > self.most:
+            raise FieldRangeError(f"integers must not exceed {self.most:,}; at least one does")
+
+    def cut(self, integers: Integers) -> Integers:
+        """The digits of integers [whole], int64 [digits * whole]."""
+        places = np.arange(self.digits)[:, None] * (self.bits - 1)
+        digits: Integers = (np.abs(integers) >> places) & self.largest
+        return (np.sign(integers) * digits).reshape(-1)
+
+
+def joined(digits: Integers, whole: int, bits: int) -> Integers:
+    """Sums of integers from those of their digits, int64 [places * whole]: int64 [whole]."""
+    rows = digits.reshape(-1, whole) if whole else np.zeros((0, 0), dtype=np.int64)
+    total = np.zeros(whole, dtype=np.int64)
+    for row in reversed(rows):
+        total = total * 2 ** (bits - 1) + row
+    return total
+
+
+def check_lengths(lengths: Sequence[int], size: int) -> tuple[int, ...]:
+    """Lengths of parts, if they are those of so many numbers.
+
+    Raises:
+        InputError: they are not.
+    """
+    found = tuple(int(length) for length in lengths)
+    if min(found, default=0) < 0 or sum(found) != size:
+        raise InputError(f"parts must be lengths that add up to {size}; found {sum(found)}")
+    return found

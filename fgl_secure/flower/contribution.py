@@ -8,7 +8,7 @@ from typing import Any
 from flwr.app import Context, Message, MetricRecord
 from flwr.clientapp.typing import ClientAppCallable
 
-from fgl_secure.aggregation.requests import Request as RoundRequest
+from fgl_secure.aggregation.sums import Request as RoundRequest
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.flower import guard
 from fgl_secure.flower.records import (

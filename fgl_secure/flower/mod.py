@@ -10,7 +10,7 @@ from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 
 from fgl_secure.aggregation.client_round import ClientRound
-from fgl_secure.aggregation.requests import Request as RoundRequest
+from fgl_secure.aggregation.sums import Request as RoundRequest
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError, StateFileError
 from fgl_secure.flower import guard

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from fgl_secure.aggregation.arguments import DEFAULT_LIMITS
 from fgl_secure.aggregation.client_round import Place
 from fgl_secure.aggregation.encoding import IntegerRule
-from fgl_secure.aggregation.limits import DEFAULT_LIMITS
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.algebra import Weighing
 from fgl_secure.errors import MalformedMessageError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from fgl_secure.runtime.party import Role
+from fgl_secure.runtime.machine import Role
 
 
 @dataclass(frozen=True, slots=True)

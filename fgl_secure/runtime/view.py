@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
+from fgl_secure.runtime.machine import Directory
 from fgl_secure.runtime.messages import PAYLOAD
-from fgl_secure.runtime.party import Directory
 from fgl_secure.runtime.phase import Direction, MessageKind, Step
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import FixedPoint, Quantizer
-from fgl_secure.algebra.low_precision import LowPrecision
+from fgl_secure.algebra import FixedPoint
+from fgl_secure.algebra.quantization import LowPrecision
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import MessageKind, Step
 from fgl_secure.training.device_gradients import DeviceFactors, Sizes
@@ -57,7 +57,7 @@ class Call:
     sizes: Sizes = ()
     factors: tuple[DeviceFactors, ...] = field(default=(), repr=False)
     terms: Mapping[int, Ids | int] = field(default_factory=dict, repr=False)
-    grid: Quantizer | None = None
+    grid: FixedPoint | None = None
     numbers: LowPrecision | None = None
     counts: int = 0
     parts: tuple[int, ...] = ()
@@ -112,7 +112,7 @@ class Setting:
     """
 
     summed: Ids
-    grid: Quantizer
+    grid: FixedPoint
     looks_at: Callable[[Step], bool]
     largest: int = LARGEST
     rows: int | None = None

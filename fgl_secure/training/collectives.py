@@ -23,17 +23,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fgl_secure.algebra import Quantizer
-from fgl_secure.algebra.low_precision import check_lengths
+from fgl_secure.algebra import FixedPoint
+from fgl_secure.algebra.quantization import check_lengths
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import needed_marks
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, MessageKind, Step
 from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Array, Ask, Call, Ids, Reals, Setting
 from fgl_secure.training.device_gradients import Collector
-from fgl_secure.training.low_sums import LowSums
-from fgl_secure.training.ranges import Ranges, shrunk
-from fgl_secure.training.rounding import Parts
+from fgl_secure.training.ranges import LowSums, Parts, Ranges, shrunk
 from fgl_secure.training.server_sums import LARGEST, UPDATE_BITS, grid_for, update_grid
 from fgl_secure.training.silo import Silo
 
@@ -288,7 +286,7 @@ class Collectives:
         return (None if scheme is None else scheme.limit(self._others)) or LARGEST
 
     @property
-    def clients_grid(self) -> Quantizer:
+    def clients_grid(self) -> FixedPoint:
         """What makes integers of gradients that are summed for one silo."""
         return grid_for(self._setting.schemes[CLIENTS], self._others)
 
@@ -347,7 +345,7 @@ class Collectives:
         if not step.evaluation:
             self._setting.note(name, replace(step, final=final), devices, rows)
 
-    def grid(self, most_bits: int = UPDATE_BITS, heaviest: int = 1) -> Quantizer:
+    def grid(self, most_bits: int = UPDATE_BITS, heaviest: int = 1) -> FixedPoint:
         """What makes integers of entries of magnitude up to 64: of so many bits, or as many as the scheme has room for.
 
         Args:
@@ -360,7 +358,7 @@ class Collectives:
         return update_grid(self._setting.largest, self.silo.facts.silos, most_bits, heaviest)
 
     def mean(
-        self, values: Array, weight: int, heaviest: int, grid: Quantizer | None = None, parts: Sequence[int] = ()
+        self, values: Array, weight: int, heaviest: int, grid: FixedPoint | None = None, parts: Sequence[int] = ()
     ) -> Reals:
         """The weighted mean of one vector of each silo; nobody is told the weight of another one.
 
@@ -397,7 +395,7 @@ class Collectives:
         return shrunk(told, grid.fraction_bits - exponents)
 
     def ratios(
-        self, parts: Sequence[Array], denominators: Array, counts: Ids = NO_COUNTS, *, grid: Quantizer | None = None
+        self, parts: Sequence[Array], denominators: Array, counts: Ids = NO_COUNTS, *, grid: FixedPoint | None = None
     ) -> tuple[list[Reals], Ids]:
         """Quotients of sums over all silos, part by part, and sums of counts beside them.
 
@@ -434,7 +432,7 @@ class Collectives:
         values: Array,
         counts: Ids = NO_COUNTS,
         *,
-        grid: Quantizer | None = None,
+        grid: FixedPoint | None = None,
         output: str | None = None,
         parts: Sequence[int] = (),
     ) -> tuple[Reals, Ids]:
@@ -517,7 +515,7 @@ class Collectives:
         return found
 
     @property
-    def gradient_grid(self) -> Quantizer:
+    def gradient_grid(self) -> FixedPoint:
         """What makes integers of reals that `server` is given, and of a silo's own."""
         return self._setting.grid
 

@@ -148,6 +148,7 @@ def rounded_sums(fixed: FixedPoint, left: Floats, right: Floats, *, answered: bo
         InputError: the scheme would refuse a gradient, or might: elements are bounded by the factors' largest.
     """
     bounds = np.abs(left).max(axis=2, initial=0) * np.abs(right).max(axis=2, initial=0)
+    assert fixed.field is not None, "the scheme's map is into a field"
     fixed.encode(bounds.sum(axis=0))
     total = np.zeros((left.shape[2], right.shape[2]), dtype=np.int64)
     if answered:
@@ -204,6 +205,7 @@ class HostedMembers:
         fixed = self._encoding(rows.shape[1])
         if fixed is None:
             return np.asarray(rows.sum(axis=0, dtype=np.float64))
+        assert fixed.field is not None, "only schemes over a field sum rows of devices"
         together = Segments.by_group(np.zeros(len(rows), dtype=np.int64), 1)
         total = fixed.field.grouped_sums(fixed.encode(rows.astype(np.float64)), together)[0]
         return np.asarray(fixed.decode(total * self._answered))

@@ -24,8 +24,7 @@ from fgl_secure.training.lockstep import in_lockstep
 from fgl_secure.training.neighbourhood import open_neighbours
 from fgl_secure.training.parties import Between, check_parties, most_rows, neighbour_sums, note_membership
 from fgl_secure.training.program import Program
-from fgl_secure.training.ranges import finds_ranges, plain_code
-from fgl_secure.training.rounding import Digits, RoundedUnits, rounding_key
+from fgl_secure.training.ranges import Digits, finds_ranges, plain_code, rounding_key
 from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, RECEIVED, Units, grid_for, quotients
 from fgl_secure.training.silo import Silo
 
@@ -206,9 +205,8 @@ class OneProcess:
 
     def _server_sum(self, rows: list[Array], call: Call) -> list[Array]:
         parties, width, bound = self._channel.parties, len(rows[0]), call.bound
-        code: Units | RoundedUnits | None = None if call.grid is None else Units(call.grid, call.counts)
-        if call.numbers is not None:
-            code = RoundedUnits(call.numbers)
+        units = None if call.grid is None else Units(call.grid, call.counts)
+        code = units if call.numbers is None else call.numbers
 
         def opened() -> Collective:
             topology = Topology.to_server(parties, width, bound or None)

@@ -1,4 +1,4 @@
-"""The powers of two that numbers of a sum are divided by, found by a sum that reveals nothing else: a secure maximum.
+"""Ranges of numbers in sums for the server, found by a sum that reveals nothing else, and rounding to few bits in them.
 
 Schemes bound what they sum. Where features are large, or noise is added, numbers may outgrow the bounds; then all silos
 divide by a power of two that they find for each sum, and multiply what they get. Division by powers of two is exact, so
@@ -7,29 +7,163 @@ that numbers keep as many bits, relative to the largest one, as numbers at the b
 
 from __future__ import annotations
 
+import hmac
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, FixedPoint
 from fgl_secure.algebra.levels import Levels
-from fgl_secure.algebra.quantization import Overflow, finite, largest_magnitude
+from fgl_secure.algebra.quantization import (
+    Integers,
+    LowPrecision,
+    Overflow,
+    finite,
+    joined,
+    largest_magnitude,
+)
+from fgl_secure.coins import Coins
+from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
 from fgl_secure.errors import FieldRangeError, PrecisionWarning
 from fgl_secure.protocols.coded_products import LARGEST_LEFT, LARGEST_PRODUCT, LARGEST_RIGHT
 from fgl_secure.protocols.collective import Code
 from fgl_secure.protocols.relay_coded import LARGEST_GRADIENT
-from fgl_secure.protocols.scheme import LARGEST_ROW_BOUND, ROW_BOUND
+from fgl_secure.protocols.scheme import LARGEST_ROW_BOUND, ROW_BOUND, Rounding
+from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Step
-from fgl_secure.training.calls import Array, Ask, Call, Ids, Setting
+from fgl_secure.training.calls import Array, Ask, Call, Ids, Reals, Setting
 from fgl_secure.training.device_gradients import DeviceFactors
-from fgl_secure.training.rounding import StepCoins
 from fgl_secure.training.server_sums import REMEDY
 from fgl_secure.training.silo import Facts
+
+LOWEST = -40
+"""Binary exponent of the range of a part that is zero everywhere, or nearly so."""
+_LABEL = b"fgl-secure rounding/v1"
+
+
+class StepCoins(Coins):
+    """A silo's coins for one step, which are the same where its round is run again: nobody else knows its key.
+
+    Args:
+        key: 32 secret bytes, of the silo's own coins.
+        step: of a sum; every sum has another one.
+    """
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, key: bytes, step: Step) -> None:
+        self._stream = FieldStream(hmac.digest(key, _LABEL + step_bytes(step), "sha256"))
+
+    def __repr__(self) -> str:
+        return "StepCoins(<secret>)"
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """No leading axes: one run."""
+        return ()
+
+    def uniform(self, modulus: int, shape: tuple[int, ...]) -> Integers:
+        """Draws int64 [*shape], uniform on 0 .. modulus - 1."""
+        return self._stream.uniform(modulus, math.prod(shape)).reshape(shape)
+
+
+def rounding_key(coins: Coins) -> bytes:
+    """A silo's key, for all that it rounds in a run: 32 secret bytes."""
+    return bytes(coins.uniform(256, (KEY_BYTES,)).tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Numbers that are summed at few bits, part by part, each in a range of its own.
+
+    Attributes:
+        lengths: of the parts.
+        grid: says what numbers there may be, before they are weighted.
+        heaviest: the largest weight.
+    """
+
+    lengths: tuple[int, ...]
+    grid: FixedPoint
+    heaviest: int = 1
+
+    @property
+    def exponents(self) -> list[int]:
+        """For each level the exponent that magnitudes stay within when it is the highest one reached.
+
+        Up to twice the bound, for the errors that are added.
+        """
+        return list(range(LOWEST, math.ceil(math.log2(self.grid.bound * self.heaviest)) + 2))
+
+    def levels(self, modulus: int) -> Levels:
+        """By which ranges are found, to within a factor of two."""
+        above = (0.0, *(2.0**e for e in self.exponents[:-1]))
+        return Levels(modulus, (above,) * len(self.lengths))
+
+    def weighted(self, values: NDArray[np.floating], weight: int = 1) -> Reals:
+        """Numbers times their weight, float64.
+
+        Raises:
+            InputError: a number is not finite.
+            FieldRangeError: one is beyond the bound; it is not shown.
+        """
+        self.grid.encode(values)
+        return np.asarray(values, dtype=np.float64) * weight
+
+    def magnitudes(self, values: Reals) -> list[float]:
+        """The largest magnitude of each part of the values."""
+        ends = np.cumsum((0, *self.lengths))
+        return [float(np.abs(values[a:b]).max(initial=0.0)) for a, b in pairwise(ends)]
+
+    def bounds(self, reached: Sequence[int]) -> tuple[float, ...]:
+        """The range of each part, of which so many levels are reached."""
+        return tuple(2.0 ** self.exponents[max(count - 1, 0)] for count in reached)
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """Which entries at the end of a sum are digits of integers, for who tells the sum.
+
+    Attributes:
+        whole: how many integers; 0 where no entries are digits.
+        places: digits of each.
+        bits: of an entry.
+    """
+
+    whole: int = 0
+    places: int = 0
+    bits: int = 0
+
+    @classmethod
+    def of(cls, numbers: LowPrecision | None) -> Digits:
+        """Of a vector; none unless its numbers have few bits."""
+        return cls() if numbers is None else cls(numbers.whole, numbers.digits, numbers.bits)
+
+    @property
+    def array(self) -> Integers:
+        """Int64 [3], all of it."""
+        return np.array([self.whole, self.places, self.bits], dtype=np.int64)
+
+    @property
+    def spared(self) -> int:
+        """By how many entries a sum is shorter when its integers are put together."""
+        return self.whole * max(self.places - 1, 0)
+
+    def together(self, total: Integers) -> Integers:
+        """A sum with its integers put together."""
+        if not self.whole:
+            return total
+        at = len(total) - self.whole * self.places
+        return np.concatenate([total[:at], joined(total[at:], self.whole, self.bits)])
+
+
+NO_DIGITS = Digits()
+
 
 FACTOR_BITS = 2
 """Levels go by factors of 2^FACTOR_BITS: the maximum is revealed to within that."""
@@ -175,3 +309,84 @@ def _shrunk_factors(factors: DeviceFactors, exponents: Sequence[int]) -> DeviceF
 def _levels(bound: float) -> tuple[float, ...]:
     steps = range(0, LARGEST + 1 - math.floor(math.log2(bound)), FACTOR_BITS)
     return tuple(math.ldexp(bound, step) for step in steps)
+
+
+class LowSums:
+    """One silo's part in sums under a scheme with a precision.
+
+    A sum that tells nothing else finds the range of each part; then the numbers are rounded at random, right on
+    average, to multiples of a unit that leaves no bit of theirs unused. Where errors are fed back, what a number is
+    rounded by is added to it in the same sum of the next round, which is a sum of training; it stays with the silo.
+
+    Args:
+        setting: what the silo knows, its key for rounding among it.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._errors: dict[str, Reals] = {}
+
+    def __call__(
+        self,
+        values: Reals,
+        whole: Ids,
+        most: int,
+        of: Parts,
+        steps: tuple[Step, Step],
+        ask: Ask,
+        *,
+        mean: bool = False,
+        output: str | None = None,
+        exponents: Ids | int = 0,
+    ) -> tuple[Reals, Ids]:
+        """Sums of numbers and of integers beside them; or means, of which the first integer is the weight.
+
+        Args:
+            values: float64 [P], times their weight.
+            whole: int64 [c], summed exactly.
+            most: largest magnitude of one of these.
+            of: the parts of the values.
+            steps: of the sum that finds ranges, and of the numbers' own.
+            ask: makes calls.
+            mean: whether the server tells sums over the sum of the weights, and not that one.
+            output: see `Call`.
+            exponents: int64 [P], the values are divided by 2^exponents already; so errors that are kept are, too.
+
+        Returns:
+            float64 [P], and int64 [c], or [c - 1] beside means.
+
+        Raises:
+            InputError: a value is not finite; nothing was sent.
+            FieldRangeError: a value is beyond its bound, or an integer.
+        """
+        scheme, key, (first, second) = self._setting.schemes[SERVER], self._setting.rounding_key, steps
+        modulus, bits = scheme.modulus, scheme.precision
+        assert modulus is not None, "schemes with a precision find ranges"
+        assert bits is not None, "it is asked for under them only"
+        feedback, name = scheme.rounding is Rounding.ERROR_FEEDBACK and not second.evaluation, str(second.part)
+        values = values + shrunk(self._kept(name, len(values)), exponents) if feedback else values
+        levels = of.levels(modulus)
+        reached = levels.encode(of.magnitudes(values), StepCoins(key, first))
+        told: NDArray[np.bool_] = ask(Call(SERVER, first, reached, least=1))
+        bounds = of.bounds(levels.reached(told, range(len(of.lengths))))
+        numbers = LowPrecision(bits, of.lengths, bounds, len(whole), most)
+        row, errors = numbers.rounded(values, whole, StepCoins(key, second))
+        if feedback:
+            self._errors[name] = shrunk(errors, np.negative(exponents))
+        parts = (len(values),) if mean else ()
+        call = Call(SERVER, second, row, numbers.largest, numbers=numbers, parts=parts, output=output)
+        found: Reals = ask(call)
+        at = len(values)
+        return found[:at] * np.repeat(numbers.units, numbers.lengths), found[at:].astype(np.int64)
+
+    def _kept(self, name: str, size: int) -> Reals:
+        found = self._errors.get(name)
+        return np.zeros(size) if found is None or len(found) != size else found
+
+    def state(self) -> dict[str, Array]:
+        """The errors that are kept, by name of their sum; secret."""
+        return dict(self._errors)
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on where a state was taken."""
+        self._errors = dict(state)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Quantizer
+from fgl_secure.algebra import FixedPoint
 from fgl_secure.algebra.quantization import scaled
 from fgl_secure.protocols.collective import Code, Collective, output_of
 from fgl_secure.protocols.scheme import Scheme
@@ -89,9 +89,9 @@ class CollectiveSums(ServerSums):
         return self._sums(rows, step)
 
 
-def grid_for(scheme: Scheme, terms: int) -> Quantizer:
+def grid_for(scheme: Scheme, terms: int) -> FixedPoint:
     """What makes integers of models and gradients, for sums of so many under a scheme: of up to 40 bits."""
-    return Quantizer.for_sums(
+    return FixedPoint.for_sums(
         bound=GRADIENT_BOUND,
         limit=scheme.limit(terms) or LARGEST,
         terms=terms,
@@ -101,7 +101,7 @@ def grid_for(scheme: Scheme, terms: int) -> Quantizer:
     )
 
 
-def update_grid(limit: int, terms: int, most_bits: int, heaviest: int = 1) -> Quantizer:
+def update_grid(limit: int, terms: int, most_bits: int, heaviest: int = 1) -> FixedPoint:
     """What makes integers of entries of magnitude up to `BOUND`, for weighted sums that double precision tells apart.
 
     Args:
@@ -113,7 +113,7 @@ def update_grid(limit: int, terms: int, most_bits: int, heaviest: int = 1) -> Qu
     Raises:
         FieldRangeError: there is room for none.
     """
-    return Quantizer.for_sums(
+    return FixedPoint.for_sums(
         bound=BOUND,
         limit=min(limit, EXACT),
         terms=terms,
@@ -133,7 +133,7 @@ class Units:
         counts: how many whole numbers there are.
     """
 
-    grid: Quantizer
+    grid: FixedPoint
     counts: int
 
     def encode(self, rows: Reals) -> Ids:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgl_secure.protocols.pairwise_masking.claim import sum_leaks
+from fgl_secure.protocols.pairwise_masking.scheme import sum_leaks
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 
 _SOURCE = "semantic security of CKKS under ring-LWE (Cheon, Kim, Kim, Song, ASIACRYPT 2017, Lemma 2)"

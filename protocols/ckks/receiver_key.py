@@ -14,7 +14,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.protocols.ckks.claim import RECEIVER_KEY_CLAIM
 from fgl_secure.protocols.ckks.receiver_machines import Aggregator, KeyRing, Receiver, ReceiverKeyPlan, Senders
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.scheme import OneSumScheme
+from fgl_secure.protocols.one_sum.terms import OneSumScheme
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,9 +29,8 @@ from fgl_secure.protocols.ckks.wire import (
     secret_keys,
     unpadded,
 )
-from fgl_secure.protocols.one_sum.attendance import Attendance
-from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, flags_of
-from fgl_secure.protocols.one_sum.machine import OneSumMachine
+from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, each_row, flags_of
+from fgl_secure.protocols.one_sum.server import Attendance
 from fgl_secure.protocols.one_sum.terms import OneSum, Stage
 from fgl_secure.runtime import Messages, Phase, Step
 
@@ -139,9 +138,11 @@ class KeyHolders(OneSumMachine):
     def _arrays(self) -> dict[str, Array]:
         mine = [(party, key) for party in self.parties.tolist() if (key := self._key_of(party)) is not None]
         rows, sizes = padded([key.to_bytes() for _, key in mine], public_bytes(self._plan.parameters))
-        return {"holders": np.array([party for party, _ in mine], dtype=np.int64), "keys": rows, "key sizes": sizes}
+        holders = np.array([party for party, _ in mine], dtype=np.int64)
+        return {**super()._arrays(), "holders": holders, "keys": rows, "key sizes": sizes}
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        super()._take_arrays(arrays)
         files = unpadded(arrays["keys"], arrays["key sizes"], "public keys")
         keys = [public_key(data, self._plan.parameters) for data in files]
         for party in self.parties.tolist():
@@ -183,7 +184,7 @@ class Senders(KeyHolders):
         self._called, self._answered = _NOBODY, np.union1d(self._answered, called)
         if len(self._answered) == len(self.parties):
             self._rows = None
-        return self._sent(called, rows, self.step)
+        return self._sent(called, rows, self.now)
 
     def _sent(self, called: Ids, rows: Integers, step: Step) -> Iterator[Messages]:
         """Ciphertexts sender by sender, in the order of the topology."""
@@ -204,7 +205,7 @@ class Senders(KeyHolders):
         rows = np.zeros((0, self.terms.length), dtype=np.int64) if self._rows is None else self._rows
         return {**super()._arrays(), "called": self._called, "told": self._answered, "rows": rows}
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
         self._called, self._answered = arrays["called"], arrays["told"]
         self._rows = arrays["rows"] if len(arrays["rows"]) else None
@@ -273,10 +274,10 @@ class Aggregator(KeyHolders):
         here.require(int(here.answered.sum()))
         self._included = here.answered.copy()
         for sender in self.terms.clients[~self._included].tolist():
-            self.remark(self.step, sender, "its ciphertexts did not all arrive, so its vector is left out")
+            self.remark(self.now, sender, "its ciphertexts did not all arrive, so its vector is left out")
         fields = ciphertext_fields([adding.to_bytes()], 1, self._plan.count, self._plan.parameters)
         ends = np.array([self.terms.server]), np.array([self.terms.receiver])
-        step, self._adding, self._step = self.step, None, None
+        step, self._adding, self._step = self.now, None, None
         here.go(None)
         return (Messages(Phase.CIPHERTEXT_SUMS, step, *ends, {**fields, INCLUDED: self._included[None]}),)
 
@@ -286,7 +287,7 @@ class Aggregator(KeyHolders):
         marks = {"adding": np.array([self._adding is not None]), "included": self._included}
         return {**super()._arrays(), **self._here.arrays(), **marks, **laid}
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
         rows, key = arrays[CIPHERTEXTS], self._key_of(self.terms.server)
         totals = unpadded(rows[0], arrays[SIZES][0], "ciphertexts") if len(rows) else []
@@ -372,13 +373,14 @@ class Receiver(OneSumMachine):
             to = others[flags]
             fields = {what: np.broadcast_to(row, (len(to), row.shape[1])) for what, row in told.items()}
             if len(to):
-                yield Messages(Phase.ENCRYPTION_KEY, self.step, np.full(len(to), self.terms.receiver), to, fields)
+                yield Messages(Phase.ENCRYPTION_KEY, self.now, np.full(len(to), self.terms.receiver), to, fields)
         self._told |= set(others.tolist())
 
     def _arrays(self) -> dict[str, Array]:
         file, size = padded([self._pair.secret_file()], secret_bytes(self._plan.parameters))
         waiting = [self._ciphertexts] if self._ciphertexts else []
         return {
+            **super()._arrays(),
             "pair": file,
             "pair size": size,
             "told": np.array(sorted(self._told), dtype=np.int64),
@@ -387,7 +389,8 @@ class Receiver(OneSumMachine):
             **ciphertext_fields(waiting, len(waiting), self._plan.count, self._plan.parameters),
         }
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        super()._take_arrays(arrays)
         (pair,) = secret_keys(arrays["pair"], arrays["pair size"])
         rows = arrays[CIPHERTEXTS]
         self._ciphertexts = unpadded(rows[0], arrays[SIZES][0], "ciphertexts") if len(rows) else ()

@@ -21,23 +21,30 @@ from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.ckks.plan import SharedKeyPlan
-from fgl_secure.protocols.ckks.sealing import sealed_bytes, unwrapped, wrapped
-from fgl_secure.protocols.ckks.tags import DIGEST_BYTES, RING, TAGS, digest_of_sum, tags_of
 from fgl_secure.protocols.ckks.wire import (
+    DIGEST_BYTES,
+    RING,
     TAG,
+    TAGS,
     check_ciphertexts,
     ciphertext_fields,
     ciphertexts_of,
+    digest_of_sum,
     encrypted,
     padded,
     public_bytes,
+    sealed_bytes,
     secret_bytes,
     secret_keys,
+    tags_of,
+    unwrapped,
+    wrapped,
 )
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, Vector
-from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
+from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.terms import USUAL, Stage
+from fgl_secure.protocols.stepwise import check_arrays
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
 Array = NDArray[Any]
@@ -103,12 +110,12 @@ class SharedKeyClients(OneSumClients):
         }
 
     def _statement(self, place: int, public: bytes) -> bytes:
-        return self._plan.statement(self.step, place, public)
+        return self._plan.statement(self.now, place, public)
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
     def _hear_keys(self, messages: Messages) -> Hear:
         """Everybody's keys: checked, and agreed on."""
-        read, context = self._listed_keys(messages), self._plan.context(self.step)
+        read, context = self._listed_keys(messages), self._plan.context(self.now)
 
         def hear(row: int, at: int) -> None:
             public, own = read(row, at), int(self._places[at])
@@ -135,7 +142,7 @@ class SharedKeyClients(OneSumClients):
         return out
 
     def _offers(self, which: Ids) -> dict[str, Array]:
-        plan, context = self._plan, self._plan.context(self.step)
+        plan, context = self._plan, self._plan.context(self.now)
         keys, files = [], []
         boxes = np.zeros((len(which), self.terms.n, self._crypto.sealed_bytes(KEY_BYTES)), dtype=np.uint8)
         for row, at in enumerate(which.tolist()):
@@ -169,7 +176,7 @@ class SharedKeyClients(OneSumClients):
         plan, n, size = self._plan, self.terms.n, self._crypto.sealed_bytes(KEY_BYTES)
         makers = flags_of(messages, "maker", n)
         files, boxes = bytes_of(messages, "file", sealed_bytes(plan)), bytes_of(messages, "box", size)
-        context = plan.context(self.step)
+        context = plan.context(self.now)
 
         def hear(row: int, at: int) -> None:
             who = np.flatnonzero(makers[row])
@@ -197,7 +204,7 @@ class SharedKeyClients(OneSumClients):
         self._used_up()
         todo = [(at, self._vector(rows, at), self._keys[at].public) for at in which.tolist()]
         self._forget(which)
-        return self._sent(todo, self.step)
+        return self._sent(todo, self.now)
 
     def _sent(self, todo: list[tuple[int, Vector, PublicKey]], step: Step) -> Iterator[Messages]:
         for at, vector_of, key in todo:
@@ -233,7 +240,7 @@ class SharedKeyClients(OneSumClients):
 
     def _agree(self, which: Ids) -> Iterable[Messages]:
         """Each client tells each other one on its roster what it was told."""
-        context = self._plan.context(self.step)
+        context = self._plan.context(self.now)
         votes = np.zeros((len(which), self.terms.n, self._crypto.vote_bytes), dtype=np.uint8)
         for row, at in enumerate(which.tolist()):
             said, me = self._voted_for(at, context), int(self.parties[at])
@@ -248,7 +255,7 @@ class SharedKeyClients(OneSumClients):
 
     def _hear_total(self, messages: Messages) -> Hear:
         """The encrypted sum that clients voted for, which a client decrypts: one, and no second."""
-        n, context = self.terms.n, self._plan.context(self.step)
+        n, context = self.terms.n, self._plan.context(self.now)
         check_ciphertexts(messages, self._plan.count, self._plan.parameters)
         tags = elements_of(messages, TAG, RING, TAGS)
         cast, votes = flags_of(messages, "cast", n), bytes_of(messages, "votes", n, self._crypto.vote_bytes)
@@ -270,7 +277,7 @@ class SharedKeyClients(OneSumClients):
             if cast[v] and self._crypto.is_vote(votes[v].tobytes(), key, context, voter, me, said):
                 alike += 1
             elif cast[v]:
-                self.remark(self.step, voter, f"its vote for a sum is not what party {me} was told")
+                self.remark(self.now, voter, f"its vote for a sum is not what party {me} was told")
         if alike < least:
             raise ProtocolError(f"a sum must have {least} votes before it is opened; found {alike} for the same")
 
@@ -285,7 +292,7 @@ class SharedKeyClients(OneSumClients):
 
     def _check_tags(self, at: int, total: Integers, tags: Array) -> None:
         clients = self.terms.clients[self._roster[at]].tolist()
-        if not np.array_equal(self._tags(at, clients, total, self.step), tags):
+        if not np.array_equal(self._tags(at, clients, total, self.now), tags):
             raise ProtocolError("a sum must be that of the clients on its roster; its tag is that of another")
 
     def _open_up(self, which: Ids) -> Iterable[Messages]:
@@ -294,7 +301,7 @@ class SharedKeyClients(OneSumClients):
         for at in which.tolist():
             self._keys.pop(at)
         said = [(at, self._sums_of.pop(at)) for at in which.tolist()]
-        return self._opened(said, self.step)
+        return self._opened(said, self.now)
 
     def _opened(self, said: list[tuple[int, Integers]], step: Step) -> Iterator[Messages]:
         for at, total in said:
@@ -319,7 +326,8 @@ class SharedKeyClients(OneSumClients):
             "opened": np.array(sums, dtype=np.int64).reshape(len(sums), self.terms.length),
         }
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        check_arrays(arrays, self._arrays())
         keys = secret_keys(arrays["files"], arrays["sizes"])
         super()._take_arrays(arrays)
         self._has, self._pair = arrays["has"], arrays["pair"]

@@ -16,8 +16,7 @@ from fgl_secure.protocols.ckks.plan import SharedKeyPlan
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
 from fgl_secure.protocols.ckks.shared_server import SharedKeyServer
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.scheme import OneSumScheme
-from fgl_secure.protocols.one_sum.terms import threshold_of
+from fgl_secure.protocols.one_sum.terms import OneSumScheme, threshold_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters

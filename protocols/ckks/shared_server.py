@@ -13,22 +13,26 @@ from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.ckks.plan import SharedKeyPlan
-from fgl_secure.protocols.ckks.sealing import sealed_bytes
-from fgl_secure.protocols.ckks.tags import FIELD, RING, TAGS, digest_of_sum
 from fgl_secure.protocols.ckks.wire import (
+    FIELD,
+    RING,
     TAG,
+    TAGS,
     check_ciphertexts,
     check_field,
     ciphertext_fields,
     ciphertexts_of,
+    digest_of_sum,
     padded,
     public_bytes,
     public_key,
+    sealed_bytes,
     unpadded,
 )
-from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
+from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.stepwise import check_arrays
 from fgl_secure.runtime import Draws, Messages, Phase
 
 Array = NDArray[Any]
@@ -149,7 +153,7 @@ class SharedKeyServer(OneSumServer):
         """Those whose vectors are in the sum hear whose are, and the digest of what they will open."""
         assert self._adding is not None, "vectors were added"
         self._included, m = self._here.answered.copy(), int(self._here.answered.sum())
-        digest = digest_of_sum(self._plan.context(self.step), self._adding.to_bytes(), self._tag)
+        digest = digest_of_sum(self._plan.context(self.now), self._adding.to_bytes(), self._tag)
         self._here.go(Stage.AGREEMENT, self._included)
         fields = {"roster": self._included, "digest": np.frombuffer(digest, dtype=np.uint8)}
         told = {name: np.broadcast_to(value, (m, len(value))) for name, value in fields.items()}
@@ -210,7 +214,7 @@ class SharedKeyServer(OneSumServer):
             )
         best = int(counts.argmax())
         for client in np.flatnonzero((self._which != NOTHING) & (self._which != best)).tolist():
-            self.remark(self.step, int(self.terms.clients[client]), "it opened another sum than the others: left out")
+            self.remark(self.now, int(self.terms.clients[client]), "it opened another sum than the others: left out")
         self._sums = self._said[best : best + 1].copy()
         self._here.go(None)
         self._step, self._said = None, self._said[:0]
@@ -236,7 +240,8 @@ class SharedKeyServer(OneSumServer):
             "which": self._which,
         }
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        check_arrays(arrays, self._arrays())
         found = unpadded(arrays["publics"], arrays["sizes"], "public keys")
         publics = {
             u: public_key(data, self._plan.parameters) for u, data in zip(arrays["makers"].tolist(), found, strict=True)

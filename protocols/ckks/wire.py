@@ -1,21 +1,146 @@
-"""Ciphertexts as fields of messages: of fixed size, whatever the keys and vectors."""
+"""Ciphertexts as fields of messages: of fixed size, whatever the keys and vectors.
+
+Clients share a CKKS key that the server never has. A candidate seals its key file under a group key of its own, once
+for all, and the group key for every other client under the key of the pair. The server forwards what one candidate
+sealed, and cannot open it.
+
+By tags clients see that what they open is the sum of the vectors of the participant set, and of no others: a linearly
+homomorphic message authentication code (Agrawal and Boneh, ACNS 2009) over GF(2^61 - 1). The tag of a client's vector x
+is <k, x> + f, where the row k is the same for all clients of a sum and f is the client's own, both from the group key
+that clients share and the server does not have. Tags add up as vectors do, so that the server adds both and can make
+neither: for another total than that of the participant set it must guess <k, d> for a difference d that is not 0. Tags
+reveal nothing to it, for f is uniform.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from fgl_secure.algebra import MERSENNE_61, Elements, PrimeField
 from fgl_secure.crypto.ckks import PublicKey, ReceiverKey, wire_bytes
 from fgl_secure.crypto.ckks_parameters import OVERHEAD_BYTES, Parameters
+from fgl_secure.crypto.cryptography import Context, Purpose
+from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
+from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
+from fgl_secure.protocols.ckks.plan import SharedKeyPlan
+from fgl_secure.protocols.one_sum.terms import as_elements
 from fgl_secure.runtime import Messages
+
+Integers = NDArray[np.int64]
+
+TAGS = 2
+"""Tags of a vector: whoever guesses both is right with probability 2^-122."""
+FIELD, RING = PrimeField(MERSENNE_61), Ring(MERSENNE_61)
+DIGEST_BYTES = 32
+
+_CHUNK = 2**17
+_HALF = 31
+
+
+def tags_of(context: Context, maker: int, group: bytes, clients: Iterable[int], vector: Integers) -> Elements:
+    """The tags of one client's vector, or of the sum of some clients' vectors.
+
+    Args:
+        context: of the sum.
+        maker: party identifier of who made the key.
+        group: the key that it gave to all clients.
+        clients: party identifiers of those whose vectors are in it.
+        vector: int64 [length], of magnitude below 2^61 - 1.
+
+    Returns:
+        int64 [TAGS], elements.
+    """
+    rows = [_stream(context, maker, group, maker, b"row%d" % tag) for tag in range(TAGS)]
+    total = np.zeros(TAGS, dtype=np.int64)
+    for start in range(0, len(vector), _CHUNK):
+        part = as_elements(vector[start : start + _CHUNK], MERSENNE_61)
+        products = (FIELD.multiply(row.uniform(MERSENNE_61, len(part)), part) for row in rows)
+        total = FIELD.add(total, np.array([_added(product) for product in products], dtype=np.int64))
+    for client in clients:
+        total = FIELD.add(total, _stream(context, maker, group, client, b"own").uniform(MERSENNE_61, TAGS))
+    return total
+
+
+def digest_of_sum(context: Context, ciphertexts: Sequence[bytes], tags: Elements) -> bytes:
+    """SHA-256, 32 bytes, of an encrypted sum and its tags: what clients vote on before they open it."""
+    digest = hashlib.sha256()
+    for data in ciphertexts:
+        digest.update(len(data).to_bytes(8) + data)
+    return context.digest(b"sum" + digest.digest() + tags.astype("<i8").tobytes())
+
+
+def _stream(context: Context, maker: int, group: bytes, client: int, what: bytes) -> FieldStream:
+    info = context.info(Purpose.VOTE, maker, client) + what
+    return FieldStream(HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=context.session, info=info).derive(group))
+
+
+def _added(elements: Elements) -> int:
+    """The sum of up to 2^32 elements, which int64 cannot hold."""
+    high, low = int((elements >> _HALF).sum()), int((elements & (2**_HALF - 1)).sum())
+    return ((high << _HALF) + low) % MERSENNE_61
+
+
+_SIV_KEY_BYTES, _SIV_TAG_BYTES, _LENGTH_BYTES = 64, 16, 4
+
+
+def sealed_bytes(plan: SharedKeyPlan) -> int:
+    """Of a sealed key file."""
+    return _LENGTH_BYTES + secret_bytes(plan.parameters) + _SIV_TAG_BYTES
+
+
+def wrapped(plan: SharedKeyPlan, context: Context, maker: int, group: bytes, file: bytes) -> bytes:
+    """A key file of one length, sealed under a group key (AES-SIV, RFC 5297).
+
+    A client that goes on from an old state makes another key pair and seals it under the same group key: no repetition
+    of a nonce can harm this cipher.
+    """
+    padded = len(file).to_bytes(_LENGTH_BYTES) + file.ljust(secret_bytes(plan.parameters), b"\0")
+    return _cipher(context, maker, group).encrypt(padded, None)
+
+
+def unwrapped(plan: SharedKeyPlan, context: Context, maker: int, group: bytes, sealed: bytes) -> ReceiverKey:
+    """The key in a sealed file.
+
+    Args:
+        plan: of the sum.
+        context: of the sum.
+        maker: party identifier of who sealed it.
+        group: key that it was sealed under.
+        sealed: file.
+
+    Raises:
+        ProtocolError: it was not sealed under this group key for this sum, or holds no key of its parameters.
+    """
+    try:
+        data = _cipher(context, maker, group).decrypt(sealed, None)
+        key = ReceiverKey.from_secret_file(data[_LENGTH_BYTES:][: int.from_bytes(data[:_LENGTH_BYTES])])
+    except InvalidTag as error:
+        raise ProtocolError(f"key file of party {maker} must be sealed under its group key; it is not") from error
+    except InputError as error:
+        raise ProtocolError(f"key file of party {maker} must hold a whole key; it does not") from error
+    if key.parameters != plan.parameters:
+        raise ProtocolError(f"key of party {maker} must have the parameters of the sum; it has others")
+    return key
+
+
+def _cipher(context: Context, maker: int, group: bytes) -> AESSIV:
+    info = context.info(Purpose.SEAL, maker, maker) + b"file"
+    hkdf = HKDF(algorithm=SHA256(), length=_SIV_KEY_BYTES, salt=context.session, info=info)
+    return AESSIV(hkdf.derive(group))
+
 
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
-Integers = NDArray[np.int64]
 
 CIPHERTEXTS, SIZES = "ciphertexts", "sizes"
 """Fields: uint8 [m, count, bytes], and how many of these bytes are each ciphertext's, uint32 [m, count]."""

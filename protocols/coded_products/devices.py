@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -19,7 +19,7 @@ from fgl_secure.protocols.coded_products.plan import LARGEST_BATCH, Plan
 from fgl_secure.protocols.relay_coded.agreement import SendersKeys
 from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, SHARE, Wire
-from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
+from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
 Array = NDArray[Any]
@@ -33,7 +33,7 @@ class _Due(IntEnum):
     SHARES = 3
 
 
-class Devices(BoundMachine):
+class Devices(CheckpointedMachine):
     """The devices that one process hosts.
 
     Args:
@@ -47,7 +47,7 @@ class Devices(BoundMachine):
     def __init__(
         self, parties: Ids, terms: SumTerms, plan: Plan, cryptography: ProductCryptography, draws: Draws
     ) -> None:
-        super().__init__(parties, terms)
+        super().__init__(parties, terms, len(terms.tapes))
         self._plan, self._crypto, self._draws = plan, cryptography, draws
         self._wire = Wire(draws.batch_shape, cryptography.keys.agreement.seal_bytes)
         expanding = plan.relays[: cryptography.keys.expanded]
@@ -158,9 +158,8 @@ class Devices(BoundMachine):
         agreed = {f"agreement/{name}": value for name, value in self._agreement.state().items()}
         return {"now": now, "rows": np.asarray(self._rows), **agreed}
 
-    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
-        """See `BoundMachine._take_arrays`."""
-        self._take_steps(steps)
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        """See `CheckpointedMachine._take_arrays`."""
         self._due, self._shared_once = _Due(int(arrays["now"][0])), bool(arrays["now"][1])
         self._rows = arrays["rows"]
         self._agreement.restore(within("agreement", arrays))

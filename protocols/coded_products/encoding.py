@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import PrimeField, Quantizer
+from fgl_secure.algebra import FixedPoint, PrimeField
 from fgl_secure.algebra.quantization import units_of
 from fgl_secure.algebra.residues import BELOW_2_8
 from fgl_secure.errors import FieldRangeError, InputError
@@ -42,8 +42,8 @@ class ProductCode:
         primes: of fields; the first are taken, as many as hold the sums.
     """
 
-    left: Quantizer
-    right: Quantizer
+    left: FixedPoint
+    right: FixedPoint
     terms: int
     product: float | None = None
     primes: tuple[int, ...] = BELOW_2_8
@@ -154,5 +154,5 @@ def check_bounds(left: float, right: float, product: float | None) -> None:
             raise InputError(f"{name} must be a positive number of at most 2^64; found {bound}")
 
 
-def _quantizer(bound: float, bits: int, what: str) -> Quantizer:
-    return Quantizer(bound, bits, what, "scale them, or give a larger bound")
+def _quantizer(bound: float, bits: int, what: str) -> FixedPoint:
+    return FixedPoint(None, bound, bits, what=what)

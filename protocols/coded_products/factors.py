@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.quantization import Quantizer, check_bits
+from fgl_secure.algebra.quantization import FixedPoint, check_bits
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.encoding import ProductCode
 from fgl_secure.protocols.coded_products.layout import Layout
@@ -87,7 +87,7 @@ class Parts:
             if len(here):
                 yield here, part[:, places[here] - first]
 
-    def encode(self, quantizer: Quantizer, largest: float, devices: Ids, out: NDArray[np.signedinteger[Any]]) -> None:
+    def encode(self, quantizer: FixedPoint, largest: float, devices: Ids, out: NDArray[np.signedinteger[Any]]) -> None:
         """Encodes the rows of some devices.
 
         Args:
@@ -108,7 +108,7 @@ class _Side:
         largest_units: float64 [n], of each device's encoded numbers.
     """
 
-    def __init__(self, quantizer: Quantizer, factor: Parts, number: int, exact_bits: int | None = None) -> None:
+    def __init__(self, quantizer: FixedPoint, factor: Parts, number: int, exact_bits: int | None = None) -> None:
         largest = factor.largest()
         self.quantizer, self.factor, self.largest = quantizer, factor, float(np.max(largest))
         quantizer.encode(np.empty(0), largest=self.largest)

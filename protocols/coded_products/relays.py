@@ -21,7 +21,7 @@ from fgl_secure.protocols.coded_products.plan import COUNT_BYTES, DIGEST_WORDS, 
 from fgl_secure.protocols.relay_coded.agreement import RelaysKeys
 from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, SHARE, SUM, Wire, by_value
-from fgl_secure.protocols.stepwise import BoundMachine, SumTerms, done_array, step_bytes, step_of
+from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms, done_array, step_bytes, step_of
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP
 
@@ -33,7 +33,7 @@ MOST_KEPT = 2**28
 """Most bytes that a relay keeps of shares that it can expand anew whenever it multiplies them."""
 
 
-class Relays(BoundMachine):
+class Relays(CheckpointedMachine):
     """The relays that one process hosts.
 
     Args:
@@ -47,7 +47,7 @@ class Relays(BoundMachine):
     def __init__(
         self, parties: Ids, terms: SumTerms, plan: Plan, cryptography: ProductCryptography, draws: Draws
     ) -> None:
-        super().__init__(parties, terms)
+        super().__init__(parties, terms, len(terms.tapes))
         self._plan, self._crypto, self._draws = plan, cryptography, draws
         self._wire = Wire(draws.batch_shape, cryptography.keys.agreement.seal_bytes)
         self._keys = RelaysKeys(parties, cryptography.keys, self._wire, draws)
@@ -366,9 +366,8 @@ class Relays(BoundMachine):
                 arrays[f"{lead}/once whole"] = np.asarray(relay.once.whole)
         return arrays
 
-    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
-        """See `BoundMachine._take_arrays`."""
-        self._take_steps(steps)
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        """See `CheckpointedMachine._take_arrays`."""
         self._dealt = bool(arrays["dealt"][0])
         self._set_keys, self._has_key = arrays["set keys"], arrays["has key"]
         self._keys.restore(within("keys", arrays))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from fgl_secure.protocols.coded_products import plan as names
 from fgl_secure.protocols.coded_products.code import silo_decode
 from fgl_secure.protocols.coded_products.plan import DIGEST_WORDS, Plan
 from fgl_secure.protocols.relay_coded.wire import SUM, Wire
-from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
+from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
 Array = NDArray[Any]
@@ -27,7 +27,7 @@ def _repeats(relays: Ids, groups: Ids) -> bool:
     return len(np.unique(pairs, axis=1).T) < len(relays)
 
 
-class Silos(BoundMachine):
+class Silos(CheckpointedMachine):
     """The owners of sums that one process hosts.
 
     Args:
@@ -39,7 +39,7 @@ class Silos(BoundMachine):
     """
 
     def __init__(self, parties: Ids, terms: SumTerms, plan: Plan, seal_bytes: int, draws: Draws) -> None:
-        super().__init__(parties, terms)
+        super().__init__(parties, terms, len(terms.tapes))
         self._plan, self._draws, self._wire = plan, draws, Wire(draws.batch_shape, seal_bytes)
         self._groups = np.flatnonzero(np.isin(plan.grouping.group_owner, parties))
         self._wanted = plan.sizes[self._groups] >= plan.k_min
@@ -179,9 +179,8 @@ class Silos(BoundMachine):
             arrays |= {f"given/{j}/{group}/{place}": share for place, share in enumerate(given)}
         return arrays if self._sums is None else {**arrays, "sums": self._sums}
 
-    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
-        """See `BoundMachine._take_arrays`."""
-        self._take_steps(steps)
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        """See `CheckpointedMachine._take_arrays`."""
         self._clear()
         self._waits, self._silent = bool(arrays["now"][0]), int(arrays["now"][1])
         self._counts, self._agreed, self._sums = arrays["counts"], arrays["agreed"], arrays.get("sums")

@@ -20,7 +20,7 @@ from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.lightsecagg.plan import Flags, LightSecAggPlan, check_roster
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, Vector, VectorFrom
-from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
+from fgl_secure.protocols.one_sum.machine import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.pairs import Pairs
 from fgl_secure.protocols.one_sum.terms import USUAL, Stage, as_elements
 from fgl_secure.runtime import Draws, Messages, Phase, Step
@@ -73,7 +73,7 @@ class Clients(OneSumClients):
             Stage.VECTORS: self._hear_shares,
             Stage.AGREEMENT: self._hear_roster,
             Stage.OPENING: self._hear_votes,
-        }[stage](messages, self._plan.context(self.step))
+        }[stage](messages, self._plan.context(self.now))
 
     def _answers(self) -> Mapping[Stage, Answer]:
         return {
@@ -84,7 +84,7 @@ class Clients(OneSumClients):
         }
 
     def _statement(self, place: int, public: bytes) -> bytes:
-        return self._plan.statement(self.step, place, public)
+        return self._plan.statement(self.now, place, public)
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
     def _hear_keys(self, messages: Messages, context: Context) -> Hear:
@@ -121,7 +121,7 @@ class Clients(OneSumClients):
         """
         secrets = self._secrets[which]
         self._forget(which, *((NOISE,) if self._crypto.wrapped_bytes else (SEALING, NOISE)))
-        return self._shared(which, secrets, self._plan.context(self.step), self.step)
+        return self._shared(which, secrets, self._plan.context(self.now), self.now)
 
     def _shared(self, which: Ids, secrets: Array, context: Context, step: Step) -> Iterator[Messages]:
         n, nothing, has = self.terms.n, bytes(self._pairs.box_bytes(self._plan.code.width)), self._pairs.has
@@ -205,18 +205,18 @@ class Clients(OneSumClients):
             try:
                 found[v] = self._pairs.unseal(keys.get(v), context, (owner, me), box, self._plan.code.width)
             except ProtocolError as error:
-                self.remark(self.step, owner, str(error))
+                self.remark(self.now, owner, str(error))
         return keys, found
 
     def _hand_in(self, which: Ids) -> Iterable[Messages]:
         """Each client's vector, under its mask and the receiver's."""
-        context, rows = self._plan.context(self.step), self._rows
+        context, rows = self._plan.context(self.now), self._rows
         assert rows is not None, "see turn"
         self._used_up()
         todo = [(self._vector_from(at), self._vector(rows, at), self._masks(at, context)) for at in which.tolist()]
         self._forget(which)
         self._receiver[which] = 0
-        return self._masked(todo, self.step)
+        return self._masked(todo, self.now)
 
     def _masks(self, at: int, context: Context) -> list[Mask]:
         """The masks of a client's vector."""
@@ -252,7 +252,7 @@ class Clients(OneSumClients):
 
     def _agree(self, which: Ids) -> Iterable[Messages]:
         """Each client tells each other one on its roster what it was told."""
-        context = self._plan.context(self.step)
+        context = self._plan.context(self.now)
         votes = np.zeros((len(which), self.terms.n, self._crypto.vote_bytes), dtype=np.uint8)
         for row, at in enumerate(which.tolist()):
             digest, me = context.digest(self._roster[at].tobytes()), int(self.parties[at])
@@ -286,7 +286,7 @@ class Clients(OneSumClients):
             if self._pairs.is_vote(at, v, context, (voter, me), digest, votes[v].tobytes()):
                 found += 1
             else:
-                self.remark(self.step, voter, f"its vote for a roster is not what party {me} was told")
+                self.remark(self.now, voter, f"its vote for a roster is not what party {me} was told")
         return found
 
     def _open_up(self, which: Ids) -> Iterable[Messages]:
@@ -313,7 +313,7 @@ class Clients(OneSumClients):
             "roster": self._roster,
         }
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
         self._pairs.restore(arrays)
         self._receiver = arrays["pad"]

@@ -1,27 +1,128 @@
-"""What every party of LightSecAgg knows: the terms, and how masks are coded.
+"""What every party of LightSecAgg knows, and masks in pieces (So et al., MLSys 2022, section 4).
 
-A client answers for one roster in a step, and only when U clients say that they were told the same. T + 1 sums over
-one roster and T + 1 over another would already tell a combination of the U - T parts of each of two sums of masks, for
-the code is a ramp: nothing up to T, everything from U on, and something in between.
+A mask of d elements is cut into U - T parts, T uniform parts are put beside them, and the U parts become N coded masks
+by Lagrange coding, one for each client. Codes of sums are sums of codes, so that the sums of U clients
+decode to the sum of the masks, whoever they are.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import PrimeField
+from fgl_secure.algebra import Elements, LagrangeCode, PrimeField
+from fgl_secure.coins import Coins
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.lightsecagg.code import MaskCode
+from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Step
+
+
+@dataclass(frozen=True, slots=True)
+class MaskCode:
+    """How masks are coded.
+
+    Attributes:
+        field: of masks and vectors.
+        clients: N, who each hold one coded mask of everybody.
+        threshold: U, coded masks, or sums of them, that determine a mask, or the sum.
+        colluding: T < U, coded masks that tell nothing of it.
+        length: d, elements of a mask.
+    """
+
+    field: PrimeField
+    clients: int
+    threshold: int
+    colluding: int
+    length: int
+
+    @property
+    def parts(self) -> int:
+        """U - T."""
+        return self.threshold - self.colluding
+
+    @property
+    def width(self) -> int:
+        """Elements of a part, and of a coded mask: d / (U - T), rounded up; the last part is padded with zeros."""
+        return -(-self.length // self.parts)
+
+    @property
+    def noise_shape(self) -> tuple[int, int]:
+        """[T, width], the uniform parts."""
+        return self.colluding, self.width
+
+    @property
+    def code(self) -> LagrangeCode:
+        """The code, with points 1 .. U for parts and noise and U + 1 .. U + N for clients (modulo p)."""
+        return LagrangeCode(self.field, self.parts, self.colluding, self.clients)
+
+    def check(self) -> None:
+        """Raises `FieldRangeError` for a field with fewer than U + N elements."""
+        points = self.threshold + self.clients
+        if points > self.field.modulus:
+            raise FieldRangeError(
+                f"modulus must be at least N + threshold = {self.clients} + {self.threshold}, for as many different "
+                f"points; found {self.field.modulus}"
+            )
+
+    def encode(self, mask: Elements, noise: Elements) -> Elements:
+        """A client's role: its coded masks.
+
+        Args:
+            mask: elements [*batch, d], used for one sum.
+            noise: elements [*batch, T, width], fresh and uniform.
+
+        Returns:
+            Elements [*batch, N, width]; any T of the N are independent of the mask.
+        """
+        batch = mask.shape[:-1]
+        padded = np.zeros((*batch, self.parts * self.width), dtype=np.int64)
+        padded[..., : self.length] = mask
+        parts = padded.reshape(*batch, self.parts, self.width)
+        return self.field.combine_two(_encoding_matrix(self.code), parts, noise, axis=len(batch))
+
+    def added(self, coded: Elements) -> Elements:
+        """A client's role: the sum of the coded masks [*batch, n, width] that it holds of a roster."""
+        ones, axis = np.ones((1, coded.shape[-2]), dtype=np.int64), coded.ndim - 2
+        return self.field.combine(ones, coded, axis=axis)[..., 0, :]
+
+    def recover(self, sums: Elements, holders: Sequence[int], coins: Coins | None) -> tuple[Elements, tuple[int, ...]]:
+        """The receiver's role: the sum of masks, from the sums of their codes.
+
+        Beyond U of them the others serve as checks, and half as many wrong ones are located and left out.
+
+        Args:
+            sums: elements [h, *batch, width], by holder.
+            holders: whose they are, at least U.
+            coins: for locating errors; they never change the answer. None corrects nothing and notices all the more.
+
+        Returns:
+            Elements [*batch, d], and the holders whose sums are wrong.
+
+        Raises:
+            TooManyErrors: sums contradict each other and the wrong ones cannot be told.
+        """
+        errors = 0 if coins is None else (len(holders) - self.threshold) // 2
+        decoded = self.code.decode(sums, holders, max_errors=errors, coins=coins)
+        parts = np.moveaxis(decoded.blocks, 0, -2)
+        return parts.reshape(*parts.shape[:-2], self.parts * self.width)[..., : self.length], decoded.faulty
+
+
+@lru_cache(maxsize=4)
+def _encoding_matrix(code: LagrangeCode) -> NDArray[np.int64]:
+    """int64 [N, U], the same for all clients of a sum: made once where they are in one process."""
+    matrix = code.encoding_matrix
+    matrix.flags.writeable = False
+    return matrix
+
 
 LABEL = b"fgl-secure lightsecagg/v3"
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan
-from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
+from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Draws, Messages, Phase, Step
@@ -91,7 +91,7 @@ class Server(OneSumServer):
         self._told = self._given.T & shared & shared[:, None]
         boxes, self._boxes = self._boxes, {}
         self._here.go(Stage.VECTORS, shared)
-        return self._forwarded(boxes, shared, self._told, self.step)
+        return self._forwarded(boxes, shared, self._told, self.now)
 
     def _forwarded(self, boxes: dict[int, Bytes], shared: Flags, told: Flags, step: Step) -> Iterator[Messages]:
         """Client by client: all boxes together are as large as what everybody shared."""
@@ -167,9 +167,9 @@ class Server(OneSumServer):
         if not terms.split:
             self._sums = terms.opened(total, int(self._included.sum()), field.modulus)[..., None, :]
         for client in wrong:
-            self.remark(self.step, int(terms.clients[client]), "its sum of coded masks is wrong: corrected")
+            self.remark(self.now, int(terms.clients[client]), "its sum of coded masks is wrong: corrected")
         self._here.go(None)
-        step, self._step = self.step, None
+        step, self._step = self.now, None
         self._opened, self._total = self._opened[..., :0, :].copy(), np.zeros_like(self._total)
         if not terms.split:
             return ()
@@ -188,7 +188,7 @@ class Server(OneSumServer):
             "opened": self._opened,
         }
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
         self._given, self._told = arrays["given"], arrays["told"]
         self._boxes = dict(zip(arrays["owners"].tolist(), arrays["boxes"], strict=True))

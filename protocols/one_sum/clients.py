@@ -17,8 +17,7 @@ from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, flags_of, laid_out
-from fgl_secure.protocols.one_sum.machine import OneSumMachine
+from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, each_row, flags_of, laid_out
 from fgl_secure.protocols.one_sum.pairs import check_usable
 from fgl_secure.protocols.one_sum.terms import OneSum, Stage
 from fgl_secure.runtime import Draws, Later, MessageKind, Messages, Phase, Step
@@ -290,7 +289,7 @@ class OneSumClients(OneSumMachine):
         """
         senders, to = self.parties[which], np.full(len(which), self.terms.server, dtype=np.int64)
         laid = laid_out(fields, elements or {}, self._tapes, ring or self._crypto.ring)
-        return Messages(phase, step or self.step, senders, to, laid, self._tape_axes)
+        return Messages(phase, step or self.now, senders, to, laid, self._tape_axes)
 
     def _clear_common(self) -> None:
         h = len(self.parties)
@@ -303,6 +302,7 @@ class OneSumClients(OneSumMachine):
     def _arrays(self) -> dict[str, Array]:
         rows = np.zeros((0, self.terms.length), dtype=np.int64) if self._rows is None else np.asarray(self._rows)
         return {
+            **super()._arrays(),
             "due": self._due,
             "pending": self._pending,
             "secrets": self._secrets,
@@ -311,7 +311,8 @@ class OneSumClients(OneSumMachine):
             "rows": rows,
         }
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        super()._take_arrays(arrays)
         self._due, self._pending = arrays["due"], arrays["pending"]
         self._secrets, self._signature = arrays["secrets"], arrays["signature"]
         self._for_receiver = arrays["for receiver"]

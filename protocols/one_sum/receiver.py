@@ -12,8 +12,7 @@ from fgl_secure.crypto.cryptography import Context, Cryptography, Mask, Purpose
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of, laid_out
-from fgl_secure.protocols.one_sum.machine import OneSumMachine
+from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, elements_of, flags_of, laid_out
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
 
@@ -97,12 +96,12 @@ class Receiver(OneSumMachine):
         public = self._crypto.public(self._secret.tobytes())
         signature = np.zeros((1, self._crypto.signature_bytes), dtype=np.uint8)
         if self._names is not None and self._plan.terms.n in self._names.own:
-            said = self._plan.statement(self.step, self._plan.terms.n, public)
+            said = self._plan.statement(self.now, self._plan.terms.n, public)
             signature[0] = np.frombuffer(self._names.own[self._plan.terms.n].sign(said), dtype=np.uint8)
         fields = {"sealing": np.frombuffer(public, dtype=np.uint8)[None], "signature": signature}
         to = np.array([self._plan.terms.server], dtype=np.int64)
         laid = laid_out(fields, {}, self._tapes, self._crypto.ring)
-        return [Messages(Phase.KEYS, self.step, self.parties, to, laid, self._tape_axes)]
+        return [Messages(Phase.KEYS, self.now, self.parties, to, laid, self._tape_axes)]
 
     def take(self, messages: Messages) -> None:
         """See `Machine.take`."""
@@ -127,7 +126,7 @@ class Receiver(OneSumMachine):
         who = np.flatnonzero(listed).tolist()
         if self._names is not None:
             for u in who:
-                said = self._plan.statement(self.step, u, *(key[u].tobytes() for key in keys))
+                said = self._plan.statement(self.now, u, *(key[u].tobytes() for key in keys))
                 self._names.known.check(u, said, signatures[u].tobytes())
         for u in who:
             if not c.usable(keys[0][u].tobytes()):
@@ -161,16 +160,17 @@ class Receiver(OneSumMachine):
             wrapped = bytes_of(messages, "wrapped", terms.n, c.wrapped_bytes)[0]
             heard = {names[u]: wrapped[u].tobytes() for u in who}
         public = {names[u]: self._keys[u].tobytes() for u in who}
-        context, secret = self._plan.context(self.step), self._secret.tobytes()
+        context, secret = self._plan.context(self.now), self._secret.tobytes()
         agreed = c.agree(secret, context, Purpose.RECEIVER_MASK, terms.receiver, public, terms.length, heard)
         return [agreed[names[u]] for u in who]
 
     def _arrays(self) -> dict[str, Array]:
         return {
-            "secret": self._secret, "keys": self._keys, "has": self._has, "roster": self._roster,
+            **super()._arrays(), "secret": self._secret, "keys": self._keys, "has": self._has, "roster": self._roster,
             "speaks": self._speaks,
         }  # fmt: skip
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        super()._take_arrays(arrays)
         self._secret, self._keys, self._has = arrays["secret"], arrays["keys"], arrays["has"]
         self._roster, self._speaks = arrays["roster"], arrays["speaks"]

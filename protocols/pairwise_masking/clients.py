@@ -27,13 +27,11 @@ from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, Vector, VectorFrom
-from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
+from fgl_secure.protocols.one_sum.machine import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.pairs import Pairs, Publics, check_usable
 from fgl_secure.protocols.one_sum.terms import Stage, as_elements
-from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, stacked
-from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
-from fgl_secure.protocols.pairwise_masking.requests import Ask, check_request
-from fgl_secure.protocols.pairwise_masking.vetoes import Vetoes
+from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, Vetoes, stacked
+from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan, check_request
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
 
 Array = NDArray[Any]
@@ -115,11 +113,11 @@ class Clients(DrawingClients):
 
     @property
     def _circles(self) -> Circles:
-        return self._plan.circles(self.step, self._seed)
+        return self._plan.circles(self.now, self._seed)
 
     @property
     def _context(self) -> Context:
-        return self._plan.context(self.step, self._seed)
+        return self._plan.context(self.now, self._seed)
 
     def _answers(self) -> Mapping[Stage, Answer]:
         return {
@@ -132,7 +130,7 @@ class Clients(DrawingClients):
         }
 
     def _statement(self, place: int, public: bytes) -> bytes:
-        return self._plan.statement(self.step, place, public)
+        return self._plan.statement(self.now, place, public)
 
     # ------------------------------------------------------------------------------------------- KEYS, DRAW and SHARES
     def _public(self, at: int) -> bytes:
@@ -163,7 +161,7 @@ class Clients(DrawingClients):
         def hear(row: int, at: int) -> None:
             draw = drawn(row, at)
             seed = b"" if draw is None else draw.seed
-            circles = self._plan.circles(self.step, seed)
+            circles = self._plan.circles(self.now, seed)
             place, circle = int(self._places[at]), circles.all[self._places[at]]
             public = {
                 int(circle[j]): (sealing[row, j].tobytes(), mask[row, j].tobytes())
@@ -179,7 +177,7 @@ class Clients(DrawingClients):
                 if signed is not None:
                     n = self.terms.n
                     self._names.known.check(n, self._statement(n, by_receiver), signed[row].tobytes())
-            self._agree_on(at, public, by_receiver, circles, self._plan.context(self.step, seed))
+            self._agree_on(at, public, by_receiver, circles, self._plan.context(self.now, seed))
             self._seed = seed
 
         return hear
@@ -218,7 +216,7 @@ class Clients(DrawingClients):
         masks = c.agree(mask, context, Purpose.PAIR_MASK, me, now, terms.length)
         shared, wrapped = b"", b""
         if receiver:  # which knows no graph
-            bare = self._plan.context(self.step)
+            bare = self._plan.context(self.now)
             shared, wrapped = self._agree_with_receiver(sealing, me, receiver, bare)
         self._pairs.agree(at, sealing, context, me, {j: (names[j], public[v][0]) for j, v in near.items()})
         if receiver:
@@ -347,7 +345,7 @@ class Clients(DrawingClients):
             try:
                 found[j] = self._pairs.unseal(keys.get(j), context, (owner, me), box, self._plan.sealed)
             except ProtocolError as error:
-                self.remark(self.step, owner, str(error))
+                self.remark(self.now, owner, str(error))
         return keys, found
 
     def _masks_heard(
@@ -377,7 +375,7 @@ class Clients(DrawingClients):
         self._forget(which)
         self._vetoes.forget(which)
         self._mask[which], self._receiver[which] = 0, 0
-        return self._masked(todo, self.step)
+        return self._masked(todo, self.now)
 
     def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
         """The masks of a client's vector, and their signs: those of a pair cancel in the sum."""
@@ -471,7 +469,7 @@ class Clients(DrawingClients):
             if self._pairs.is_vote(at, j, context, (voter, me), digest, votes[j].tobytes()):
                 found += 1
             else:
-                self.remark(self.step, voter, f"its vote for a roster is not what party {me} was told")
+                self.remark(self.now, voter, f"its vote for a roster is not what party {me} was told")
         return found
 
     def _say_vetoes(self, which: Ids) -> Iterable[Messages]:
@@ -513,7 +511,7 @@ class Clients(DrawingClients):
         }  # fmt: skip
         return {**super()._arrays(), **own}
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
         self._pairs.restore(arrays)
         self._publics.restore(arrays["mask keys"], arrays["which mask key"])

@@ -12,7 +12,7 @@ from fgl_secure.crypto.counter_mode import add_words
 from fgl_secure.crypto.cryptography import Cryptography, Mask, Partner
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
+from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking.drawing import (
@@ -23,8 +23,7 @@ from fgl_secure.protocols.pairwise_masking.drawing import (
     pledge_of,
 )
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
-from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
-from fgl_secure.protocols.pairwise_masking.requests import Ask, request_of
+from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan, request_of
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase
 
 Array = NDArray[Any]
@@ -61,7 +60,7 @@ class Server(OneSumServer):
 
     @property
     def _circles(self) -> Circles:
-        return self._plan.circles(self.step, self._seed)
+        return self._plan.circles(self.now, self._seed)
 
     def _clear(self) -> None:
         n, k, c = self.terms.n, self._plan.degree, self._crypto
@@ -339,7 +338,7 @@ class Server(OneSumServer):
 
     def _hear_opened(self, messages: Messages) -> Hear:
         """Shares of what is asked for, as far as a client holds them."""
-        k, circles = self._plan.degree, self._plan.circles(self.step, self._seed)
+        k, circles = self._plan.degree, self._plan.circles(self.now, self._seed)
         given = flags_of(messages, "given", k + 1)
         shares = elements_of(messages, "shares", self._crypto.field, k + 1, self._plan.words)
 
@@ -366,7 +365,7 @@ class Server(OneSumServer):
         if not terms.split:
             self._sums = terms.opened(total, int(there.sum()), self._crypto.ring.modulus)[..., None, :]
         self._here.go(None)
-        step, self._step = self.step, None
+        step, self._step = self.now, None
         self._shares[:], self._total = 0, np.zeros_like(self._total)
         if not terms.split:
             return ()
@@ -378,7 +377,7 @@ class Server(OneSumServer):
         The own masks of who is in it, and what neighbours in it put on for the others.
         """
         terms, asked, length = self.terms, self._asked, self.terms.length
-        opened, context = self._secrets(circles), self._plan.context(self.step, self._seed)
+        opened, context = self._secrets(circles), self._plan.context(self.now, self._seed)
         masks: list[Mask] = []
         signs: list[int] = []
         for u in np.flatnonzero(asked == Ask.SELF_MASK).tolist():
@@ -430,7 +429,7 @@ class Server(OneSumServer):
         }  # fmt: skip
         return {**super()._arrays(), **own}
 
-    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
         self._seed, self._pledged, self._pledges = arrays["seed"].tobytes(), arrays["pledged"], arrays["pledges"]
         self._nonces = arrays["nonces"]

@@ -50,7 +50,7 @@ class Clients(StepwiseMachine):
         if self._next() > 1:
             return ()
         rows, to = self._kept["rows"], np.full(len(self._owners), self._topology.receiver, dtype=np.int64)
-        fields = {PAYLOAD: np.broadcast_to(rows, self._terms.tapes + rows.shape)}
+        fields = {PAYLOAD: np.broadcast_to(rows, self._tapes + rows.shape)}
         return (Messages(Phase.VECTORS, self.now, self._owners, to, fields, self._tape_axes),)
 
     @property

@@ -79,7 +79,7 @@ class _Party(StepwiseMachine):
         self._gather(ARRIVED, places, found[PAYLOAD][(0,) * self._tape_axes], 0)
 
     def _say(self, phase: Phase, senders: Ids, receivers: Ids, rows: Array) -> Messages:
-        on_every_tape = np.broadcast_to(rows, self._terms.tapes + rows.shape)
+        on_every_tape = np.broadcast_to(rows, self._tapes + rows.shape)
         return Messages(phase, self.now, senders, receivers, {PAYLOAD: on_every_tape}, self._tape_axes)
 
 

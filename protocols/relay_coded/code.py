@@ -17,7 +17,7 @@ from fgl_secure.algebra.kernels import add_rows, masked_rows
 from fgl_secure.algebra.shares import Word
 from fgl_secure.algebra.sorting import order_of, places_among
 from fgl_secure.coins import Coins
-from fgl_secure.runtime.narrow import Numbers
+from fgl_secure.runtime.transcript import Numbers
 
 Ids = NDArray[np.int64]
 

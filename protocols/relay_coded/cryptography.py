@@ -25,7 +25,7 @@ from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.relay_coded.tags import Tags
 from fgl_secure.runtime import Direction, Draws, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
-from fgl_secure.runtime.narrow import Numbers
+from fgl_secure.runtime.transcript import Numbers
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]

@@ -28,7 +28,7 @@ from fgl_secure.protocols.relay_coded.labels import Labels
 from fgl_secure.protocols.relay_coded.plan import COVER, Parameters, Plan
 from fgl_secure.protocols.relay_coded.silos import Forwarding, within
 from fgl_secure.protocols.relay_coded.wire import Wire, names_of
-from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
+from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Direction, Draws, Later, MessageKind, Messages, Phase, Step
 from fgl_secure.runtime.messages import taken
@@ -52,7 +52,7 @@ class _Due(IntEnum):
     PASSING = 6
 
 
-class Devices(BoundMachine):
+class Devices(CheckpointedMachine):
     """The owners of rows and of sums that one process hosts.
 
     Args:
@@ -79,7 +79,7 @@ class Devices(BoundMachine):
         *,
         alone: bool = True,
     ) -> None:
-        super().__init__(parties, terms)
+        super().__init__(parties, terms, len(terms.tapes))
         self._scheme, self._topology, self._crypto, self._draws = scheme, terms.topology, cryptography, draws
         self._alone, self._relays = alone, terms.topology.helpers
         self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
@@ -579,9 +579,8 @@ class Devices(BoundMachine):
         arrays |= {} if self._sums is None else {"sums": self._sums}
         return arrays | {f"forwarding/{name}": value for name, value in self._forwarding.state().items()}
 
-    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
-        """See `BoundMachine._take_arrays`."""
-        self._take_steps(steps)
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        """See `CheckpointedMachine._take_arrays`."""
         self._due = _Due(int(arrays["due"]))
         self._agreement.restore(within("agreement", arrays))
         self._q, self._openings = arrays["q"], arrays["openings"]

@@ -10,7 +10,7 @@ from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.relay_coded.cryptography import Array, Arrays, Bytes, Cryptography, Ids, Keys
 from fgl_secure.runtime import Draws, Step
-from fgl_secure.runtime.narrow import Numbers
+from fgl_secure.runtime.transcript import Numbers
 
 
 class IdealCryptography(Cryptography):

@@ -14,7 +14,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.protocols.partnering import Contributors
 from fgl_secure.protocols.relay_coded.wire import found_among, names_of, ranks
 from fgl_secure.protocols.topology import MEMBERS, Circuits, Grouping, PairIndex
-from fgl_secure.runtime.narrow import Numbers, kind_of, narrow
+from fgl_secure.runtime.transcript import Numbers, kind_of, narrow
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from fgl_secure.protocols.relay_coded.holdings import Arrivals, At, Held, Standi
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
-from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
+from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
-from fgl_secure.runtime.narrow import Numbers, kind_of
+from fgl_secure.runtime.transcript import Numbers, kind_of
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -35,7 +35,7 @@ ROSTER_AXES, ROSTER_COLUMNS, LABELLED_COLUMNS = 3, (3, 4), (2,)
 _CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES)
 
 
-class Relays(BoundMachine):
+class Relays(CheckpointedMachine):
     """The relays that one process hosts.
 
     Args:
@@ -49,7 +49,7 @@ class Relays(BoundMachine):
     def __init__(
         self, parties: Ids, terms: SumTerms, scheme: Parameters, cryptography: Cryptography, draws: Draws
     ) -> None:
-        super().__init__(parties, terms)
+        super().__init__(parties, terms, len(terms.tapes))
         self._scheme, self._crypto, self._draws = scheme, cryptography, draws
         topology = terms.topology
         self._everybody, grouping = topology.helpers, topology.grouping
@@ -462,9 +462,8 @@ class Relays(BoundMachine):
             arrays |= {f"relay/{relay.party}/{name}": value for name, value in relay.state().items()}
         return arrays
 
-    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
-        """See `BoundMachine._take_arrays`."""
-        self._take_steps(steps)
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        """See `CheckpointedMachine._take_arrays`."""
         self._clear()
         self._noted = set(arrays["noted"].tolist())
         self._keys.restore(within("keys", arrays))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value
-from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
+from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.runtime import Messages, Phase, Step, decode, encode
 
 Array = NDArray[Any]
@@ -139,7 +139,7 @@ def answered(messages: Messages, relays: Ids, devices: Ids, wire_: Wire) -> list
     ]
 
 
-class Silos(BoundMachine):
+class Silos(CheckpointedMachine):
     """Silos that own neither rows nor sums, and forward for their devices.
 
     Args:
@@ -149,7 +149,7 @@ class Silos(BoundMachine):
     """
 
     def __init__(self, parties: Ids, terms: SumTerms, forwarding: Forwarding) -> None:
-        super().__init__(parties, terms)
+        super().__init__(parties, terms, len(terms.tapes))
         self._forwarding = forwarding
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
@@ -188,9 +188,8 @@ class Silos(BoundMachine):
         """What waits to leave, and what was forwarded."""
         return self._forwarding.state()
 
-    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
-        """See `BoundMachine._take_arrays`."""
-        self._take_steps(steps)
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        """See `CheckpointedMachine._take_arrays`."""
         self._forwarding.restore(arrays)
 
 

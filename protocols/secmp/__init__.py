@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fgl_secure.protocols.secmp.claim import PUBLISHED_CLAIM
-from fgl_secure.protocols.secmp.coding import Mu, Points, silo_decode, source_encode, target_aggregate
-from fgl_secure.protocols.secmp.scheme import MuDelivery, SecretMessagePassing
+from fgl_secure.protocols.secmp.scheme import PUBLISHED_CLAIM, MuDelivery, SecretMessagePassing
+from fgl_secure.protocols.secmp.setting import Mu, Points, silo_decode, source_encode, target_aggregate
 
 __all__ = [
     "PUBLISHED_CLAIM",

@@ -10,8 +10,17 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.hosting import Due, Hosted
-from fgl_secure.protocols.secmp.coding import Mu, source_encode, target_aggregate
-from fgl_secure.protocols.secmp.setting import NEVER, MuDelivery, Setting, check_elements, check_points, fetches
+from fgl_secure.protocols.secmp.setting import (
+    NEVER,
+    Mu,
+    MuDelivery,
+    Setting,
+    check_elements,
+    check_points,
+    fetches,
+    source_encode,
+    target_aggregate,
+)
 from fgl_secure.protocols.stepwise import StepwiseMachine
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step

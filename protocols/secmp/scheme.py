@@ -24,15 +24,71 @@ from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine
-from fgl_secure.protocols.secmp.claim import PUBLISHED_CLAIM
-from fgl_secure.protocols.secmp.coding import Points
 from fgl_secure.protocols.secmp.devices import Devices
-from fgl_secure.protocols.secmp.setting import MuDelivery, Setting
+from fgl_secure.protocols.secmp.setting import MuDelivery, Points, Setting
 from fgl_secure.protocols.secmp.silos import Silos
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.together import Together
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
-from fgl_secure.runtime import Claim, Draws, Phase, PublicParameters
+from fgl_secure.runtime import (
+    Circumstance,
+    Claim,
+    Draws,
+    Guarantee,
+    Leak,
+    Phase,
+    PublicParameters,
+    Role,
+    Secret,
+    Strength,
+)
+
+PUBLISHED_CLAIM = Claim(
+    guarantees=(
+        Guarantee(
+            Secret.EMBEDDING,
+            {Role.DEVICE: 1},
+            Strength.PERFECT,
+            "a device cannot decode the embedding of a neighbour from the codes it receives",
+            "HiFGL 5.1, node-level privacy, Eq. 5 and Lemma 5.1",
+        ),
+        Guarantee(
+            Secret.EMBEDDING,
+            {Role.SILO: 1},
+            Strength.PERFECT,
+            "a silo decodes sums and cannot know the raw embedding of a neighbour",
+            "HiFGL 4.2.3 step 2 and 5.1",
+        ),
+        Guarantee(
+            Secret.FOREIGN_NODE,
+            {Role.SILO: 1},
+            Strength.PERFECT,
+            "0 % subgraph-level privacy is leaked: no silo sees a node of another silo",
+            "HiFGL 5.1, subgraph-level privacy, measured by A.1, Eq. 6",
+        ),
+        Guarantee(
+            Secret.CROSS_EDGE,
+            {Role.SILO: 1},
+            Strength.PERFECT,
+            "cross-silo edges are known to their two devices only",
+            "HiFGL 4.1.1 and 5.1",
+        ),
+    ),
+    leaks_by_design=(
+        Leak(
+            Secret.EMBEDDING,
+            Role.DEVICE,
+            Circumstance.SINGLE_NEIGHBOUR,
+            "a device with one neighbour gets that neighbour's embedding as its sum (4.2.3, last paragraph)",
+        ),
+    ),
+    assumptions=(
+        "all parties are semi-honest (3.3)",
+        "z is uniform (4.1.2); that it must also be fresh and secret is not said",
+        "senders are anonymous to receivers and devices run in a trusted execution environment (4.2.3)",
+    ),
+)
+
 
 __all__ = ["MuDelivery", "SecretMessagePassing"]
 

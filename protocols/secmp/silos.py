@@ -11,8 +11,16 @@ from numpy.typing import NDArray
 from fgl_secure.coins import distinct_elements
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.protocols.hosting import Due
-from fgl_secure.protocols.secmp.coding import Mu, Points, silo_decode
-from fgl_secure.protocols.secmp.setting import NEVER, MuDelivery, Setting, check_elements, fetches
+from fgl_secure.protocols.secmp.setting import (
+    NEVER,
+    Mu,
+    MuDelivery,
+    Points,
+    Setting,
+    check_elements,
+    fetches,
+    silo_decode,
+)
 from fgl_secure.protocols.stepwise import StepwiseMachine
 from fgl_secure.protocols.topology import Grouping, Route
 from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase, Step

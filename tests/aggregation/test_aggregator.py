@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import fgl_secure
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation.arrays import reals_of
 from fgl_secure.aggregation.client_round import Place
 from fgl_secure.aggregation.encoding import IntegerRule
-from fgl_secure.aggregation.purposes import Purpose
+from fgl_secure.aggregation.layout import reals_of
+from fgl_secure.aggregation.sums import Purpose
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, PrecisionWarning, TooFewClientsError, UnknownNameError
 from fgl_secure.protocols.plaintext import Plaintext

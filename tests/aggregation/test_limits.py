@@ -15,12 +15,11 @@ import pytest
 
 from fgl_secure import SecureAggregator
 from fgl_secure.aggregation import layout as layouts
+from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.client_round import ClientRound, Place
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
-from fgl_secure.aggregation.purposes import Found, Purpose
-from fgl_secure.aggregation.requests import Opening, Request
 from fgl_secure.aggregation.rules import Rules
+from fgl_secure.aggregation.sums import Found, Opening, Purpose, Request
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, MalformedMessageError
 from fgl_secure.runtime.packing import packed, unpacked
@@ -152,7 +151,7 @@ def test_the_most_clients_are_affordable(degree: int | None) -> None:
     with at_most(256 * MIB):
         client.reply(opening.to_bytes())
         part: Any = client._part
-        circles = part.machine._plan.circles(part.machine.step)
+        circles = part.machine._plan.circles(part.machine.now)
     assert circles.all.shape == (2_048, circles.near.shape[1] + 1)
     assert degree in (None, circles.near.shape[1])
 

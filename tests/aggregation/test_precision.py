@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation import rounded
+from fgl_secure.aggregation.encoding import KeptErrors, RoundedEncoding
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.privacy import DistributedNoise
-from fgl_secure.aggregation.rounded import KeptErrors, RoundedEncoding
-from fgl_secure.algebra import low_precision
+from fgl_secure.algebra import quantization
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
 from fgl_secure.runtime import Circumstance, Phase
@@ -94,9 +93,7 @@ def test_means_are_right_on_average(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over 60 rounds of the same numbers; where each is rounded to the nearest, the error of a number stays."""
     assert float(np.abs(biases()).max()) < 0.2
     assert float(np.sqrt((biases() ** 2).mean())) < 0.05
-    monkeypatch.setattr(
-        low_precision, "rounded_stochastically", lambda values, _coins: np.rint(values).astype(np.int64)
-    )
+    monkeypatch.setattr(quantization, "rounded_stochastically", lambda values, _coins: np.rint(values).astype(np.int64))
     assert float(np.sqrt((biases(2) ** 2).mean())) > 0.12
 
 
@@ -265,4 +262,4 @@ def test_coins_are_wanted_where_numbers_are_rounded() -> None:
     code = SecureAggregator.for_clients(3, bound=1.0, precision=8).rules.code(Layout.of(ONES), None)
     with pytest.raises(InputError, match="coins must be given where numbers are rounded"):
         code.encode(ONES)
-    assert rounded.RoundedEncoding is type(code)
+    assert RoundedEncoding is type(code)

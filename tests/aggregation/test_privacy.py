@@ -12,9 +12,9 @@ import torch
 from scipy import stats
 
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation.encoding import Code
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.privacy import DistributedNoise, NoiseKind, NoisyEncoding
+from fgl_secure.aggregation.rules import Code
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.dp import BudgetExhaustedError, Perturbation, Unit, epsilon_spent, rounded_norm, skellam_epsilon
 from fgl_secure.errors import InputError

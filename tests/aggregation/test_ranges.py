@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation import ranges
+from fgl_secure.aggregation import sums
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.ranges import HEADROOM_BITS, STEP, ZERO_BOUND, RangeLevels
+from fgl_secure.aggregation.sums import HEADROOM_BITS, STEP, ZERO_BOUND, RangeLevels
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
@@ -37,7 +37,7 @@ def test_the_range_holds_all_numbers_and_is_not_much_larger(values: list[float])
     largest = max(map(abs, values))
     if largest == 0:
         assert bound == ZERO_BOUND * HEADROOM
-    elif largest > 2.0**ranges.LOWEST:
+    elif largest > 2.0**sums.LOWEST:
         assert largest * HEADROOM <= bound < largest * HEADROOM * 2**STEP
 
 
@@ -75,7 +75,7 @@ def test_integers_take_no_levels() -> None:
 
 
 def few_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "_exponents", lambda *_: [0, 2])  # one more for all
+    monkeypatch.setattr(sums, "_exponents", lambda *_: [0, 2])  # one more for all
 
 
 def views(levels: RangeLevels, mappings: Sequence[dict[str, Any]], coins: TapeCoins) -> Counter[tuple[int, ...]]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation.view import LabelTest, compare
+from fgl_secure.aggregation.report import LabelTest, compare
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.schemes import names

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from fgl_secure import SecureAggregator
 from fgl_secure.aggregation.client_round import ClientRound
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.purposes import Found, Purpose
-from fgl_secure.aggregation.requests import Opening, Request
 from fgl_secure.aggregation.server_round import OPENING, ServerRound
+from fgl_secure.aggregation.sums import Found, Opening, Purpose, Request
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Identities, Identity

@@ -14,12 +14,12 @@ import scipy.sparse
 import torch
 
 from fgl_secure import SecureAggregator
+from fgl_secure.aggregation.arguments import Limits
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.limits import Limits
 from fgl_secure.aggregation.privacy import DistributedNoise
-from fgl_secure.aggregation.view import LabelTest
+from fgl_secure.aggregation.report import LabelTest
 from fgl_secure.algebra import PrimeField
-from fgl_secure.algebra.quantization import FixedPoint, Quantizer
+from fgl_secure.algebra.quantization import FixedPoint
 from fgl_secure.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # torch's kinds of tensors that are prototypes
@@ -64,7 +64,7 @@ def test_arrays_of_any_byte_order_have_the_mean_of_their_numbers(scheme: str, ki
 def test_field_elements_are_made_of_any_byte_order() -> None:
     """The algebra underneath takes the same arrays."""
     code = FixedPoint.for_sums(PrimeField(), bound=8.0, terms=3)
-    quantizer = Quantizer.for_sums(bound=8.0, limit=2**40, terms=3)
+    quantizer = FixedPoint.for_sums(bound=8.0, limit=2**40, terms=3)
     for kind in (">f4", ">f8", ">f2"):
         encoded = code.encode(NUMBERS.astype(kind))
         assert (code.decode(encoded.astype(">i8")) == NUMBERS).all()

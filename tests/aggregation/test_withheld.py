@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from fgl_secure import SecureAggregator
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.privacy import DistributedNoise
-from fgl_secure.aggregation.purposes import Found, Purpose
-from fgl_secure.aggregation.requests import Opening, Request
+from fgl_secure.aggregation.record import Outcome
 from fgl_secure.aggregation.rules import Rules
-from fgl_secure.aggregation.server_round import Outcome, ServerRound
-from fgl_secure.aggregation.withheld import opened_entries, read_entries
+from fgl_secure.aggregation.server_round import ServerRound
+from fgl_secure.aggregation.sums import Found, Opening, Purpose, Request, opened_entries, read_entries
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError

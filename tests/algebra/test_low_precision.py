@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.low_precision import LowPrecision, check_lengths, rounded_stochastically
+from fgl_secure.algebra.quantization import LowPrecision, check_lengths, rounded_stochastically
 from fgl_secure.coins import Coins, SimulationCoins, TapeCoins
 from fgl_secure.errors import FieldRangeError, InputError
 
@@ -85,11 +85,11 @@ def test_sums_are_those_of_the_numbers_within_a_unit_each(bits: int, data: st.Da
     reals = np.array([[data.draw(part) for _ in every] for _ in range(clients)]).reshape(clients, -1) * every
     integers = np.array([[data.draw(st.integers(-most, most)) for _ in range(whole)] for _ in range(clients)])
     integers = integers.reshape(clients, whole).astype(np.int64)
-    encoded = [numbers.encode(*pair, coins) for pair in zip(reals, integers, strict=True)]
+    encoded = [numbers.rounded(*pair, coins) for pair in zip(reals, integers, strict=True)]
     vectors = np.stack([vector for vector, _ in encoded])
     assert vectors.shape == (clients, numbers.width)
     assert np.abs(vectors).max(initial=0) <= numbers.largest == 2 ** (bits - 1) - 1
-    found, sums = numbers.decode(vectors.sum(axis=0))
+    found, sums = numbers.split(vectors.sum(axis=0))
     units = np.repeat(numbers.units, lengths)
     assert (np.abs(found - reals.sum(axis=0)) <= clients * units * (1 + 1e-9)).all()
     assert np.array_equal(sums, integers.sum(axis=0))
@@ -101,11 +101,11 @@ def test_there_is_room_for_an_error_that_is_fed_back() -> None:
     """A number at its bound and an error of a unit are within the entries; without feedback they are refused."""
     fed, coins = LowPrecision(8, (1,), (1.0,), feedback=True), SimulationCoins(0)
     nothing = np.zeros(0, dtype=np.int64)
-    vector, errors = fed.encode(np.array([1.0 + fed.units[0]]), nothing, coins)
+    vector, errors = fed.rounded(np.array([1.0 + fed.units[0]]), nothing, coins)
     assert vector.tolist() == [127]
     assert abs(float(errors[0])) < 1e-12
     with pytest.raises(FieldRangeError, match="numbers of part 0 must not exceed 1; at least one does"):
-        LowPrecision(8, (1,), (1.0,)).encode(np.array([1.01]), nothing, coins)
+        LowPrecision(8, (1,), (1.0,)).rounded(np.array([1.01]), nothing, coins)
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -119,7 +119,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (np.array([0.0]), one, InputError, "numbers must be 2"),
     ):
         with pytest.raises(error, match=message) as caught:
-            numbers.encode(reals, integers, coins)
+            numbers.rounded(reals, integers, coins)
         assert "7.7" not in str(caught.value)
     for bounds in ((0.0,), (np.inf,), (1e-320,), (1.0, 1.0)):
         with pytest.raises(InputError, match="bounds must be"):

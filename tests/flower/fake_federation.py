@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.requests import Request as RoundRequest
+from fgl_secure.aggregation.sums import Request as RoundRequest
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.flower.kept import Keeper, state_file
 from fgl_secure.flower.mod import Memory

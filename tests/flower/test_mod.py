@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.aggregation.encoding import IntegerRule
-from fgl_secure.aggregation.purposes import Found, Purpose
-from fgl_secure.aggregation.requests import Request as RoundRequest
+from fgl_secure.aggregation.sums import Found, Purpose
+from fgl_secure.aggregation.sums import Request as RoundRequest
 from fgl_secure.errors import (
     InputError,
     MalformedMessageError,

@@ -16,7 +16,7 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
-from fgl_secure.aggregation.requests import Request as RoundRequest
+from fgl_secure.aggregation.sums import Request as RoundRequest
 from fgl_secure.errors import StateFileError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, secure_aggregation_mod
 from fgl_secure.flower.guard import NO_STATE
@@ -24,7 +24,7 @@ from fgl_secure.flower.kept import STATE_VARIABLE, UNUSED_SECONDS, Keeper
 from fgl_secure.flower.records import Request
 from fgl_secure.flower.terms import RoundTerms
 from fgl_secure.protocols.one_sum.terms import Stage
-from fgl_secure.protocols.pairwise_masking.requests import Ask
+from fgl_secure.protocols.pairwise_masking.plan import Ask
 from fgl_secure.runtime import decode, encode
 from tests.flower.fake_federation import FakeGrid, app_of, file_of, fresh_run, record, update
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.runtime import Channel, Directory, Phase, Recording, Role, Step
-from fgl_secure.runtime.ends import SHORT, Ends, RepeatedEnds, _pairs
+from fgl_secure.runtime.transcript import SHORT, Ends, RepeatedEnds, _pairs
 
 PARTIES = Directory({Role.DEVICE: 40, Role.SILO: 3})
 DEVICES, SILOS = PARTIES.ids(Role.DEVICE), PARTIES.ids(Role.SILO)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fgl_secure.runtime.narrow import kind_of, narrow
+from fgl_secure.runtime.transcript import kind_of, narrow
 
 
 def test_numbers_are_as_narrow_as_their_count_allows() -> None:

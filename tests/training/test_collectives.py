@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Quantizer
+from fgl_secure.algebra import FixedPoint
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.graph import Graph
@@ -167,7 +167,7 @@ def test_grids_have_the_bits_that_there_is_room_for() -> None:
     """Schemes with less room make the grid coarser, and never finer than what was asked for."""
     silo = ran(Plaintext())[0].programs[0].silo
     for largest, bits in ((2**62, 30), (2**30, 22), (2**20, 12)):
-        setting = Setting(np.zeros(4, dtype=np.int64), Quantizer(1.0, 1), lambda _: False, largest)
+        setting = Setting(np.zeros(4, dtype=np.int64), FixedPoint(None, 1.0, 1), lambda _: False, largest)
         assert Collectives(silo, setting).grid().fraction_bits == bits
 
 

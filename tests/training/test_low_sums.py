@@ -24,7 +24,7 @@ from fgl_secure.training.processes.process import SERVER as HUB
 from fgl_secure.training.processes.sum_server import SumServer
 from fgl_secure.training.processes.sums import DONE, EVERYBODY, Company, SiloSums
 from fgl_secure.training.program import Program
-from fgl_secure.training.rounding import Digits, StepCoins
+from fgl_secure.training.ranges import Digits, StepCoins
 from fgl_secure.training.server_sums import BOUND, RECEIVED, SERVER_SUM
 from tests.training.processes.runs import silo_makes, together
 from tests.training.test_collectives import COUNTS, GRAPH, ROWS, WEIGHTS, ran

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.privacy import DistributedNoise
-from fgl_secure.algebra import Quantizer
+from fgl_secure.algebra import FixedPoint
 from fgl_secure.coins import Coins
 from fgl_secure.dp import Perturbation, rounded_at_random
 from fgl_secure.dp.mechanisms import DiscreteGaussian
@@ -98,4 +98,4 @@ class NoisyUpdates:
         bits, bound = chosen.fraction_bits, chosen.grid_clip + chosen.noise.largest
         units = rounded_at_random(update, self._noise.clip, chosen.grid_clip, bits, self._coins)
         noisy = units + chosen.noise.sample(self._coins, units.shape)
-        return talk.mean(np.ldexp(noisy, -bits), 1, 1, Quantizer(bound * 2.0**-bits, bits, "noisy updates"))
+        return talk.mean(np.ldexp(noisy, -bits), 1, 1, FixedPoint(None, bound * 2.0**-bits, bits, what="noisy updates"))

@@ -32,8 +32,7 @@ from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Process, fitting, only
 from fgl_secure.training.processes.sums import EVERYBODY, UNBOUNDED, Company, SiloSums
 from fgl_secure.training.program import Program
-from fgl_secure.training.ranges import finds_ranges
-from fgl_secure.training.rounding import Digits, rounding_key
+from fgl_secure.training.ranges import Digits, finds_ranges, rounding_key
 from fgl_secure.training.server_sums import grid_for
 from fgl_secure.training.silo import Silo
 

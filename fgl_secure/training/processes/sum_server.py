@@ -12,7 +12,7 @@ from fgl_secure.runtime.packing import Array
 from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, fitting, joined, only, scalar
 from fgl_secure.training.processes.sums import DONE, EVERYBODY, OPENING, Company, arrived, sent
-from fgl_secure.training.rounding import NO_DIGITS, Digits
+from fgl_secure.training.ranges import NO_DIGITS, Digits
 from fgl_secure.training.server_sums import quotients
 
 _MOST_BITS = 64

@@ -33,7 +33,7 @@ from fgl_secure.runtime import Directory, Draws, Messages, OwnDraws, Phase, Role
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Part, fitting, only, scalar
-from fgl_secure.training.rounding import NO_DIGITS, Digits
+from fgl_secure.training.ranges import NO_DIGITS, Digits
 
 EVERYBODY = -1
 UNBOUNDED = -1

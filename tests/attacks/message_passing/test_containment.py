@@ -16,7 +16,7 @@ from fgl_secure.attacks.message_passing.knowledge import PublicRows
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.secmp.claim import PUBLISHED_CLAIM
+from fgl_secure.protocols.secmp.scheme import PUBLISHED_CLAIM
 from fgl_secure.runtime import Phase, Role
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.message_passing.recovered import messages_of

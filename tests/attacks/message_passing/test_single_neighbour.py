@@ -15,7 +15,7 @@ from fgl_secure.attacks.message_passing.single_neighbour import (
 )
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import MuDelivery
-from fgl_secure.protocols.secmp.claim import PUBLISHED_CLAIM
+from fgl_secure.protocols.secmp.scheme import PUBLISHED_CLAIM
 from fgl_secure.runtime import Guarantee, Phase, Role, View
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.message_passing.recovered import messages_of

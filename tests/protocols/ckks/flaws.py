@@ -16,9 +16,8 @@ from fgl_secure.crypto.ckks_packing import pack
 from fgl_secure.crypto.ckks_public import PREFIX
 from fgl_secure.crypto.ckks_seal import ring
 from fgl_secure.crypto.cryptography import Context
-from fgl_secure.protocols.ckks.sealing import sealed_bytes
 from fgl_secure.protocols.ckks.shared_clients import GROUP, SharedKeyClients
-from fgl_secure.protocols.ckks.wire import encrypted
+from fgl_secure.protocols.ckks.wire import encrypted, sealed_bytes
 from fgl_secure.runtime import Messages
 from tests.protocols.ckks.ciphertext_views import from_transforms, key_transforms, transformed, words_of
 

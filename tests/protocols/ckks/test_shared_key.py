@@ -16,8 +16,7 @@ from fgl_secure.crypto.ckks_parameters import Parameters
 from fgl_secure.crypto.ckks_public import SECRET
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
-from fgl_secure.protocols.ckks.sealing import unwrapped, wrapped
-from fgl_secure.protocols.ckks.wire import ciphertexts_of, padded, public_bytes
+from fgl_secure.protocols.ckks.wire import ciphertexts_of, padded, public_bytes, unwrapped, wrapped
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Channel, OwnDraws, Phase, Role, Step, decode

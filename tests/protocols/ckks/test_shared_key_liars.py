@@ -19,8 +19,7 @@ from fgl_secure.crypto.ckks_public import PREFIX
 from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
-from fgl_secure.protocols.ckks.tags import FIELD, RING, TAGS, digest_of_sum, tags_of
-from fgl_secure.protocols.ckks.wire import ciphertext_fields, ciphertexts_of
+from fgl_secure.protocols.ckks.wire import FIELD, RING, TAGS, ciphertext_fields, ciphertexts_of, digest_of_sum, tags_of
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Step, decode
 from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
 

@@ -18,10 +18,9 @@ from fgl_secure.crypto.keys import KeyPair
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import FglSecureError, ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
-from fgl_secure.protocols.ckks.sealing import unwrapped, wrapped
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
 from fgl_secure.protocols.ckks.shared_key import BYTES
-from fgl_secure.protocols.ckks.wire import ciphertexts_of
+from fgl_secure.protocols.ckks.wire import ciphertexts_of, unwrapped, wrapped
 from fgl_secure.runtime import Messages, OwnDraws, Phase, decode
 from tests.protocols.ckks import flaws
 from tests.protocols.one_sum.rounds import (

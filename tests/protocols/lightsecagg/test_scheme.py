@@ -12,8 +12,7 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError, TooManyErrors
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.lightsecagg.code import MaskCode
-from fgl_secure.protocols.lightsecagg.plan import check_roster
+from fgl_secure.protocols.lightsecagg.plan import MaskCode, check_roster
 from fgl_secure.runtime import Draws, OwnDraws, Role, Secret
 from tests.protocols.one_sum.rounds import NOW, SESSION, topology_of
 

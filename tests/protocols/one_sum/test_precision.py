@@ -20,8 +20,7 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.lightsecagg.scheme import PRIMES
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.precision import Rounding
-from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.scheme import Rounding, Scheme
 from fgl_secure.runtime import Channel, MessageBatch, Party, Phase, Recording, Role, Step
 from fgl_secure.schemes import server_scheme
 from fgl_secure.testing import Protocol, assert_statistically_private

@@ -13,7 +13,7 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.pairwise_masking.requests import Ask
+from fgl_secure.protocols.pairwise_masking.plan import Ask
 from fgl_secure.runtime import Channel, Messages, Phase, Recording, Tampered
 from tests.protocols.one_sum.rounds import LEADER, NOW, directory_of, topology_of, vectors_of
 from tests.protocols.pairwise_masking import flaws

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.pairwise_masking.requests import Ask, check_request, request_of, signed
+from fgl_secure.protocols.pairwise_masking.plan import Ask, check_request, request_of, signed
 
 Bytes = NDArray[np.uint8]
 

@@ -26,7 +26,6 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.one_sum.receiver import Receiver
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.pairwise_masking.claim import claim_of
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.drawing import Draw, Pledges
 from fgl_secure.protocols.pairwise_masking.graph import (
@@ -41,6 +40,7 @@ from fgl_secure.protocols.pairwise_masking.graph import (
     shortfall_bound,
     split_bound,
 )
+from fgl_secure.protocols.pairwise_masking.scheme import claim_of
 from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.runtime import Channel, OwnDraws, Phase, Role, Secret, Step
 from fgl_secure.schemes import server_scheme

@@ -24,7 +24,7 @@ from fgl_secure.protocols.one_sum.terms import USUAL, Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES
-from fgl_secure.protocols.pairwise_masking.sharing import Sharing
+from fgl_secure.protocols.pairwise_masking.plan import Sharing
 from fgl_secure.runtime import OwnDraws, Phase, Step, decode, simulate
 from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
 from tests.protocols.one_sum.sums import channel_of

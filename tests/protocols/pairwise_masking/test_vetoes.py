@@ -20,10 +20,10 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.pairwise_masking.claim import VETOES
 from fgl_secure.protocols.pairwise_masking.clients import Clients
+from fgl_secure.protocols.pairwise_masking.drawing import Vetoes
+from fgl_secure.protocols.pairwise_masking.scheme import VETOES
 from fgl_secure.protocols.pairwise_masking.server import Server
-from fgl_secure.protocols.pairwise_masking.vetoes import Vetoes
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Messages, Party, Phase, Step, Tampered, simulate
 from fgl_secure.testing import Protocol

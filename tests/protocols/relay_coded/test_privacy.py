@@ -36,7 +36,7 @@ from fgl_secure.runtime import (
     Role,
     Step,
 )
-from fgl_secure.runtime.ends import Ends
+from fgl_secure.runtime.transcript import Ends
 from fgl_secure.statistics.exact import compare_exactly
 from fgl_secure.testing import (
     NotPrivateError,

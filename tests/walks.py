@@ -1,0 +1,65 @@
+"""How many of the toolkit's files one call enters, counted in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+ROOT = Path(__file__).parents[1]
+
+CALLS: Mapping[str, str] = MappingProxyType(
+    {
+        "mean": """
+import numpy as np
+from fgl_secure import SecureAggregator
+aggregator = SecureAggregator.for_clients(8, bound=8.0)
+updates = [{"weight": np.full(1, client / 2)} for client in range(8)]
+call = lambda: aggregator.mean(updates)
+""",
+        "neighbour sum": """
+import numpy as np
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
+from fgl_secure.runtime import Channel, Step
+from fgl_secure.schemes import parse
+from fgl_secure.training.parties import helpers_of, hierarchy_of, neighbour_sums
+from tests.graphs import two_communities
+graph, (_, scheme) = two_communities(), parse("neighbours=relay-coded")
+channel = Channel(hierarchy_of(graph, helpers_of([scheme])), SimulationCoins(0))
+topology, code = Topology(NEIGHBOURS, neighbour_sums(graph), 4), scheme.fixed_point(40)
+call = lambda: Collective(scheme, topology, channel, code).sum(np.ones((40, 4)), Step(0))
+""",
+        "audit": """
+from fgl_secure import audit
+call = lambda: audit("digits", method="fedavg", scheme="pairwise-masking", device="cpu")
+""",
+    }
+)
+
+_COUNT = """
+import json, sys
+found = set()
+def enter(frame, event, argument):
+    if event == "call":
+        found.add(frame.f_code.co_filename)
+{setup}
+sys.setprofile(enter)
+call()
+sys.setprofile(None)
+print(json.dumps(sorted(found)))
+"""
+
+
+def files_entered(call: str) -> list[str]:
+    """Return the toolkit's files that one of `CALLS` enters, from the repository's root; imports are not counted."""
+    told = subprocess.run(
+        [sys.executable, "-c", _COUNT.format(setup=CALLS[call])], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    entered = {Path(name).resolve() for name in json.loads(told.stdout.splitlines()[-1]) if name.endswith(".py")}
+    homes = tuple(ROOT / name for name in ("fgl_secure", "protocols", "attacks"))
+    return sorted(str(path.relative_to(ROOT)) for path in entered if any(path.is_relative_to(home) for home in homes))
