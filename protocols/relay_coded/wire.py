@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.sorting import order_of, places_among
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.runtime import Later, Messages, Phase, Step
 
@@ -142,7 +141,7 @@ def found_among(wanted: Ids, known: Ids) -> Ids:
     """int64 [k]: the position of each wanted number among known ones in ascending order, or -1."""
     if not len(known):
         return np.full(len(wanted), -1, dtype=np.int64)
-    place = np.minimum(places_among(wanted, known), len(known) - 1)
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[place] == wanted, place, -1)
 
 
@@ -171,7 +170,7 @@ def ordered(groups: Ids, numbers: Ids) -> tuple[Ids, Ids]:
     groups = groups - groups.min()
     bits = int(groups.max()).bit_length()
     shift = max(int(numbers.max()).bit_length() + bits - 63, 0)
-    order = order_of(groups << (63 - bits) | numbers >> shift)
+    order = np.argsort(groups << (63 - bits) | numbers >> shift, kind="stable")
     counts = np.bincount(groups)
     places = np.empty(len(order), dtype=np.int64)
     places[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
