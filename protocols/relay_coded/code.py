@@ -16,6 +16,7 @@ from fgl_secure.algebra import Elements, PrimeField, Segments, lagrange_matrix
 from fgl_secure.algebra.kernels import add_rows, masked_rows
 from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins
+from fgl_secure.protocols.relay_coded.wire import places_among
 from fgl_secure.runtime.narrow import Numbers
 
 Ids = NDArray[np.int64]
@@ -117,7 +118,7 @@ def grouped_by_tag(tags: Ids) -> tuple[Ids, Segments]:
     Returns:
         The distinct tags, int64 [t, 2] in ascending order, and the rows of each.
     """
-    order = np.argsort(tags[:, 0], kind="stable")
+    order = np.argsort(tags[:, 0])
     changes, first = (_changes(tags[order, word]) for word in (1, 0))  # one word of all tags at a time
     if (changes & ~first).any():  # two tags share a word: by accident once in 2^63 pairs
         order = np.lexsort((tags[:, 1], tags[:, 0]))
@@ -141,7 +142,7 @@ def find_tags(wanted: Ids, known: Ids) -> Ids:
     if np.array_equal(wanted, known):
         return np.arange(len(known))
     first = known[:, 0]
-    place = np.minimum(np.searchsorted(first, wanted[:, 0]), len(known) - 1)
+    place = np.minimum(places_among(wanted[:, 0], first), len(known) - 1)
     while True:  # steps over tags with the same first word
         ahead = (known[place, 0] == wanted[:, 0]) & (known[place, 1] < wanted[:, 1])
         ahead &= np.append(first[1:] == first[:-1], False)[place]

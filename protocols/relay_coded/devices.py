@@ -509,7 +509,7 @@ class Devices(BoundMachine):
             if not np.array_equal(owners, receivers):
                 raise MalformedMessageError("answers must be for the owners of their tags; at least one is not")
             return None
-        order = np.argsort(asked[:, 0], kind="stable")
+        order = np.argsort(asked[:, 0])
         at = wire.found_among(tags[:, 0], asked[order, 0])
         place = order[at]
         if not ((at >= 0) & (asked[place] == tags).all(axis=1) & (owners[place] == receivers)).all():

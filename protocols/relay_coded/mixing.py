@@ -68,7 +68,7 @@ class Ways:
         if np.array_equal(names, self.names):
             return np.arange(len(names))
         if self._ascending is None:
-            order = np.argsort(self.names, kind="stable")
+            order = np.argsort(self.names)
             self._ascending = order, self.names[order]
         order, ascending = self._ascending
         at = found_among(names, ascending)
