@@ -11,10 +11,10 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks.ckks_rows import SLOTS, RowVectors
 from benchmarks.pieces import COPY, Part, Piece, Pieces, copied
 from benchmarks.timing import Figure, Side, Timing
 from fgl_secure.coins import SystemCoins
-from fgl_secure.crypto.ckks_rows import SLOTS, RowVectors
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.graph import FederatedGraph, SplitMasks, load, partition
 from fgl_secure.graph.adjacency_powers import looped_adjacency

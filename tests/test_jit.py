@@ -26,7 +26,7 @@ def refuse(*arguments, dir=None, **options):
     return open_file(*arguments, dir=dir, **options)
 tempfile.TemporaryFile = refuse  # by which numba finds out whether it can write to a folder
 import numpy as np
-from fgl_secure.crypto.counter_mode import add_words
+from fgl_secure.crypto.aes_instructions import add_words
 print(add_words(np.zeros(5, np.int64), np.arange(5), np.int64(7), 3, False))
 """
 
