@@ -84,8 +84,8 @@ class Arithmetic:
         """Return whether every value lies in 0 .. modulus - 1."""
         if not values.numel():
             return True
-        least, greatest = self.extremes(values)
-        return least >= 0 and greatest < modulus
+        least, greatest = torch.aminmax(values)
+        return int(least) >= 0 and int(greatest) < modulus
 
     @_on_tensors
     def narrowed(self, values: Any, modulus: int) -> Any:

@@ -11,19 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from llvmlite import binding
 from numpy.typing import NDArray
 
+from fgl_secure.algebra.prime_field import Elements, PrimeField
 from fgl_secure.algebra.reduction import compiled, inlined
 from fgl_secure.errors import FieldRangeError
 from fgl_secure.threads import Thread, range_of, read_only
-
-if TYPE_CHECKING:  # what compiles the loops ahead does without what fields take
-    from fgl_secure.algebra.prime_field import Elements, PrimeField
 
 Integers = NDArray[np.int64]
 Words = NDArray[np.int64]
