@@ -2,6 +2,12 @@
 
 Shapes are fixed here: a leading batch axis B (coin tapes, 1 in production), then messages or rows, then coordinates.
 Elements come in any integer dtype and are worked on in int64: below 2^31 a product and 2^32 sums fit.
+
+Processor time with library calls in place of a loop, on an Intel Xeon: a round of `python -m benchmarks secagg` under
+lightsecagg of 20 clients takes 13.8 times as long without `combine`. Of `python -m benchmarks secmp` on Cora, an epoch
+under secmp takes 5.0 times as long without `affine_rows`, and one under relay-coded 2.5 times as long without
+`masked_rows`; `segment_sums` gains 1.13 there, and is 5 times as fast as scipy's sparse product by itself.
+`rounded_outer_sums` bounds memory: a dense array of its terms would hold every entry of every row's gradient.
 """
 
 from __future__ import annotations
