@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from benchmarks.ckks_rows import RowVectors
 from benchmarks.pieces import COPY, Part, Piece, copied
 from benchmarks.timing import Figure, Side, Timing, measure
-from fgl_secure.algebra.linear_sketch import LinearSketch
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks import Adder, ReceiverKey
 from fgl_secure.crypto.ckks_parameters import Parameters, limit
-from fgl_secure.crypto.ckks_rows import RowVectors
+from fgl_secure.methods.fedstruct.sketched_terms import LinearSketch
 from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.topology import Topology

@@ -11,16 +11,16 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks.ckks_rows import SLOTS, RowVectors
 from benchmarks.pieces import COPY, Part, Piece, Pieces, copied
 from benchmarks.timing import Figure, Side, Timing
 from fgl_secure.coins import SystemCoins
-from fgl_secure.crypto.ckks_rows import SLOTS, RowVectors
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.graph import FederatedGraph, SplitMasks, load, partition
 from fgl_secure.graph.adjacency_powers import looped_adjacency
+from fgl_secure.methods.fedstruct.hop_adjacency import HopSettings, Pruning
 from fgl_secure.methods.fedstruct.row_exchange import ClearTerms, HopExchange, SummedTerms, TermSums
 from fgl_secure.protocols.ckks import Ckks
-from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme

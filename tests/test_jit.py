@@ -26,8 +26,8 @@ def refuse(*arguments, dir=None, **options):
     return open_file(*arguments, dir=dir, **options)
 tempfile.TemporaryFile = refuse  # by which numba finds out whether it can write to a folder
 import numpy as np
-from fgl_secure.algebra.elementwise_kernels import count_outside
-print(count_outside(np.arange(5), 3))
+from fgl_secure.crypto.aes_instructions import add_words
+print(add_words(np.zeros(5, np.int64), np.arange(5), np.int64(7), 3, False))
 """
 
 

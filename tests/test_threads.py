@@ -44,8 +44,8 @@ def shared(size: int) -> tuple[list[int], int]:
 def test_pytorch_keeps_the_threads_that_the_user_gave_it() -> None:
     """Whatever number numba may take."""
     program = (
-        "import torch, numpy as np; from fgl_secure.algebra import elementwise_kernels as k; "
-        "a = np.ones(2**19, np.int64); k.add_each(a, a, 11, a); print(torch.get_num_threads())"
+        "import torch, numpy as np; from fgl_secure.algebra import PrimeField; "
+        "a = np.ones((2, 2**19), np.int64); PrimeField(11).combine([[1, 1]], a); print(torch.get_num_threads())"
     )
     settings = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "2"}
     run = subprocess.run([sys.executable, "-c", program], env=settings, capture_output=True, check=True)
@@ -77,9 +77,9 @@ def test_loops_take_no_more_threads_than_torch_and_than_they_are_told() -> None:
 def test_a_child_of_a_process_with_threads_starts_its_own() -> None:
     """Threads don't come along when a process is forked: a loop that waited for them would wait for ever."""
     program = (
-        "import os, numpy as np; from fgl_secure.algebra import elementwise_kernels as k; "
-        "a = np.ones(2**19, np.int64); k.add_each(a, a, 11, a); child = os.fork(); k.add_each(a, a, 11, a); "
-        "child or os._exit(int(a.sum() != 4 * 2**19)); print(os.waitpid(child, 0)[1])"
+        "import os, numpy as np; from fgl_secure.algebra import PrimeField; "
+        "a, add = np.ones((2, 2**19), np.int64), lambda: PrimeField(11).combine([[1, 1]], a); add(); "
+        "child = os.fork(); child or os._exit(int(add().sum() != 2 * 2**19)); print(os.waitpid(child, 0)[1])"
     )
     settings = {**os.environ, "NUMBA_NUM_THREADS": "2"}
     command = [sys.executable, "-W", "ignore", "-c", program]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra.prime_field import PrimeField
 from fgl_secure.algebra.reduction import canonical, compiled, inlined, multiply
 from fgl_secure.errors import InputError
 from fgl_secure.threads import Thread, range_of
-
-if TYPE_CHECKING:  # what compiles the loops ahead does without what fields take
-    from fgl_secure.algebra.prime_field import PrimeField
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]

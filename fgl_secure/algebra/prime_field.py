@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from fgl_secure.algebra.arithmetic import Arithmetic, element_dtype
-from fgl_secure.algebra.array_kinds import arithmetic_of
+from fgl_secure.algebra.array_kinds import Arithmetic, arithmetic_of, element_dtype
 from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61
 from fgl_secure.algebra.segments import Segments
 from fgl_secure.errors import FieldRangeError, InputError

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from fgl_secure.algebra.array_kinds import arithmetic_of
 from fgl_secure.algebra.interpolation import lagrange_matrix
 from fgl_secure.algebra.prime_field import ElementsT, PrimeField
 from fgl_secure.coins import Coins
@@ -167,8 +166,11 @@ class Word(Generic[ElementsT]):
         used: list[int] = right[: self.dimension]
         checked: list[int] = right[self.dimension :]
         matrix = lagrange_matrix(self.field, [self.points[i] for i in used], [*at, *(self.points[i] for i in checked)])
-        arithmetic, _ = arithmetic_of(self.rows)
-        return arithmetic.interpolate(matrix, self.rows, used, checked, self.field.modulus)
+        rows: Any = self.rows
+        values: Any = self.field.combine_elements(matrix, rows[used] if wrong else rows[: self.dimension], rows[:0])
+        differs = (values[len(at) :] != rows[checked]).any(axis=0)
+        agreeing = int((differs * 1).argmax()) if bool(differs.any()) else len(differs)
+        return values[: len(at)], agreeing
 
 
 def _too_many(max_errors: int) -> TooManyErrors:

@@ -2,7 +2,8 @@
 
 TenSEAL's own contexts make relinearisation keys whatever one does and need a special prime for them, its vectors have
 N / 2 real slots in floating point, and `make_context_public` keeps a decryptor. `tenseal.sealapi` has none of that.
-Ciphertexts stay in coefficient form, where integers are added exactly.
+Ciphertexts stay in coefficient form, where integers are added exactly. Its polynomials can be read, not set, and its
+encoder rounds floats: so `Ring.trivial` writes SEAL's uncompressed form itself. All else is SEAL's own save and load.
 """
 
 from __future__ import annotations

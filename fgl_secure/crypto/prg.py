@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fgl_secure.crypto import aes_instructions
-from fgl_secure.crypto.counter_mode import add_words
+from fgl_secure.crypto.aes_instructions import add_words
 from fgl_secure.errors import InputError
 from fgl_secure.jit import njit
 

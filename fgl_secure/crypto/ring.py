@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.prg import word_of
 from fgl_secure.errors import InputError, MalformedMessageError
-from fgl_secure.jit import njit
 
 Elements = NDArray[np.int64]
 Array = NDArray[Any]
 
 MOST_BITS = 61
 """Of an element: two of them add up within 63."""
+PIECE = 2**16
+"""Elements whose bits are laid out at a time, a byte each: 4 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,8 @@ class Ring:
         if not self.packed:
             return values.view(self.dtype) if self.dtype.itemsize == 8 else values.astype(self.dtype)  # of int64
         out = np.zeros((*values.shape[:-1], self.entries(values.shape[-1])), dtype=np.uint8)
-        count = math.prod(values.shape[:-1])
-        rows = np.ascontiguousarray(values).reshape(count, values.shape[-1])
-        _pack(rows, self.bits, out.reshape(count, out.shape[-1]))
+        for place in np.ndindex(values.shape[:-1]):
+            out[place] = _packed(values[place], self.bits)
         return out
 
     def read(self, array: Array, length: int) -> Elements:
@@ -91,9 +91,8 @@ class Ring:
         if not self.packed:
             self._check(array)
             return array.view(np.int64) if array.itemsize == 8 else array.astype(np.int64)
-        given, count = np.ascontiguousarray(array), math.prod(array.shape[:-1])
-        values = np.zeros((*given.shape[:-1], length), dtype=np.int64)
-        if _unpack(given.reshape(count, given.shape[-1]), self.bits, values.reshape(count, length)):
+        values = np.zeros((*array.shape[:-1], length), dtype=np.int64)
+        if any(_unpacked(array[place], self.bits, values[place]) for place in np.ndindex(array.shape[:-1])):
             raise MalformedMessageError("bits behind the last element must be 0; they are not")
         self._check(values)
         return values
@@ -103,45 +102,32 @@ class Ring:
             raise MalformedMessageError(f"elements must be below {self.modulus}; at least one is not")
 
 
-@njit(boundscheck=False)
-def _pack(rows: Elements, bits: int, out: Array) -> None:
-    """Writes each row's elements one behind the other, lowest bit first."""
-    for row in range(len(rows)):
-        held, filled, at = np.uint64(0), 0, 0
-        for value in rows[row]:
-            left, rest = bits, np.uint64(value)
-            while left > 0:
-                step = min(left, 32)  # at most 7 bits are held, so nothing is shifted out
-                held |= (rest & np.uint64((1 << step) - 1)) << np.uint64(filled)
-                rest >>= np.uint64(step)
-                filled += step
-                left -= step
-                while filled >= 8:
-                    out[row, at] = held & np.uint64(255)
-                    held >>= np.uint64(8)
-                    filled -= 8
-                    at += 1
-        if filled:
-            out[row, at] = held
+def _pieces(length: int) -> Iterator[slice]:
+    """Pieces of a row whose bits, of any number an element, fill whole bytes; but for the last one."""
+    return (slice(start, min(start + PIECE, length)) for start in range(0, length, PIECE))
 
 
-@njit(boundscheck=False)
-def _unpack(packed: Array, bits: int, out: Elements) -> int:
-    """Reads what `_pack` wrote; says which bits behind the last element are not 0 in some row."""
-    beyond = 0
-    for row in range(len(packed)):
-        held, filled, at = np.uint64(0), 0, 0
-        for place in range(out.shape[1]):
-            value, done = np.uint64(0), 0
-            while done < bits:
-                if not filled:
-                    held, filled = np.uint64(packed[row, at]), 8
-                    at += 1
-                step = min(bits - done, filled)
-                value |= (held & np.uint64((1 << step) - 1)) << np.uint64(done)
-                held >>= np.uint64(step)
-                filled -= step
-                done += step
-            out[row, place] = value
-        beyond |= int(held)
+def _packed(row: Elements, bits: int) -> Array:
+    """A row's elements one behind the other, lowest bit first: uint8."""
+    parts = [
+        np.packbits(
+            np.unpackbits(row[piece].astype("<i8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")[:, :bits],
+            bitorder="little",
+        )
+        for piece in _pieces(len(row))
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint8)
+
+
+def _unpacked(packed: Array, bits: int, out: Elements) -> bool:
+    """Reads what `_packed` wrote; says whether a bit behind the last element is not 0."""
+    beyond = False
+    for piece in _pieces(len(out)):
+        count = piece.stop - piece.start
+        first = piece.start * bits // 8
+        flags = np.unpackbits(packed[first : first + -(-count * bits // 8)], bitorder="little")
+        beyond = beyond or bool(flags[count * bits :].any())
+        padded = np.zeros((count, 64), dtype=np.uint8)
+        padded[:, :bits] = flags[: count * bits].reshape(count, bits)
+        out[piece] = np.packbits(padded, axis=1, bitorder="little").view("<i8")[:, 0]
     return beyond

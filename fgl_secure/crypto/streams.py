@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fgl_secure.crypto import aes_instructions
-from fgl_secure.crypto.counter_mode import write_streams
 from fgl_secure.crypto.prg import KEY_BYTES, FieldStream, word_of
 from fgl_secure.errors import InputError
 from fgl_secure.threads import Thread, parallel, slice_of
@@ -53,7 +53,7 @@ class KeyedStreams:
         if aes_instructions.available():
             words, rejected = aes_instructions.write_words(self._keys, nonce, counts, word, mask, modulus)
         else:
-            words = write_streams(self._keys, nonce, counts * word.itemsize).view(word)
+            words = _write_streams(self._keys, nonce, counts * word.itemsize).view(word)
             rejected = _masked(words, mask, np.uint64(modulus))
         kind = np.dtype(dtype or np.int64)
         out: NDArray[Any] = words.view(kind) if kind.itemsize == word.itemsize else words.astype(kind)
@@ -74,6 +74,25 @@ class KeyedStreams:
             behind = FieldStream(key, nonce, past=count * words.itemsize).uniform(modulus, missing)
             kept = words[own][words[own] < modulus]
             out[own] = np.concatenate([each.astype(out.dtype) for each in (kept, behind)])
+
+
+def _write_streams(keys: NDArray[np.uint8], nonce: bytes, sizes: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Return the beginnings of the key streams of some keys from one counter block on.
+
+    Args:
+        keys: uint8 [s, 32], secret.
+        nonce: 16 bytes, the block that each stream starts from; blocks are counted modulo 2^128.
+        sizes: int64 [s], bytes of each.
+
+    Returns:
+        uint8 [sum of sizes], one stream behind the other.
+    """
+    out = np.empty(int(sizes.sum()), dtype=np.uint8)
+    ends = np.cumsum(sizes).tolist()
+    for key, size, end in zip(keys, sizes.tolist(), ends, strict=True):
+        stream = Cipher(algorithms.AES256(key.tobytes()), modes.CTR(nonce)).encryptor().update(bytes(size))
+        out[end - size : end] = np.frombuffer(stream, dtype=np.uint8)
+    return out
 
 
 @parallel

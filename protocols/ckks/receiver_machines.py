@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.ckks import PublicKey, ReceiverKey, RunningSums, wire_bytes
+from fgl_secure.crypto.ckks import FINGERPRINT_BYTES, PublicKey, ReceiverKey, RunningSums, wire_bytes
 from fgl_secure.crypto.ckks_parameters import Parameters
-from fgl_secure.crypto.ckks_public import FINGERPRINT_BYTES
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.ckks.wire import (
     CIPHERTEXTS,

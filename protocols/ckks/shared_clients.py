@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.ckks import PublicKey, ReceiverKey
-from fgl_secure.crypto.ckks_public import PREFIX
+from fgl_secure.crypto.ckks import PREFIX, PublicKey, ReceiverKey
 from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError

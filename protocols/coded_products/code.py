@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField, lagrange_matrix
-from fgl_secure.algebra.exact_products import ROWS, exact_product
 from fgl_secure.algebra.interpolation import vanishing_matrix
 from fgl_secure.algebra.residues import (
+    ROWS,
     Remainders,
     Residues,
     Words,
+    exact_product,
     from_combined,
     masked,
     shared,
@@ -83,11 +84,8 @@ def relay_products(layout: Layout, static: Residues, fresh: Residues) -> list[Su
         block: Sums = np.empty((len(new), *batch, layout.entries - lacking), dtype=kind)
         for found, once, other in zip(block, held, new, strict=True):
             for place, left, right in layout.factors(once, other):
-                shape, part = (left.shape[-1], right.shape[-1]), found[..., place]
-                if batch:  # whose parts lie apart
-                    part[...] = exact_product(left, right).reshape(part.shape)
-                else:
-                    exact_product(left, right, part.reshape(shape))
+                part = found[..., place]
+                part[...] = exact_product(left, right).reshape(part.shape)
         out.append(block)
     return [block for block in out if block.size]
 

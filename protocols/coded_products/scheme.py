@@ -14,8 +14,8 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.exact_products import MOST_BITS as MAGNITUDE_BITS
 from fgl_secure.algebra.residues import BELOW_2_8
+from fgl_secure.algebra.residues import MOST_BITS as MAGNITUDE_BITS
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.code import zero_sets

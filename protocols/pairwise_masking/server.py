@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.counter_mode import add_words
+from fgl_secure.crypto.aes_instructions import add_words
 from fgl_secure.crypto.cryptography import Cryptography, Mask, Partner
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import ProtocolError, TooFewClientsError

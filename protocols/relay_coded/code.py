@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import Elements, PrimeField, Segments, lagrange_matrix
 from fgl_secure.algebra.kernels import add_rows, masked_rows
 from fgl_secure.algebra.shares import Word
-from fgl_secure.algebra.sorting import order_of, places_among
 from fgl_secure.coins import Coins
+from fgl_secure.protocols.relay_coded.wire import places_among
 from fgl_secure.runtime.transcript import Numbers
 
 Ids = NDArray[np.int64]
@@ -118,7 +118,7 @@ def grouped_by_tag(tags: Ids) -> tuple[Ids, Segments]:
     Returns:
         The distinct tags, int64 [t, 2] in ascending order, and the rows of each.
     """
-    order = order_of(tags[:, 0])
+    order = np.argsort(tags[:, 0])
     changes, first = (_changes(tags[order, word]) for word in (1, 0))  # one word of all tags at a time
     if (changes & ~first).any():  # two tags share a word: by accident once in 2^63 pairs
         order = np.lexsort((tags[:, 1], tags[:, 0]))

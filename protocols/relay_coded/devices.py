@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
-from fgl_secure.algebra.sorting import order_of
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.agreement import SendersKeys
@@ -510,7 +509,7 @@ class Devices(CheckpointedMachine):
             if not np.array_equal(owners, receivers):
                 raise MalformedMessageError("answers must be for the owners of their tags; at least one is not")
             return None
-        order = order_of(asked[:, 0])
+        order = np.argsort(asked[:, 0])
         at = wire.found_among(tags[:, 0], asked[order, 0])
         place = order[at]
         if not ((at >= 0) & (asked[place] == tags).all(axis=1) & (owners[place] == receivers)).all():

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.sorting import order_of
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.silos import (
@@ -58,7 +57,7 @@ class Ways:
         found = names[new]
         if (found[1:] > found[:-1]).all():
             return new
-        in_order = found[order_of(found)]
+        in_order = np.sort(found)
         if (in_order[1:] == in_order[:-1]).any():
             _, first = np.unique(names[new], return_index=True)
             new = np.sort(new[first])
@@ -69,7 +68,7 @@ class Ways:
         if np.array_equal(names, self.names):
             return np.arange(len(names))
         if self._ascending is None:
-            order = order_of(self.names)
+            order = np.argsort(self.names)
             self._ascending = order, self.names[order]
         order, ascending = self._ascending
         at = found_among(names, ascending)

@@ -14,8 +14,6 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.sha256 import digests
-
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
@@ -87,5 +85,6 @@ def tags_of(leaves: Ids) -> Ids:
     Returns:
         int64 [g, 2], non-negative.
     """
-    rows = np.ascontiguousarray(leaves).reshape(len(leaves), leaves.shape[1] * 2)
-    return digests(rows.view(np.uint8)).view(np.int64)[:, :2] & _LOW_63
+    data, size = memoryview(leaves.tobytes()), leaves.shape[1] * 2 * leaves.itemsize
+    digests = b"".join(sha256(data[start : start + size]).digest() for start in range(0, len(data), size))
+    return np.frombuffer(digests, dtype=np.int64).reshape(len(leaves), -1)[:, :2] & _LOW_63

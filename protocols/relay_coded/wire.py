@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.sorting import order_of, places_among
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.runtime import Later, Messages, Phase, Step
 
@@ -138,6 +137,15 @@ def names_of(senders: Ids, slots: Array) -> Ids:
     return (senders << 32) | slots.astype(np.int64)
 
 
+def places_among(wanted: Ids, known: Ids) -> Ids:
+    """int64 [k]: where wanted numbers stand, or would, among known ones in ascending order."""
+    # In ascending order each search stays near the one before: a third of the time of 13,000 random numbers.
+    order = np.argsort(wanted)
+    places = np.empty(len(wanted), dtype=np.int64)
+    places[order] = np.searchsorted(known, wanted[order])
+    return places
+
+
 def found_among(wanted: Ids, known: Ids) -> Ids:
     """int64 [k]: the position of each wanted number among known ones in ascending order, or -1."""
     if not len(known):
@@ -171,7 +179,7 @@ def ordered(groups: Ids, numbers: Ids) -> tuple[Ids, Ids]:
     groups = groups - groups.min()
     bits = int(groups.max()).bit_length()
     shift = max(int(numbers.max()).bit_length() + bits - 63, 0)
-    order = order_of(groups << (63 - bits) | numbers >> shift)
+    order = np.argsort(groups << (63 - bits) | numbers >> shift)
     counts = np.bincount(groups)
     places = np.empty(len(order), dtype=np.int64)
     places[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import FixedPoint, LagrangeCode, PrimeField, Segments
+from fgl_secure.algebra import FixedPoint, LagrangeCode, PrimeField, Segments, array_kinds
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
 from tests.strategies import Ints, all_prime_fields, elements, integers, reals, segment_members
@@ -130,3 +130,18 @@ def test_tensors_that_are_no_elements_are_refused(device: str) -> None:
             field.elements(outside)
         with pytest.raises(FieldRangeError, match=r"must hold elements, 0\.\.10; found others"):
             code.encode(outside, SimulationCoins(0))
+
+
+@pytest.mark.parametrize("modulus", [11, 131071, 2**31 - 1, 2**61 - 1])
+def test_compiled_loops_give_what_torch_operations_give(modulus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over 10,000 random columns: matrix products and sums of rows."""
+    field, rng = PrimeField(modulus), np.random.default_rng(modulus)
+    matrix, blocks = (rng.integers(0, modulus, shape) for shape in ((4, 7), (7, 10_000)))
+    segments = Segments.by_group(rng.integers(0, 300, 10_000), 301)
+
+    def results() -> list[NDArray[Any]]:
+        return [field.combine(matrix, blocks), field.grouped_sums(blocks.T, segments)]
+
+    compiled = results()
+    monkeypatch.setattr(array_kinds, "is_compiled", lambda _: False)
+    assert all(np.array_equal(one, other) for one, other in zip(compiled, results(), strict=True))

@@ -15,14 +15,19 @@ from numpy.typing import NDArray
 from sympy import prevprime
 
 from fgl_secure.algebra import PrimeField
+from fgl_secure.algebra import residues as module
 from fgl_secure.algebra.residues import (
     BELOW_2_8,
+    FLOAT_ROWS,
+    ROWS,
+    exact_product,
     from_combined,
     masked,
     residues,
     shared,
     words_below,
 )
+from fgl_secure.errors import FieldRangeError
 
 ALL = [PrimeField(p) for p in BELOW_2_8]
 seeds = st.integers(0, 2**32 - 1)
@@ -140,3 +145,49 @@ def test_combined_remainders_are_of_one_integer(fields: list[PrimeField], terms:
     for field, weight, each in zip(fields, weights, values.astype(np.int64), strict=True):
         assert np.array_equal(found % field.modulus, weight @ each % field.modulus)
     assert np.abs(found).max() <= math.prod(field.modulus for field in fields) / 2
+
+
+@pytest.fixture(params=["by bytes", "by floats"])
+def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the processor's instructions for bytes where it has them, and by float32."""
+    if request.param == "by floats":
+        monkeypatch.setattr(module, "_bytes_are_fast", lambda: False)
+    elif not module._bytes_are_fast():
+        pytest.skip("this processor has no instructions for products of bytes")
+
+
+@pytest.mark.usefixtures("_both_ways")
+@pytest.mark.parametrize("prime", [2, 3, 5, 101, *BELOW_2_8[:2]])
+def test_products_are_those_of_integers(prime: int) -> None:
+    """Whatever the shapes, also of vectors and of nothing, behind a batch axis, read-only and apart in memory."""
+    rng, half = np.random.default_rng(prime), prime // 2
+    shapes = [(1, 1, 1), (7, 1, 5), (7, 5, 1), (1, 4, 3), (0, 2, 3), (2, 2, 2), *rng.integers(1, 70, (20, 3)).tolist()]
+    for rows, d, h in shapes:
+        for batch in ((), (2,)):
+            left, right = (rng.integers(-half, half + 1, (*batch, rows, w)).astype(np.int8) for w in (d, 2 * h))
+            right = right[..., 1::2]
+            left.flags.writeable = False
+            whole = left.swapaxes(-1, -2).astype(np.int64) @ right.astype(np.int64)
+            assert np.array_equal(exact_product(left, right), whole)
+            assert np.array_equal(exact_product(right, left), whole.swapaxes(-1, -2))
+
+
+@pytest.mark.usefixtures("_both_ways")
+@pytest.mark.parametrize("widths", [(2, 2), (1, 3), (3, 1), (65, 17)])
+@pytest.mark.parametrize("rows", [FLOAT_ROWS, FLOAT_ROWS + 1, ROWS, ROWS + 1, 2 * ROWS + 7])
+@pytest.mark.parametrize("signs", [(1, 1), (-1, -1), (1, -1)])
+def test_the_largest_elements_over_many_rows_are_exact(
+    rows: int, widths: tuple[int, int], signs: tuple[int, int]
+) -> None:
+    """Where sums are largest: twice as many rows would not fit, and pieces are added up."""
+    half = BELOW_2_8[0] // 2
+    left, right = (
+        np.full((rows, width), sign * half, dtype=np.int8) for width, sign in zip(widths, signs, strict=True)
+    )
+    assert np.unique(exact_product(left, right)).tolist() == [signs[0] * signs[1] * rows * half**2]
+
+
+def test_primes_that_are_too_large_are_refused() -> None:
+    """Beyond 2^8 a remainder is no byte."""
+    with pytest.raises(FieldRangeError):
+        exact_product(*(np.zeros((1, 1), dtype=PrimeField(257).dtype) for _ in range(2)))

@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 from tenseal import sealapi
 
 from fgl_secure.crypto import ckks_seal
-from fgl_secure.crypto.ckks import Adder, PublicKey, ReceiverKey, wire_bytes
-from fgl_secure.crypto.ckks_packing import Integers
-from fgl_secure.crypto.ckks_parameters import CHAINS, PARAMETER_BYTES, Chain, Parameters, limit
-from fgl_secure.crypto.ckks_public import FINGERPRINT_BYTES, PREFIX
+from fgl_secure.crypto.ckks import FINGERPRINT_BYTES, PREFIX, Adder, PublicKey, ReceiverKey, wire_bytes
+from fgl_secure.crypto.ckks_parameters import CHAINS, PARAMETER_BYTES, Chain, Integers, Parameters, limit
 from fgl_secure.crypto.ckks_seal import ring
 from fgl_secure.errors import FglSecureError, InputError, ProtocolError
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from llvmlite import binding
 
+from fgl_secure.crypto import aes_instructions
 from fgl_secure.crypto.prg import FieldStream
 from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.errors import InputError
@@ -14,6 +17,9 @@ from tests.strategies import ALL_PRIMES
 
 MODULI = (1, 2, 3, 5, 11, 129, 200, 256, 257, 2**31, 2**31 + 1, 2**32 - 5, 2**62 + 1, 2**63, *ALL_PRIMES)
 """Moduli just above a power of two reject nearly every second word, powers of two none."""
+
+AVAILABLE = aes_instructions.available.__wrapped__
+"""Asked anew, and without what tests put in its place."""
 
 pytestmark = pytest.mark.usefixtures("where_from")
 
@@ -55,6 +61,27 @@ def test_counters_carry_over_all_sixteen_bytes(nonce: bytes) -> None:
     assert found.dtype == np.int32
     assert np.array_equal(found[:1000], FieldStream(bytes(32), nonce).uniform(2**31 - 1, 1000))
     assert np.array_equal(found[1000:], FieldStream(bytes([7] * 32), nonce).uniform(2**31 - 1, 37))
+
+
+@pytest.mark.parametrize("modulus", [2**31 - 1, 2**61 - 1])
+def test_ten_thousand_streams_are_those_of_the_library(modulus: int) -> None:
+    """Random keys, read together, against a cipher object of `cryptography` for each."""
+    keys = np.random.default_rng(modulus).integers(0, 256, (10_000, 32), dtype=np.uint8)
+    found = KeyedStreams(keys).uniform(modulus, np.full(len(keys), 3), bytes(range(16)))
+    expected = [FieldStream(key.tobytes(), bytes(range(16))).uniform(modulus, 3) for key in keys]
+    assert np.array_equal(found, np.concatenate(expected))
+
+
+@pytest.mark.parametrize(("name", "value"), [("DISABLE_JIT", 1), ("CPU_NAME", "generic"), ("CPU_FEATURES", "+aes")])
+def test_instructions_that_numba_does_without_are_not_named(
+    name: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLVM would end the process; a processor without them takes the library."""
+    monkeypatch.setattr(numba.config, name, value)
+    assert not AVAILABLE()
+    monkeypatch.undo()
+    monkeypatch.setattr(binding, "get_host_cpu_features", dict)
+    assert not AVAILABLE()
 
 
 def test_unfit_input_is_refused() -> None:

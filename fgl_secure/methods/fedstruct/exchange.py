@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fgl_secure.methods.fedstruct.hop_adjacency import HopSettings, Pruning
 from fgl_secure.methods.fedstruct.presets import FedStructPreset
-from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning
+from fgl_secure.methods.fedstruct.query_audit import AuditRule
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Role

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.protocols.hop_adjacency import check_betas
+from fgl_secure.methods.fedstruct.hop_adjacency import check_betas
 from fgl_secure.training.presets import PRESETS, Selection
 
 

@@ -12,9 +12,9 @@ from scipy import sparse
 
 from fgl_secure.errors import ProtocolError
 from fgl_secure.methods.fedstruct.gradients import RowSums
+from fgl_secure.methods.fedstruct.query_audit import AuditRule, QueryAudit, published_limit
 from fgl_secure.methods.fedstruct.row_exchange import entries_of
 from fgl_secure.methods.fedstruct.structure import Structure
-from fgl_secure.protocols.query_audit import AuditRule, QueryAudit, published_limit
 from fgl_secure.runtime import Phase
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.runtime.transcript import SECRETS

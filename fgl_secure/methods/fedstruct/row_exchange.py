@@ -16,11 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.algebra.linear_sketch import LinearSketch
 from fgl_secure.errors import ProtocolError, SketchOverfullError
-from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning, next_rows, term
-from fgl_secure.protocols.hop_threshold import BINS, DIGITS, MOST_ENTRIES, Search, in_units
-from fgl_secure.protocols.sketched_terms import (
+from fgl_secure.methods.fedstruct.hop_adjacency import (
+    BINS,
+    DIGITS,
+    MOST_ENTRIES,
+    HopSettings,
+    Pruning,
+    Search,
+    in_units,
+    next_rows,
+    term,
+)
+from fgl_secure.methods.fedstruct.sketched_terms import (
+    LinearSketch,
     TermRange,
     after_sum,
     in_fixed_point,

@@ -21,6 +21,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     HopwiseExchange,
     RowExchange,
 )
+from fgl_secure.methods.fedstruct.hop_adjacency import Pruning
 from fgl_secure.methods.fedstruct.presets import (
     Averaging,
     FeatureModelKind,
@@ -29,12 +30,11 @@ from fgl_secure.methods.fedstruct.presets import (
     fedstruct_preset,
 )
 from fgl_secure.methods.fedstruct.program import FedStructTask
+from fgl_secure.methods.fedstruct.query_audit import AuditRule
 from fgl_secure.methods.fedstruct.scenarios import CONTROLS, SeenModels, structure_run
 from fgl_secure.methods.fedstruct.training import clients_of
-from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Claim

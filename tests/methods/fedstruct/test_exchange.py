@@ -18,14 +18,14 @@ from fgl_secure.methods.fedstruct.exchange import (
     RowExchange,
     helpers_of,
 )
+from fgl_secure.methods.fedstruct.hop_adjacency import Pruning
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, Stepping, fedstruct_preset
 from fgl_secure.methods.fedstruct.program import FedStructTask
+from fgl_secure.methods.fedstruct.query_audit import AuditRule
 from fgl_secure.methods.fedstruct.training import client_features, clients_of
 from fgl_secure.protocols.ckks import Ckks
-from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.training.loop import TrainingResult

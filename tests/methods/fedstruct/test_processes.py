@@ -17,6 +17,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     NoExchange,
     RowExchange,
 )
+from fgl_secure.methods.fedstruct.hop_adjacency import Pruning
 from fgl_secure.methods.fedstruct.presets import (
     Averaging,
     FeatureModelKind,
@@ -26,13 +27,12 @@ from fgl_secure.methods.fedstruct.presets import (
     fedstruct_preset,
 )
 from fgl_secure.methods.fedstruct.program import FedStructTask
+from fgl_secure.methods.fedstruct.query_audit import AuditRule
 from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.protocols.ckks import Ckks, SharedKeyCkks
-from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.training.job import Job

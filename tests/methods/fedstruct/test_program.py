@@ -25,11 +25,11 @@ from fgl_secure.methods.fedstruct.exchange import (
 )
 from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, Stepping, Weighting
 from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask, Given
+from fgl_secure.methods.fedstruct.query_audit import AuditRule
 from fgl_secure.methods.fedstruct.structure import HeldRows
 from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel, MessageKind, Phase, Recording, Role, Step
 from fgl_secure.training.calls import Call, Setting

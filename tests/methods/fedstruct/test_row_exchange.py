@@ -16,6 +16,7 @@ from fgl_secure.errors import InputError, ProtocolError, SketchOverfullError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency, looped_adjacency
 from fgl_secure.methods.fedstruct import row_exchange
+from fgl_secure.methods.fedstruct.hop_adjacency import HopSettings, Pruning, next_rows, term
 from fgl_secure.methods.fedstruct.row_exchange import (
     ClearTerms,
     HopExchange,
@@ -25,11 +26,10 @@ from fgl_secure.methods.fedstruct.row_exchange import (
     jointly_pruned,
     term_of,
 )
-from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning, next_rows, term
+from fgl_secure.methods.fedstruct.sketched_terms import TermRange
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.sketched_terms import TermRange
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.runtime.packing import Array
 from fgl_secure.training.calls import Call, Setting

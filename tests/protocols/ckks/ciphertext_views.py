@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from tenseal import sealapi
 
 from fgl_secure.crypto import ckks_seal
-from fgl_secure.crypto.ckks_packing import unpack
-from fgl_secure.crypto.ckks_parameters import Parameters
-from fgl_secure.crypto.ckks_public import PREFIX, PublicKey
+from fgl_secure.crypto.ckks import PREFIX, PublicKey
+from fgl_secure.crypto.ckks_parameters import Parameters, unpack
 from fgl_secure.crypto.ckks_seal import Ring, ring
 
 Ints = NDArray[np.int64]

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.crypto import ckks_seal
-from fgl_secure.crypto.ckks import Adder, PublicKey, ReceiverKey
-from fgl_secure.crypto.ckks_packing import pack
-from fgl_secure.crypto.ckks_public import PREFIX
+from fgl_secure.crypto.ckks import PREFIX, Adder, PublicKey, ReceiverKey
+from fgl_secure.crypto.ckks_parameters import pack
 from fgl_secure.crypto.ckks_seal import ring
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.protocols.ckks.shared_clients import GROUP, SharedKeyClients

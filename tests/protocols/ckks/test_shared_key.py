@@ -11,9 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins, TapeCoins
-from fgl_secure.crypto.ckks import ReceiverKey
+from fgl_secure.crypto.ckks import SECRET, ReceiverKey
 from fgl_secure.crypto.ckks_parameters import Parameters
-from fgl_secure.crypto.ckks_public import SECRET
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.ckks.wire import ciphertexts_of, padded, public_bytes, unwrapped, wrapped

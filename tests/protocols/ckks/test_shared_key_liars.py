@@ -14,8 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.crypto.ckks import Adder, PublicKey
-from fgl_secure.crypto.ckks_public import PREFIX
+from fgl_secure.crypto.ckks import PREFIX, Adder, PublicKey
 from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients

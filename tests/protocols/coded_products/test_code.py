@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField
-from fgl_secure.algebra.exact_products import ROWS
-from fgl_secure.algebra.residues import BELOW_2_8, residues
+from fgl_secure.algebra.residues import BELOW_2_8, ROWS, residues
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, TooManyErrors
 from fgl_secure.protocols.coded_products import Layout, Product, ProductCode

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.algebra.linear_sketch import LinearSketch
 from fgl_secure.errors import InputError, SketchOverfullError
+from fgl_secure.methods.fedstruct.sketched_terms import LinearSketch
 
 SHAPE = (40, 50)
 

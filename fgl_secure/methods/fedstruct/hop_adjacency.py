@@ -1,11 +1,12 @@
 """FedStruct's powers of the adjacency, of which each client computes and holds a part (ICLR 2025, App. D, Algorithm 3).
 
-What clients say to each other about them is in `fgl_secure.methods.fedstruct.row_exchange`.
+`Search` finds the value that the n p largest entries of all clients have in common, from sums of histograms alone.
+Clients exchange their parts as `fgl_secure.methods.fedstruct.row_exchange` describes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -15,6 +16,18 @@ from scipy import sparse
 from fgl_secure.errors import InputError
 
 Ids = NDArray[np.int64]
+
+UNIT_BITS = 36
+"""Entries of a power lie in 0..1 and are compared in units of 2^-36."""
+
+DIGIT_BITS = 12
+"""Each histogram settles so many bits of the threshold."""
+
+DIGITS = UNIT_BITS // DIGIT_BITS
+BINS = 2**DIGIT_BITS
+
+MOST_ENTRIES = 2**31
+"""Entries that a client may have in one bin."""
 
 
 class Pruning(StrEnum):
@@ -95,3 +108,49 @@ def term(
 def next_rows(own: sparse.csr_array, others: sparse.csr_array, degrees: NDArray[np.float64]) -> sparse.csr_array:
     """What client i makes of its own term and the sum of the others: its rows of the next power (Eq. 36)."""
     return sparse.csr_array(sparse.diags_array(1 / degrees) @ (own + others))
+
+
+def in_units(values: NDArray[np.float64]) -> Ids:
+    """Entries of a power in units of 2^-36, below 2^36."""
+    units: Ids = np.minimum(np.rint(values * 2.0**UNIT_BITS).astype(np.int64), 2**UNIT_BITS - 1)
+    return units
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is known of the threshold above which entries are kept.
+
+    Attributes:
+        digit: how many digits are settled.
+        prefix: those digits.
+        above: entries of all clients that are certainly kept.
+        least: the least value that is kept, in units; None until it is known.
+    """
+
+    digit: int = 0
+    prefix: int = 0
+    above: int = 0
+    least: int | None = None
+
+    def histogram(self, units: Ids) -> Ids:
+        """A client's part: how many of its entries fall into each bin of the next digit, int64 [BINS]."""
+        bins = units >> (UNIT_BITS - DIGIT_BITS * (self.digit + 1))
+        inside = bins >> DIGIT_BITS == self.prefix
+        return np.bincount((bins - (self.prefix << DIGIT_BITS))[inside], minlength=BINS).astype(np.int64)
+
+    def after(self, total: Ids, count: int) -> Search:
+        """The part of whoever gets the sum of all histograms: one digit further.
+
+        Args:
+            total: int64 [BINS].
+            count: most entries that are kept.
+        """
+        from_here = self.above + np.cumsum(total[::-1])[::-1]  # entries at or above each bin
+        fitting = from_here <= count
+        if fitting[0]:
+            return replace(self, least=self.prefix << (UNIT_BITS - DIGIT_BITS * self.digit))
+        first = int(np.argmax(fitting)) if fitting.any() else len(total)
+        # The bin below `first` holds more than there is room for: the threshold lies in it, or at its end.
+        above = int(from_here[first]) if fitting.any() else self.above
+        prefix, digit = (self.prefix << DIGIT_BITS) + first - 1, self.digit + 1
+        return Search(digit, prefix, above, prefix + 1 if digit == DIGITS else None)
