@@ -165,7 +165,7 @@ def share_of_labels(metric: str, guess: Ids, nodes: Ids, truth: LabelledDevices)
     counts = np.zeros((int(truth.silo_of.max()) + 1, int(truth.labels.max()) + 1))
     np.add.at(counts, (client, actual), 1)
     prior, random = float(counts.max(axis=1).sum()) / max(len(nodes), 1), 1 / counts.shape[1]
-    return Measurement(metric, share.value, share.interval, share.n, random, prior, 1.0, True, finding)
+    return Measurement.of_share(metric, share, finding, random=random, prior=prior)
 
 
 def ranking_of_nodes(metric: str, scores: Floats, positive: NDArray[np.bool_], nodes: Ids, what: str) -> Measurement:
@@ -181,8 +181,7 @@ def ranking_of_nodes(metric: str, scores: Floats, positive: NDArray[np.bool_], n
     value = area(scores[positive], scores[~positive])
     interval = _interval(value, scores, positive, nodes)
     finding = f"{what} are told apart with an area under the curve of {value:.3f}."
-    bounds = Interval(2 * interval.low - 1, 2 * interval.high - 1)
-    return Measurement(metric, 2 * value - 1, bounds, len(np.unique(nodes)), 0.0, 0.0, 1.0, False, finding)
+    return Measurement.of_area(metric, value, interval, len(np.unique(nodes)), finding)
 
 
 def _interval(value: float, scores: Floats, positive: NDArray[np.bool_], nodes: Ids) -> Interval:

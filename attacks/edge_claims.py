@@ -69,14 +69,13 @@ def score_claimed_edges(guess: ClaimedEdges, truth: LinkedParties, *, crossing: 
     gain = pair_advantage(read, ends, np.stack([wrong // devices, wrong % devices]), others, devices, seed=0)
     random, density = len(claimed) / max(pairs, 1), len(edges) / max(pairs, 1)
     found = (
-        Measurement("recall", recall.value, recall.interval, recall.n, random, random, 1.0, True, finding),
+        Measurement.of_share("recall", recall, finding, random=random, prior=random),
         Measurement.of_advantage("advantage", gain, len(wrong) / max(others, 1), finding),
     )
     if not len(right):
         return found
     precision = clustered_proportion(right, claimed // devices, seed=0)
-    value, interval, n = precision.value, precision.interval, precision.n
-    beside = Measurement("precision", value, interval, n, density, density, 1.0, True, finding, context=True)
+    beside = Measurement.of_share("precision", precision, finding, random=density, prior=density, context=True)
     return (beside, *found)
 
 
@@ -139,14 +138,13 @@ def score_foreign_edges(
     random, density = len(right) / max(pairs, 1), len(read) / max(pairs, 1)
     reach = float(within_reach.mean()) if len(within_reach) else 0.0
     found = (
-        Measurement("recall", recall.value, recall.interval, recall.n, random, random, reach, True, finding),
+        Measurement.of_share("recall", recall, finding, random=random, prior=random, reachable=reach),
         replace(Measurement.of_advantage("advantage", gain, wrong.shape[1] / max(others, 1), finding), reachable=reach),
     )
     if not len(right):
         return found
     precision = clustered_proportion(right, guess.lower, seed=0)
-    value, interval, n = precision.value, precision.interval, precision.n
-    beside = Measurement("precision", value, interval, n, density, density, 1.0, True, finding, context=True)
+    beside = Measurement.of_share("precision", precision, finding, random=density, prior=density, context=True)
     return (beside, *found)
 
 

@@ -103,7 +103,7 @@ def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: SentR
         "could be attacked."
     )
     prior = most_frequent / len(hit)
-    return Measurement(metric, share.value, share.interval, share.n, 0.0, prior, 1.0, True, finding)
+    return Measurement.of_share(metric, share, finding, prior=prior)
 
 
 def score_claimed_terms(guess: ClaimedTerms, truth: SentRows) -> tuple[Measurement, ...]:
@@ -125,12 +125,11 @@ def score_claimed_terms(guess: ClaimedTerms, truth: SentRows) -> tuple[Measureme
         f"{len(right):,} rows that are claimed are right."
     )
     recall = node_block_proportion(read, truth.edges, len(truth.silo_of), seed=0)
-    messages = Measurement("messages read", recall.value, recall.interval, recall.n, 0.0, prior, 1.0, True, finding)
+    messages = Measurement.of_share("messages read", recall, finding, prior=prior)
     if not len(right):
         return (messages,)
     precision = clustered_proportion(right, target, seed=0)
-    value, interval, n = precision.value, precision.interval, precision.n
-    return messages, Measurement("precision", value, interval, n, 0.0, prior, 1.0, True, finding, context=True)
+    return messages, Measurement.of_share("precision", precision, finding, prior=prior, context=True)
 
 
 def _matched(these: Ids, those: Ids) -> NDArray[np.bool_]:

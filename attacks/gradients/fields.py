@@ -31,7 +31,7 @@ from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.attacks.gradients.views import ClientGradients, client_gradients
 from fgl_secure.attacks.neighbourhoods import undirected
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import Interval, clustered_advantage, clustered_proportion
+from fgl_secure.statistics.metrics import clustered_advantage, clustered_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -159,12 +159,6 @@ def _hits(guess: FieldGuess, there: Bools, asked: Bools) -> Measurement | None:
     return Measurement("exact hits", gain.value, gain.interval, units, 0.0, 0.0, 1.0, True, finding)
 
 
-def _advantage(metric: str, found: tuple[float, Interval], units: int, prior: float, finding: str) -> Measurement:
-    value, interval = found
-    bounds = Interval(2 * interval.low - 1, 2 * interval.high - 1)
-    return Measurement(metric, 2 * value - 1, bounds, units, 0.0, prior, 1.0, False, finding)
-
-
 def _pairs(metric: str, guess: FieldGuess, degrees: Ids, there: Bools, asked: Bools, others: str) -> Measurement | None:
     """Twice the area under the curve less one, among the nodes of each client; the prior ranks nodes by degree."""
     found = area_within(guess.scores, there, asked)
@@ -175,7 +169,7 @@ def _pairs(metric: str, guess: FieldGuess, degrees: Ids, there: Bools, asked: Bo
         f"Nodes that a client's gradient was taken over and {others} are told apart with an area under the curve of "
         f"{found[0]:.3f}."
     )
-    return _advantage(metric, found, len(there), max(2 * usual - 1, 0.0), finding)
+    return Measurement.of_area(metric, *found, len(there), finding, max(2 * usual - 1, 0.0))
 
 
 def _anybody(guess: FieldGuess, there: Bools, twins: Bools) -> Measurement | None:
@@ -201,7 +195,7 @@ def _attribution(guess: FieldGuess, there: Bools) -> Measurement | None:
     chance = 1 / len(guess.clients)
     finding = f"For {int(right.sum()):,} of {len(nodes):,} nodes the client whose gradient they are in is named."
     prior = float(there[:, nodes].sum(axis=1).max() / len(nodes))
-    return Measurement("clients of nodes", share.value, share.interval, share.n, chance, prior, 1.0, True, finding)
+    return Measurement.of_share("clients of nodes", share, finding, random=chance, prior=prior)
 
 
 RANK = 1e-8
@@ -254,22 +248,14 @@ def residuals(rows: Floats, span: Span) -> Floats:
 class GradientSpan(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
     """The distance of every public row to the span, for each weight of the first layer; the larger one counts."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with gradients of single clients or with their sum."""
-        return Card(
-            "gradient-span",
-            "the server tells which nodes a client's gradient was taken over, by the span of the first gradient",
-            "GRAIN (ICLR 2025) and DAGER (NeurIPS 2024), span check",
-            Role.SERVER,
-            Secret.TRAINING_NODE,
-            UPDATES,
-            FEDAVG,
-            minimum=0.95,
-            auxiliary="the model, public features of all nodes, and the edges that clients average over",
-            truth=GradientTruth,
-            knowledge=GradientKnowledge,
-        )
+    card = Card(
+        "gradient-span",
+        "the server tells which nodes a client's gradient was taken over, by the span of the first gradient",
+        "GRAIN (ICLR 2025) and DAGER (NeurIPS 2024), span check",
+        Role.SERVER, Secret.TRAINING_NODE, UPDATES, FEDAVG, minimum=0.95,
+        auxiliary="the model, public features of all nodes, and the edges that clients average over",
+        truth=GradientTruth, knowledge=GradientKnowledge,
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> FieldGuess | None:
         """Tests every candidate against the gradient of every client."""
@@ -309,22 +295,14 @@ def _tested(seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats,
 class GradientFilter(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
     """The best product of a gradient with what a node of any class would add."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with gradients of single clients or with their sum."""
-        return Card(
-            "gradient-filter",
-            "the server ranks nodes by how well a client's gradient goes with what they would add to it",
-            "against noise on gradients: a matched filter (North 1943) for GRAIN's candidates (ICLR 2025)",
-            Role.SERVER,
-            Secret.TRAINING_NODE,
-            UPDATES,
-            FEDAVG,
-            minimum=0.55,
-            auxiliary="the model, public features of all nodes, and the edges that clients average over",
-            truth=GradientTruth,
-            knowledge=GradientKnowledge,
-        )
+    card = Card(
+        "gradient-filter",
+        "the server ranks nodes by how well a client's gradient goes with what they would add to it",
+        "against noise on gradients: a matched filter (North 1943) for GRAIN's candidates (ICLR 2025)",
+        Role.SERVER, Secret.TRAINING_NODE, UPDATES, FEDAVG, minimum=0.55,
+        auxiliary="the model, public features of all nodes, and the edges that clients average over",
+        truth=GradientTruth, knowledge=GradientKnowledge,
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> FieldGuess | None:
         """Scores every candidate against the gradient of every client."""

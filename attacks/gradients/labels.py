@@ -47,22 +47,14 @@ class LabelCounts:
 class GradientLabels(InformedAttack[LabelCounts, GradientKnowledge, GradientTruth]):
     """The entries of the last bias's gradient, less what predictions add to them."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with gradients of single clients or with their sum."""
-        return Card(
-            "gradient-labels",
-            "the server counts the labels of each class in a batch by the gradient of the last bias",
-            "iDLG (Zhao et al. 2020) for one node, LLG (Wainakh et al., PoPETs 2022) for batches",
-            Role.SERVER,
-            Secret.LABEL,
-            UPDATES,
-            FEDAVG,
-            minimum=0.9,
-            auxiliary="the model, the sizes of batches, and public features of nodes for its mean predictions",
-            truth=GradientTruth,
-            knowledge=GradientKnowledge,
-        )
+    card = Card(
+        "gradient-labels",
+        "the server counts the labels of each class in a batch by the gradient of the last bias",
+        "iDLG (Zhao et al. 2020) for one node, LLG (Wainakh et al., PoPETs 2022) for batches",
+        Role.SERVER, Secret.LABEL, UPDATES, FEDAVG, minimum=0.9,
+        auxiliary="the model, the sizes of batches, and public features of nodes for its mean predictions",
+        truth=GradientTruth, knowledge=GradientKnowledge,
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> LabelCounts | None:
         """Counts; None where the sizes of batches are not known."""
@@ -107,7 +99,7 @@ def _of_single_nodes(counts: Ids, actual: Ids, chances: Floats) -> Measurement:
     share, prior = exact_proportion(int(right.sum()), len(right)), float(chances.max(axis=1).mean())
     finding = f"{int(right.sum()):,} of {len(right):,} labels of single nodes are read."
     random = 1 / counts.shape[1]
-    return Measurement(METRIC, share.value, share.interval, share.n, random, prior, 1.0, True, finding)
+    return Measurement.of_share(METRIC, share, finding, random=random, prior=prior)
 
 
 def _of_batches(counts: Ids, actual: Ids, chances: Floats) -> Measurement:
@@ -122,7 +114,7 @@ def _of_batches(counts: Ids, actual: Ids, chances: Floats) -> Measurement:
         f"({int(nodes.sum()):,} nodes)."
     )
     random, prior = float(np.mean(1 / (nodes + 1))), float(np.mean(usual))
-    return Measurement(METRIC, share.value, share.interval, share.n, random, prior, 1.0, True, finding)
+    return Measurement.of_share(METRIC, share, finding, random=random, prior=prior)
 
 
 def mean_predictions(model: GradientModel, candidates: Candidates | None) -> Floats:

@@ -103,22 +103,13 @@ def single_rows(seen: ClientGradients) -> SingleRows | None:
 class GradientSingleRow(InformedAttack[SingleRows, GradientKnowledge, GradientTruth]):
     """A column of the weight's gradient over an entry of the bias's."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with gradients of single clients."""
-        return Card(
-            "gradient-single-row",
-            "the server reads the row that entered a model of one layer off the gradient of a batch of one node",
-            "Geiping et al. (NeurIPS 2020) Prop. 3.1, on averaged rows",
-            Role.SERVER,
-            Secret.NODE_FEATURES,
-            UPDATES,
-            FEDAVG_SINGLE,
-            auxiliary="the model",
-            truth=GradientTruth,
-            knowledge=GradientKnowledge,
-            tells_nothing="the model that is handed out says nothing of rows",
-        )
+    card = Card(
+        "gradient-single-row",
+        "the server reads the row that entered a model of one layer off the gradient of a batch of one node",
+        "Geiping et al. (NeurIPS 2020) Prop. 3.1, on averaged rows",
+        Role.SERVER, Secret.NODE_FEATURES, UPDATES, FEDAVG_SINGLE, auxiliary="the model", truth=GradientTruth,
+        knowledge=GradientKnowledge, tells_nothing="the model that is handed out says nothing of rows",
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> SingleRows | None:
         """Divides."""
@@ -133,7 +124,7 @@ class GradientSingleRow(InformedAttack[SingleRows, GradientKnowledge, GradientTr
         right = [_matches(guess, batch, truth) for batch in batches]
         share = exact_proportion(sum(right), len(right))
         finding = f"{sum(right):,} of {len(right):,} rows that entered the gradient of a single node are read."
-        return (Measurement("entering rows", share.value, share.interval, share.n, 0.0, 0.0, 1.0, True, finding),)
+        return (Measurement.of_share("entering rows", share, finding),)
 
 
 def single_batches(number: int, truth: GradientTruth) -> list[ClientBatch]:
@@ -162,23 +153,15 @@ class SingleFields:
 class GradientSingleNeighbours(InformedAttack[SingleFields, GradientKnowledge, GradientTruth]):
     """Takes the rows that entered apart by public features."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with gradients of single clients."""
-        return Card(
-            "gradient-single-neighbours",
-            "the server finds a node and its neighbours in the gradient of a model of one layer, with public features",
-            "rank-one gradients (Geiping et al., NeurIPS 2020) and non-negative least squares on averaged rows",
-            Role.SERVER,
-            Secret.FOREIGN_EDGE,
-            UPDATES,
-            FEDAVG_SINGLE,
-            minimum=0.95,
-            auxiliary="the model, and public features of all nodes, but no edges",
-            truth=GradientTruth,
-            knowledge=GradientKnowledge,
-            tells_nothing="rows don't say which node was drawn; the prior knows the edges besides",
-        )
+    card = Card(
+        "gradient-single-neighbours",
+        "the server finds a node and its neighbours in the gradient of a model of one layer, with public features",
+        "rank-one gradients (Geiping et al., NeurIPS 2020) and non-negative least squares on averaged rows",
+        Role.SERVER, Secret.FOREIGN_EDGE, UPDATES, FEDAVG_SINGLE, minimum=0.95,
+        auxiliary="the model, and public features of all nodes, but no edges", truth=GradientTruth,
+        knowledge=GradientKnowledge,
+        tells_nothing="rows don't say which node was drawn; the prior knows the edges besides",
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> SingleFields | None:
         """Solves for the weights of the public rows."""
@@ -242,4 +225,4 @@ def _share(metric: str, units: list[Ids], within: list[Ids], prior: float, what:
     client = np.repeat(np.arange(len(units)), [len(unit) for unit in units])
     share = clustered_proportion(right.astype(np.bool_), client, seed=0)
     finding = f"{int(right.sum()):,} of {len(right):,} {what}."
-    return Measurement(metric, share.value, share.interval, share.n, 0.0, prior, 1.0, True, finding)
+    return Measurement.of_share(metric, share, finding, prior=prior)

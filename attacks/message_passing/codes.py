@@ -124,19 +124,12 @@ class OneCodeAndMu(Attack[Recovered, MessageTruth]):
     because the target forwards it.
     """
 
-    @property
-    def card(self) -> Card:
-        """Break b: every device alone."""
-        return Card(
-            "one-code-and-mu",
-            "a device that holds mu subtracts the masks from one code of a neighbour",
-            "against HiFGL 5.1 and Lemma 5.1: z is known to every source and target of the silo",
-            Role.DEVICE,
-            Secret.EMBEDDING,
-            TRAINING,
-            SECMP,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "one-code-and-mu",
+        "a device that holds mu subtracts the masks from one code of a neighbour",
+        "against HiFGL 5.1 and Lemma 5.1: z is known to every source and target of the silo",
+        Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:
         """Reads one code of every message whose observer holds the matching mu."""
@@ -161,19 +154,12 @@ class OneCodeAndMu(Attack[Recovered, MessageTruth]):
 class AllCodesOfOneSender(Attack[Recovered, MessageTruth]):
     """A target interpolates the T + 1 codes of one sender at beta_1: no mask is needed, only the points."""
 
-    @property
-    def card(self) -> Card:
-        """Break c: every device alone."""
-        return Card(
-            "all-codes",
-            "a device interpolates the T + 1 codes of one neighbour, without any mask",
-            "against HiFGL 4.2.2: all T + 1 codes of a source go to one device",
-            Role.DEVICE,
-            Secret.EMBEDDING,
-            TRAINING,
-            SECMP,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "all-codes",
+        "a device interpolates the T + 1 codes of one neighbour, without any mask",
+        "against HiFGL 4.2.2: all T + 1 codes of a source go to one device",
+        Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:
         """Interpolates all codes of every message whose observer holds the matching points."""
@@ -201,19 +187,12 @@ class SmallFieldBruteForce(Attack[Recovered, MessageTruth]):
     and sum to 1: over 11 elements and T = 1 the 7,920 choices of points leave 9 decoders.
     """
 
-    @property
-    def card(self) -> Card:
-        """Break f: every device alone."""
-        return Card(
-            "small-field",
-            "a device tries all decoders of a small field on a neighbour's codes; 0/1 features give the right one away",
-            "against HiFGL 4.1.2, footnote 2: a field of 11 elements",
-            Role.DEVICE,
-            Secret.EMBEDDING,
-            SMALL_FEATURES,
-            SMALL_FIELD,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "small-field",
+        "a device tries all decoders of a small field on a neighbour's codes; 0/1 features give the right one away",
+        "against HiFGL 4.1.2, footnote 2: a field of 11 elements",
+        Role.DEVICE, Secret.EMBEDDING, SMALL_FEATURES, SMALL_FIELD, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:
         """Decodes every message with every decoder; None where the field is too large for that."""

@@ -52,19 +52,12 @@ class GradientGuess:
 class DeviceGradients(Attack[GradientGuess, MessageTruth]):
     """A silo takes a column of each weight gradient, and the one negative entry of the last bias gradient."""
 
-    @property
-    def card(self) -> Card:
-        """Break i: every silo alone."""
-        return Card(
-            "device-gradients",
-            "a silo reads a device's label and input rows from its parameter gradient",
-            "against HiFGL 4.1.2, item 2: gradients of devices are not private and go to the silo as they are",
-            Role.SILO,
-            Secret.PARAMETER_GRADIENT,
-            TRAINING,
-            CLEAR_GRADIENTS,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "device-gradients",
+        "a silo reads a device's label and input rows from its parameter gradient",
+        "against HiFGL 4.1.2, item 2: gradients of devices are not private and go to the silo as they are",
+        Role.SILO, Secret.PARAMETER_GRADIENT, TRAINING, CLEAR_GRADIENTS, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> GradientGuess | None:  # noqa: ARG002  # needs no parameter
         """Reads the gradients of the first round."""
@@ -137,7 +130,7 @@ def _score_labels(guess: GradientGuess, truth: MessageTruth) -> Measurement | No
     share = exact_proportion(hits, len(actual))
     finding = f"{hits:,} of {len(actual):,} labels are read from the sign of the last bias gradient."
     prior, random = largest_share(actual[:, None]), 1 / max(int(truth.labels.max()) + 1, 1)
-    return Measurement("labels", share.value, share.interval, share.n, random, prior, 1.0, True, finding)
+    return Measurement.of_share("labels", share, finding, random=random, prior=prior)
 
 
 def _score_rows(guess: GradientGuess, truth: MessageTruth) -> Measurement | None:
@@ -154,7 +147,7 @@ def _score_rows(guess: GradientGuess, truth: MessageTruth) -> Measurement | None
         return None
     share, prior = exact_proportion(hits, total), most_frequent / total
     finding = f"{hits:,} of {total:,} rows that devices multiply the weights by are read, up to their length."
-    return Measurement("input rows", share.value, share.interval, share.n, 0.0, prior, 1.0, True, finding)
+    return Measurement.of_share("input rows", share, finding, prior=prior)
 
 
 def _directions(rows: Floats) -> NDArray[np.float64]:

@@ -192,41 +192,25 @@ class DifferencingAtDevice(_Differencing):
     is a fresh row in every round, or to sum a static layer once and keep the result.
     """
 
-    @property
-    def card(self) -> Card:
-        """Every device alone."""
-        return Card(
-            "differencing-device",
-            "a device solves the sums of several rounds, in which different neighbours took part, for single rows",
-            "on HiFGL 4.2: the same layer is summed in every round",
-            Role.DEVICE,
-            Secret.EMBEDDING,
-            DROP_OUTS,
-            SECMP_DROP_OUTS,
-            Circumstance.REPEATED_SUM,
-            auxiliary="who took part in which of its sums",
-            truth=MessageTruth,
-        )
+    card = Card(
+        "differencing-device",
+        "a device solves the sums of several rounds, in which different neighbours took part, for single rows",
+        "on HiFGL 4.2: the same layer is summed in every round",
+        Role.DEVICE, Secret.EMBEDDING, DROP_OUTS, SECMP_DROP_OUTS, Circumstance.REPEATED_SUM,
+        auxiliary="who took part in which of its sums", truth=MessageTruth,
+    )  # fmt: skip
 
 
 class DifferencingAtSilo(_Differencing):
     """A silo that decodes the sums of its devices in every round subtracts them."""
 
-    @property
-    def card(self) -> Card:
-        """Break e: every silo alone."""
-        return Card(
-            "differencing-silo",
-            "a silo solves the decoded sums of several rounds, in which different devices took part, for single rows",
-            "against HiFGL 4.2.3 step 2: the silo decodes sums and cannot know the embedding of a neighbour",
-            Role.SILO,
-            Secret.EMBEDDING,
-            DROP_OUTS,
-            SECMP_DROP_OUTS,
-            Circumstance.REPEATED_SUM,
-            auxiliary="who took part in which sum of its devices",
-            truth=MessageTruth,
-        )
+    card = Card(
+        "differencing-silo",
+        "a silo solves the decoded sums of several rounds, in which different devices took part, for single rows",
+        "against HiFGL 4.2.3 step 2: the silo decodes sums and cannot know the embedding of a neighbour",
+        Role.SILO, Secret.EMBEDDING, DROP_OUTS, SECMP_DROP_OUTS, Circumstance.REPEATED_SUM,
+        auxiliary="who took part in which sum of its devices", truth=MessageTruth,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -297,4 +281,4 @@ def _share_read(rows: RecoveredRows, targets: Ids, truth: MessageTruth) -> Measu
     read = np.isin(truth.edges[0] * devices + truth.edges[1], right)
     share = node_block_proportion(read, truth.edges, devices, seed=0)
     finding = f"{int(read.sum()):,} of {len(read):,} messages are determined by the sums of all rounds, and right."
-    return Measurement("messages read", share.value, share.interval, share.n, 0.0, 0.0, 1.0, True, finding)
+    return Measurement.of_share("messages read", share, finding)

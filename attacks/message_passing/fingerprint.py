@@ -105,39 +105,23 @@ class _Fingerprint(Attack[ClaimedTerms, MessageTruth]):
 class FingerprintAtDevice(_Fingerprint):
     """The target of an exact sum takes it apart: no scheme that hands out exact sums prevents it."""
 
-    @property
-    def card(self) -> Card:
-        """Every device alone."""
-        return Card(
-            "fingerprint-device",
-            "a device takes its sum of 0/1 features apart by the weights 1 / sqrt(degree)",
-            "on HiFGL 4.2.1, Eq. 2: exact sums of rows weighted by the sender's degree",
-            Role.DEVICE,
-            Secret.EMBEDDING,
-            STATIC_ROWS,
-            SECMP_STATIC,
-            Circumstance.SPARSE_SUM,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "fingerprint-device",
+        "a device takes its sum of 0/1 features apart by the weights 1 / sqrt(degree)",
+        "on HiFGL 4.2.1, Eq. 2: exact sums of rows weighted by the sender's degree",
+        Role.DEVICE, Secret.EMBEDDING, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, truth=MessageTruth,
+    )  # fmt: skip
 
 
 class FingerprintAtSilo(_Fingerprint):
     """A silo that decodes the sums of its devices takes them apart; it counts their terms by its own masks."""
 
-    @property
-    def card(self) -> Card:
-        """Every silo alone."""
-        return Card(
-            "fingerprint-silo",
-            "a silo takes the decoded sums of 0/1 features apart by the weights 1 / sqrt(degree)",
-            "against HiFGL 4.2.3 step 2: the silo decodes sums and cannot know the embedding of a neighbour",
-            Role.SILO,
-            Secret.EMBEDDING,
-            STATIC_ROWS,
-            SECMP_STATIC,
-            Circumstance.SPARSE_SUM,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "fingerprint-silo",
+        "a silo takes the decoded sums of 0/1 features apart by the weights 1 / sqrt(degree)",
+        "against HiFGL 4.2.3 step 2: the silo decodes sums and cannot know the embedding of a neighbour",
+        Role.SILO, Secret.EMBEDDING, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, truth=MessageTruth,
+    )  # fmt: skip
 
 
 def _weights(sums: SeenSums, public: PublicParameters, view: View) -> Weights | None:
@@ -206,22 +190,13 @@ class ContainmentAtDevice(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]
     addresses are pseudonyms, as HiFGL has it (4.2.3: senders are anonymous to receivers).
     """
 
-    @property
-    def card(self) -> Card:
-        """Every device alone."""
-        return Card(
-            "containment-device",
-            "a device finds its neighbours in a public list of feature rows: their words are in its sum",
-            "on HiFGL 4.2.1: exact sums of sparse rows, whatever the coding",
-            Role.DEVICE,
-            Secret.CROSS_EDGE,
-            STATIC_ROWS,
-            SECMP_STATIC,
-            Circumstance.SPARSE_SUM,
-            auxiliary=DICTIONARY,
-            truth=MessageTruth,
-            knowledge=PublicRows,
-        )
+    card = Card(
+        "containment-device",
+        "a device finds its neighbours in a public list of feature rows: their words are in its sum",
+        "on HiFGL 4.2.1: exact sums of sparse rows, whatever the coding",
+        Role.DEVICE, Secret.CROSS_EDGE, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, auxiliary=DICTIONARY,
+        truth=MessageTruth, knowledge=PublicRows,
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: PublicRows) -> ClaimedEdges | None:
         """Claims an edge from every device whose row is in the observer's own sum."""
@@ -239,22 +214,13 @@ class ContainmentAtDevice(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]
 class ContainmentAtSilo(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
     """A silo that decodes the sums of its devices finds their neighbours in other silos."""
 
-    @property
-    def card(self) -> Card:
-        """Every silo alone."""
-        return Card(
-            "containment-silo",
-            "a silo finds foreign neighbours in a public list of feature rows: their words are in a decoded sum",
-            "against HiFGL 4.1.1 and 5.1: cross-silo edges are known to their two devices only",
-            Role.SILO,
-            Secret.CROSS_EDGE,
-            STATIC_ROWS,
-            SECMP_STATIC,
-            Circumstance.SPARSE_SUM,
-            auxiliary=DICTIONARY,
-            truth=MessageTruth,
-            knowledge=PublicRows,
-        )
+    card = Card(
+        "containment-silo",
+        "a silo finds foreign neighbours in a public list of feature rows: their words are in a decoded sum",
+        "against HiFGL 4.1.1 and 5.1: cross-silo edges are known to their two devices only",
+        Role.SILO, Secret.CROSS_EDGE, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, auxiliary=DICTIONARY,
+        truth=MessageTruth, knowledge=PublicRows,
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: PublicRows) -> ClaimedEdges | None:
         """Claims an edge from every device whose row is in the sum of a device of the silo."""

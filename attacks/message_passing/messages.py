@@ -26,19 +26,12 @@ Ids = NDArray[np.int64]
 class ClearValues(Attack[tuple[RecoveredRows, ...], MessageTruth]):
     """A device takes every value that it receives in the clear for what it is."""
 
-    @property
-    def card(self) -> Card:
-        """Every device alone."""
-        return Card(
-            "clear-values",
-            "a device reads the embeddings and gradients that reach it in the clear",
-            "what every protocol is measured against",
-            Role.DEVICE,
-            Secret.EMBEDDING,
-            TRAINING,
-            PLAINTEXT,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "clear-values",
+        "a device reads the embeddings and gradients that reach it in the clear",
+        "what every protocol is measured against",
+        Role.DEVICE, Secret.EMBEDDING, TRAINING, PLAINTEXT, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(
         self,
@@ -109,43 +102,29 @@ class _Counting(Attack[CountedMessages, MessageTruth]):
         where = "in the silo" if guess.local else "in all"
         finding = f"{int(right.sum()):,} of {len(right):,} numbers of neighbours {where} are told by counting messages."
         prior, random = largest_share(actual[:, None]), 1 / max(int(actual.max(initial=1)), 1)
-        return (Measurement("degrees", share.value, share.interval, share.n, random, prior, 1.0, True, finding),)
+        return (Measurement.of_share("degrees", share, finding, random=random, prior=prior),)
 
 
 class MessageCountsAtSilo(_Counting):
     """A silo counts what each device asks of it: a request for coding parameters for every neighbour in the silo."""
 
-    @property
-    def card(self) -> Card:
-        """Every silo alone."""
-        return Card(
-            "message-counts-silo",
-            "a silo counts each device's messages in one step: its neighbours among the silo's devices",
-            "on HiFGL 4.2.3, step 1b: one request for every message",
-            Role.SILO,
-            Secret.DEGREE,
-            TRAINING,
-            SECMP,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "message-counts-silo",
+        "a silo counts each device's messages in one step: its neighbours among the silo's devices",
+        "on HiFGL 4.2.3, step 1b: one request for every message",
+        Role.SILO, Secret.DEGREE, TRAINING, SECMP, truth=MessageTruth,
+    )  # fmt: skip
 
 
 class MessageCountsAtRelay(_Counting):
     """A relay counts each device's messages under whatever tags: its neighbours."""
 
-    @property
-    def card(self) -> Card:
-        """Every relay alone."""
-        return Card(
-            "message-counts-relay",
-            "a relay counts each device's messages in one step: its neighbours",
-            "what every scheme with relays gives away that does not pad",
-            Role.RELAY,
-            Secret.DEGREE,
-            TRAINING,
-            FRESH_TAGS,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "message-counts-relay",
+        "a relay counts each device's messages in one step: its neighbours",
+        "what every scheme with relays gives away that does not pad",
+        Role.RELAY, Secret.DEGREE, TRAINING, FRESH_TAGS, truth=MessageTruth,
+    )  # fmt: skip
 
 
 def _by_neighbour(rows: ReceivedRows, view: View) -> bool:
@@ -182,19 +161,12 @@ class NamedEdges:
 class VisibleDevices(Attack[NamedDevices, MessageTruth]):
     """A silo notes every foreign device that sends it anything: it must have a neighbour among the silo's devices."""
 
-    @property
-    def card(self) -> Card:
-        """HiFGL's own measure, taken from what was said: every silo alone."""
-        return Card(
-            "visible-devices",
-            "a silo lists the foreign devices that talk to it: neighbours of its own devices",
-            "against HiFGL 5.1: 0 % of eps_p (A.1, Eq. 6)",
-            Role.SILO,
-            Secret.FOREIGN_NODE,
-            TRAINING,
-            SILO_PATH,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "visible-devices",
+        "a silo lists the foreign devices that talk to it: neighbours of its own devices",
+        "against HiFGL 5.1: 0 % of eps_p (A.1, Eq. 6)",
+        Role.SILO, Secret.FOREIGN_NODE, TRAINING, SILO_PATH, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NamedDevices | None:  # noqa: ARG002  # needs no parameter
         """Lists, for every silo, the devices outside it that sent it anything."""
@@ -229,7 +201,7 @@ def _share_seen(named: NDArray[np.bool_], actual: NDArray[np.bool_]) -> Measurem
     share = exact_proportion(int(seen.sum()), len(seen))
     finding = f"{int(seen.sum()):,} of {len(seen):,} devices are known by name to a silo that is not theirs."
     reachable = float(actual.any(axis=1).mean())
-    return Measurement("vis_node", share.value, share.interval, share.n, 0.0, 0.0, reachable, True, finding)
+    return Measurement.of_share("vis_node", share, finding, reachable=reachable)
 
 
 def _advantage_over_pairs(named: NDArray[np.bool_], actual: NDArray[np.bool_], silo_of: Ids) -> Measurement:
@@ -249,19 +221,12 @@ def _advantage_over_pairs(named: NDArray[np.bool_], actual: NDArray[np.bool_], s
 class VisibleEdges(Attack[NamedEdges, MessageTruth]):
     """A silo reads both ends of an edge off a message that names its sender and whom it is for."""
 
-    @property
-    def card(self) -> Card:
-        """The same for edges: every silo alone."""
-        return Card(
-            "visible-edges",
-            "a silo reads cross-silo edges off messages that name both ends",
-            "on HiFGL 4.1.1: cross-silo edges are known to their two devices only",
-            Role.SILO,
-            Secret.CROSS_EDGE,
-            TRAINING,
-            SILO_PATH,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "visible-edges",
+        "a silo reads cross-silo edges off messages that name both ends",
+        "on HiFGL 4.1.1: cross-silo edges are known to their two devices only",
+        Role.SILO, Secret.CROSS_EDGE, TRAINING, SILO_PATH, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NamedEdges | None:  # noqa: ARG002  # needs no parameter
         """Lists the edges of the first layer that messages to a silo spell out."""
@@ -292,16 +257,5 @@ class VisibleEdges(Attack[NamedEdges, MessageTruth]):
             else "No message to a silo names both ends of an edge, so there was nothing to read."
         )
         return (
-            Measurement(
-                "vis_edge",
-                share.value,
-                share.interval,
-                share.n,
-                density,
-                density,
-                1.0,
-                True,
-                finding,
-                context=not len(named),
-            ),
+            Measurement.of_share("vis_edge", share, finding, random=density, prior=density, context=not len(named)),
         )

@@ -50,19 +50,12 @@ class SharedMask(Attack[tuple[Differences, ...], MessageTruth]):
     so all of them. The support of the difference shows even without the points.
     """
 
-    @property
-    def card(self) -> Card:
-        """Break a: every device alone."""
-        return Card(
-            "shared-mask",
-            "a device subtracts single codes of two neighbours: the masks, the same for all, drop out",
-            "against HiFGL 5.1 and Lemma 5.1: Algorithm 1, line 1 draws z once for all senders",
-            Role.DEVICE,
-            Secret.EMBEDDING,
-            TRAINING,
-            SECMP,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "shared-mask",
+        "a device subtracts single codes of two neighbours: the masks, the same for all, drop out",
+        "against HiFGL 5.1 and Lemma 5.1: Algorithm 1, line 1 draws z once for all senders",
+        Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> tuple[Differences, ...] | None:
         """Takes each neighbour's first code from that of the neighbour before it at the same device."""
@@ -127,7 +120,7 @@ def _score_one_way(metric: str, batches: tuple[Differences, ...], truth: Message
         "receiver alone."
     )
     prior = most_frequent / total
-    return Measurement(metric, share.value, share.interval, share.n, 0.0, prior, 1.0, True, finding)
+    return Measurement.of_share(metric, share, finding, prior=prior)
 
 
 _MOST_UNNAMED = 1000
@@ -179,19 +172,12 @@ class SingleShares(Attack[tuple[RecoveredRows, ...], MessageTruth]):
     Where silos forward messages the relay says what rows there are and not whose.
     """
 
-    @property
-    def card(self) -> Card:
-        """The counterpart of reading a single code of secmp: every relay alone."""
-        return Card(
-            "single-shares",
-            "a relay takes each share that it is sent for the row behind it: right where masks are missing",
-            "Shamir 1979: one share of degree T tells nothing, unless its masks are known",
-            Role.RELAY,
-            Secret.EMBEDDING,
-            TRAINING,
-            UNMASKED_SHARES,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "single-shares",
+        "a relay takes each share that it is sent for the row behind it: right where masks are missing",
+        "Shamir 1979: one share of degree T tells nothing, unless its masks are known",
+        Role.RELAY, Secret.EMBEDDING, TRAINING, UNMASKED_SHARES, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> tuple[RecoveredRows, ...] | None:
         """Divides every share by the weight of the secret at the relay's point."""
@@ -206,19 +192,12 @@ class SingleShares(Attack[tuple[RecoveredRows, ...], MessageTruth]):
 class ShareDifferences(Attack[tuple[Differences, ...], MessageTruth]):
     """A relay subtracts the shares of two senders: right where both used the same masks."""
 
-    @property
-    def card(self) -> Card:
-        """The counterpart of the shared mask of secmp: every relay alone."""
-        return Card(
-            "share-differences",
-            "a relay subtracts shares of two senders: right where senders share masks",
-            "what breaks HiFGL's z, tried on shares",
-            Role.RELAY,
-            Secret.EMBEDDING,
-            TRAINING,
-            SHARED_MASKS,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "share-differences",
+        "a relay subtracts shares of two senders: right where senders share masks",
+        "what breaks HiFGL's z, tried on shares",
+        Role.RELAY, Secret.EMBEDDING, TRAINING, SHARED_MASKS, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> tuple[Differences, ...] | None:
         """Takes each message's share from that of the message before it at the same relay."""

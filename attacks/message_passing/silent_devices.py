@@ -80,23 +80,13 @@ _NONE: Ids = np.empty(0, dtype=np.int64)
 class SilentPartners(_SilentDevices[CountedPartners]):
     """A relay counts the messages that are missing when one device is silent: one for each partner."""
 
-    @property
-    def card(self) -> Card:
-        """Every relay alone."""
-        return Card(
-            "silent-partners",
-            "a relay counts the messages that are missing in the step in which one device is silent: its partners",
-            _SOURCE,
-            Role.RELAY,
-            Secret.DEGREE,
-            SILENCE,
-            SILENT_SENDERS,
-            Circumstance.DROP_OUT,
-            auxiliary=_KNOWS,
-            truth=MessageTruth,
-            knowledge=SilentDevices,
-            tells_nothing=_TELLS_NOTHING,
-        )
+    card = Card(
+        "silent-partners",
+        "a relay counts the messages that are missing in the step in which one device is silent: its partners",
+        _SOURCE,
+        Role.RELAY, Secret.DEGREE, SILENCE, SILENT_SENDERS, Circumstance.DROP_OUT, auxiliary=_KNOWS, truth=MessageTruth,
+        knowledge=SilentDevices, tells_nothing=_TELLS_NOTHING,
+    )  # fmt: skip
 
     def _read(self, missing: list[dict[int, int]], silent: Ids) -> CountedPartners | None:
         found = [pair for counts in missing for pair in _alone(counts, silent).items()]
@@ -110,29 +100,19 @@ class SilentPartners(_SilentDevices[CountedPartners]):
         share = clustered_proportion(right, device, seed=0)
         finding = f"{int(right.sum()):,} of {len(right):,} numbers of partners of silent devices are counted right."
         prior, random = largest_share(actual[:, None]), 1 / max(int(actual.max(initial=1)), 1)
-        return (Measurement("partners", share.value, share.interval, share.n, random, prior, 1.0, True, finding),)
+        return (Measurement.of_share("partners", share, finding, random=random, prior=prior),)
 
 
 class SilentPairs(_SilentDevices[JudgedPairs]):
     """A relay compares what is missing when two devices are silent together with what is missing when each is alone."""
 
-    @property
-    def card(self) -> Card:
-        """Every relay alone."""
-        return Card(
-            "silent-pairs",
-            "a relay compares what is missing when two devices are silent and when each is: less for partners",
-            _SOURCE,
-            Role.RELAY,
-            Secret.CROSS_EDGE,
-            SILENCE,
-            SILENT_SENDERS,
-            Circumstance.DROP_OUT,
-            auxiliary=_KNOWS,
-            truth=MessageTruth,
-            knowledge=SilentDevices,
-            tells_nothing=_TELLS_NOTHING,
-        )
+    card = Card(
+        "silent-pairs",
+        "a relay compares what is missing when two devices are silent and when each is: less for partners",
+        _SOURCE,
+        Role.RELAY, Secret.CROSS_EDGE, SILENCE, SILENT_SENDERS, Circumstance.DROP_OUT, auxiliary=_KNOWS,
+        truth=MessageTruth, knowledge=SilentDevices, tells_nothing=_TELLS_NOTHING,
+    )  # fmt: skip
 
     def _read(self, missing: list[dict[int, int]], silent: Ids) -> JudgedPairs | None:
         found = []
@@ -157,7 +137,7 @@ class SilentPairs(_SilentDevices[JudgedPairs]):
         share = clustered_proportion(right, one, seed=0)
         finding = f"Of {int(right.sum()):,} of {len(right):,} pairs it is said rightly whether they are partners."
         prior = largest_share(actual[:, None].astype(np.int64))
-        return (Measurement("pairs", share.value, share.interval, share.n, 0.5, prior, 1.0, True, finding),)
+        return (Measurement.of_share("pairs", share, finding, random=0.5, prior=prior),)
 
 
 def _alone(counts: Mapping[int, int], silent: Ids) -> dict[int, int]:

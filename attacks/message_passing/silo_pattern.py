@@ -46,19 +46,12 @@ class Patterns:
 class SiloPattern(Attack[Patterns, MessageTruth]):
     """A relay counts messages under each tag by silo."""
 
-    @property
-    def card(self) -> Card:
-        """Every relay alone."""
-        return Card(
-            "silo-pattern",
-            "a relay counts, by silo, the messages under each tag: the unnamed target's neighbours in other silos",
-            "what silos that forward for their own devices alone leave of the graph",
-            Role.RELAY,
-            Secret.CROSS_EDGE,
-            TRAINING,
-            OWN_SILOS,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "silo-pattern",
+        "a relay counts, by silo, the messages under each tag: the unnamed target's neighbours in other silos",
+        "what silos that forward for their own devices alone leave of the graph",
+        Role.RELAY, Secret.CROSS_EDGE, TRAINING, OWN_SILOS, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> Patterns | None:  # noqa: ARG002  # needs no parameter
         """Counts in the first forward step, at every relay alone; what others would add is said above."""
@@ -92,9 +85,7 @@ class SiloPattern(Attack[Patterns, MessageTruth]):
             "device has."
         )
         prior = largest_share(theirs)
-        return (
-            Measurement("neighbours by silo", share.value, share.interval, share.n, 0.0, prior, 1.0, True, finding),
-        )
+        return (Measurement.of_share("neighbours by silo", share, finding, prior=prior),)
 
 
 def _counted(batches: list[ReceivedRows], relay: int, view: View) -> Patterns:

@@ -38,20 +38,12 @@ class SingleSums:
 class SingleNeighbourAtDevice(Attack[SingleSums, MessageTruth]):
     """A device that received one code only takes its decoded sum for the embedding: which the paper admits."""
 
-    @property
-    def card(self) -> Card:
-        """Break d as the paper admits it: every device alone."""
-        return Card(
-            "single-neighbour-device",
-            "a device with one neighbour reads that neighbour's embedding from its decoded sum",
-            "declared in HiFGL 4.2.3, last paragraph",
-            Role.DEVICE,
-            Secret.EMBEDDING,
-            TRAINING,
-            SECMP,
-            Circumstance.SINGLE_NEIGHBOUR,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "single-neighbour-device",
+        "a device with one neighbour reads that neighbour's embedding from its decoded sum",
+        "declared in HiFGL 4.2.3, last paragraph",
+        Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, Circumstance.SINGLE_NEIGHBOUR, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> SingleSums | None:
         """Takes the sums of devices that received one code in the first layer."""
@@ -76,20 +68,12 @@ class SingleNeighbourAtSilo(Attack[SingleSums, MessageTruth]):
     devices from what it is asked to decode, and where k = 1 the embedding, which the paper does not admit.
     """
 
-    @property
-    def card(self) -> Card:
-        """Break d as the paper does not admit it: every silo alone."""
-        return Card(
-            "single-neighbour-silo",
-            "a silo counts the codes in an aggregate by its own masks and decodes those of one neighbour",
-            "against HiFGL 4.2.3 step 2: the silo decodes without seeing single embeddings",
-            Role.SILO,
-            Secret.EMBEDDING,
-            TRAINING,
-            SECMP,
-            Circumstance.SINGLE_NEIGHBOUR,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "single-neighbour-silo",
+        "a silo counts the codes in an aggregate by its own masks and decodes those of one neighbour",
+        "against HiFGL 4.2.3 step 2: the silo decodes without seeing single embeddings",
+        Role.SILO, Secret.EMBEDDING, TRAINING, SECMP, Circumstance.SINGLE_NEIGHBOUR, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> SingleSums | None:
         """Decodes the aggregates of one code in the first layer."""
@@ -124,13 +108,11 @@ def _score(guess: SingleSums, truth: MessageTruth) -> tuple[Measurement, ...]:
         f"{hits:,} of {len(hit):,} sums taken for one neighbour's embedding are exactly that; "
         f"{hits:,} of {devices:,} devices are exposed so."
     )
-    share = Measurement(
-        "exposed devices", exposed.value, exposed.interval, devices, 0.0, 0.0, there, True, finding, context=True
-    )
+    share = Measurement.of_share("exposed devices", exposed, finding, reachable=there, context=True)
     if not len(hit):
         return (share,)
     prior = largest_share(secret)
-    return (Measurement("exact recovery", exact.value, exact.interval, len(hit), 0.0, prior, 1.0, True, finding), share)
+    return (Measurement.of_share("exact recovery", exact, finding, prior=prior), share)
 
 
 CHOSEN = "chosen neighbour"
@@ -143,20 +125,12 @@ class MaliciousSingleNeighbour(Attack[RecoveredRows, MessageTruth]):
     The silo cannot tell them from a sum by anything that the protocol has it check.
     """
 
-    @property
-    def card(self) -> Card:
-        """Every device alone, and deviating."""
-        return Card(
-            "malicious-single-neighbour",
-            "a deviating device has its silo decode the codes of one neighbour alone",
-            "beyond HiFGL 3.3, where all parties are semi-honest: silos decode whatever a device sends",
-            Role.DEVICE,
-            Secret.EMBEDDING,
-            DEVIATION,
-            SECMP_DEVIATING,
-            Circumstance.MALICIOUS_DEVICE,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "malicious-single-neighbour",
+        "a deviating device has its silo decode the codes of one neighbour alone",
+        "beyond HiFGL 3.3, where all parties are semi-honest: silos decode whatever a device sends",
+        Role.DEVICE, Secret.EMBEDDING, DEVIATION, SECMP_DEVIATING, Circumstance.MALICIOUS_DEVICE, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> RecoveredRows | None:  # noqa: ARG002  # needs no parameter
         """Takes what the silo decoded for the embedding of the neighbour that was chosen."""

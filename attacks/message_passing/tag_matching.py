@@ -110,20 +110,12 @@ def claimed_edges(forward: sparse.csr_array, answering: NDArray[np.bool_] | None
 class TagMatching(Attack[ClaimedEdges, MessageTruth]):
     """A relay matches tags to devices in the first round."""
 
-    @property
-    def card(self) -> Card:
-        """Every relay alone."""
-        return Card(
-            "tag-matching",
-            "a relay matches fresh tags to devices by the pattern of who sends under which",
-            "colour refinement (Weisfeiler and Leman 1968) on the senders and tags of one pass",
-            Role.RELAY,
-            Secret.CROSS_EDGE,
-            TRAINING,
-            FRESH_TAGS,
-            minimum=0.9,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "tag-matching",
+        "a relay matches fresh tags to devices by the pattern of who sends under which",
+        "colour refinement (Weisfeiler and Leman 1968) on the senders and tags of one pass",
+        Role.RELAY, Secret.CROSS_EDGE, TRAINING, FRESH_TAGS, minimum=0.9, truth=MessageTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ClaimedEdges | None:  # noqa: ARG002  # needs no parameter
         """Matches the tags of the first forward step, at every relay alone."""

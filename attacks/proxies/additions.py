@@ -119,24 +119,14 @@ Found = tuple[Addition, ...]
 class ProxyDifferencing(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
     """Differences of means, with the counts that shares tell."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with two rounds."""
-        return Card(
-            "proxy-differencing",
-            "the server takes the class proxy before a node was labelled from the one after, and has the node's own",
-            "contradicts FedSpray (KDD 2024), 4.5.1: class proxies are averages, which are irreversible",
-            Role.SERVER,
-            Secret.STRUCTURE_FEATURE,
-            PROXIES,
-            FEDSPRAY_ROUNDS,
-            Circumstance.REPEATED_SUM,
-            minimum=0.9,
-            auxiliary=LAYOUT,
-            truth=ProxyTruth,
-            knowledge=ProxyKnowledge,
-            tells_nothing="where the parts of a summand lie says nothing of what one more node adds to it",
-        )
+    card = Card(
+        "proxy-differencing",
+        "the server takes the class proxy before a node was labelled from the one after, and has the node's own",
+        "contradicts FedSpray (KDD 2024), 4.5.1: class proxies are averages, which are irreversible",
+        Role.SERVER, Secret.STRUCTURE_FEATURE, PROXIES, FEDSPRAY_ROUNDS, Circumstance.REPEATED_SUM, minimum=0.9,
+        auxiliary=LAYOUT, truth=ProxyTruth, knowledge=ProxyKnowledge,
+        tells_nothing="where the parts of a summand lie says nothing of what one more node adds to it",
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> Found | None:
         """Reads all rounds that were seen; None for fewer than two."""
@@ -152,30 +142,20 @@ class ProxyDifferencing(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
         found = exact_proportion(sum(right), len(right))
         finding = f"The proxies of {sum(right):,} of {len(right):,} nodes that were added are told by differences."
         metric = "proxies of added nodes"
-        return (Measurement(metric, found.value, found.interval, found.n, 0.0, 0.0, 1.0, True, finding),)
+        return (Measurement.of_share(metric, found, finding),)
 
 
 class ProxyLabelChanges(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
     """Shares do not move with training, so all that changes in their sum is the client's that adds a node."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with sums of two rounds."""
-        return Card(
-            "proxy-label-changes",
-            "the server counts the labels of a client that adds a node by how the sum of all clients' shares changes",
-            "rational reconstruction of differences; no paper here has it",
-            Role.SERVER,
-            Secret.LABEL_SHARES,
-            PROXIES,
-            FEDSPRAY_ROUNDS,
-            Circumstance.REPEATED_SUM,
-            minimum=0.75,
-            auxiliary=LAYOUT,
-            truth=ProxyTruth,
-            knowledge=ProxyKnowledge,
-            tells_nothing="where the parts of a summand lie says nothing of what one more node adds to it",
-        )
+    card = Card(
+        "proxy-label-changes",
+        "the server counts the labels of a client that adds a node by how the sum of all clients' shares changes",
+        "rational reconstruction of differences; no paper here has it",
+        Role.SERVER, Secret.LABEL_SHARES, PROXIES, FEDSPRAY_ROUNDS, Circumstance.REPEATED_SUM, minimum=0.75,
+        auxiliary=LAYOUT, truth=ProxyTruth, knowledge=ProxyKnowledge,
+        tells_nothing="where the parts of a summand lie says nothing of what one more node adds to it",
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> Found | None:
         """Reads the sums of all rounds that were seen; None for fewer than two."""
@@ -195,7 +175,7 @@ class ProxyLabelChanges(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
             f"client it is."
         )
         metric = "labels of a client that adds one"
-        return (Measurement(metric, found.value, found.interval, found.n, 0.0, 0.0, 1.0, True, finding),)
+        return (Measurement.of_share(metric, found, finding),)
 
 
 def _told(guess: Found, number: int, client: int, proxy: NDArray[np.float64]) -> bool:
@@ -232,24 +212,14 @@ class NamedProxy:
 class ProxyMembership(InformedAttack[tuple[NamedProxy, ...], ProxyKnowledge, ProxyTruth]):
     """One decision for each pair, about a node that was found to be added."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with two rounds."""
-        return Card(
-            "proxy-membership",
-            "the server tells which of two nodes a client added to those that it trains on",
-            "membership inference by differences of means, against FedSpray (KDD 2024), 4.5.1",
-            Role.SERVER,
-            Secret.TRAINING_NODE,
-            PROXIES,
-            FEDSPRAY_ROUNDS,
-            Circumstance.REPEATED_SUM,
-            minimum=0.9,
-            auxiliary="where the parts of a summand lie, and two proxies for each node added, of which it has one",
-            truth=ProxyTruth,
-            knowledge=ProxyKnowledge,
-            tells_nothing="two proxies in an order that says nothing",
-        )
+    card = Card(
+        "proxy-membership",
+        "the server tells which of two nodes a client added to those that it trains on",
+        "membership inference by differences of means, against FedSpray (KDD 2024), 4.5.1",
+        Role.SERVER, Secret.TRAINING_NODE, PROXIES, FEDSPRAY_ROUNDS, Circumstance.REPEATED_SUM, minimum=0.9,
+        auxiliary="where the parts of a summand lie, and two proxies for each node added, of which it has one",
+        truth=ProxyTruth, knowledge=ProxyKnowledge, tells_nothing="two proxies in an order that says nothing",
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> tuple[NamedProxy, ...] | None:
         """Decides about every pair of rounds in which something is found to be added; None without suspects."""

@@ -53,21 +53,13 @@ class ClassPresence:
 class ProxyClasses(InformedAttack[ClassPresence, ProxyKnowledge, ProxyTruth]):
     """A share or a proxy that is not zero."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with summands or their sum."""
-        return Card(
-            "proxy-classes",
-            "the server sees which classes a client has labelled nodes of: others come with zeros",
-            "contradicts what FedSpray (KDD 2024, 4.5.1) expects of averages",
-            Role.SERVER,
-            Secret.CLASS_PRESENCE,
-            PROXIES,
-            FEDSPRAY,
-            auxiliary=LAYOUT,
-            truth=ProxyTruth,
-            knowledge=ProxyKnowledge,
-        )
+    card = Card(
+        "proxy-classes",
+        "the server sees which classes a client has labelled nodes of: others come with zeros",
+        "contradicts what FedSpray (KDD 2024, 4.5.1) expects of averages",
+        Role.SERVER, Secret.CLASS_PRESENCE, PROXIES, FEDSPRAY, auxiliary=LAYOUT, truth=ProxyTruth,
+        knowledge=ProxyKnowledge,
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> ClassPresence | None:
         """Reads the first round that was seen."""
@@ -104,7 +96,7 @@ class ProxyClasses(InformedAttack[ClassPresence, ProxyKnowledge, ProxyTruth]):
                 f"times; {missing:,} times there are none."
             )
         metric = "classes of clients"
-        return (Measurement(metric, found.value, found.interval, found.n, 0.5, prior, 1.0, True, finding),)
+        return (Measurement.of_share(metric, found, finding, random=0.5, prior=prior),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,22 +124,13 @@ class LabelledCounts:
 class ProxyCounts(InformedAttack[LabelledCounts, ProxyKnowledge, ProxyTruth]):
     """Shares are fractions of one denominator, which is how many labelled nodes there are."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with summands or their sum."""
-        return Card(
-            "proxy-counts",
-            "the server counts a client's labelled nodes of each class by the denominators of its shares",
-            "rational reconstruction of the shares of FedSpray (KDD 2024), Eq. 15",
-            Role.SERVER,
-            Secret.LABEL_SHARES,
-            PROXIES,
-            FEDSPRAY,
-            minimum=0.9,
-            auxiliary=LAYOUT,
-            truth=ProxyTruth,
-            knowledge=ProxyKnowledge,
-        )
+    card = Card(
+        "proxy-counts",
+        "the server counts a client's labelled nodes of each class by the denominators of its shares",
+        "rational reconstruction of the shares of FedSpray (KDD 2024), Eq. 15",
+        Role.SERVER, Secret.LABEL_SHARES, PROXIES, FEDSPRAY, minimum=0.9, auxiliary=LAYOUT, truth=ProxyTruth,
+        knowledge=ProxyKnowledge,
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> LabelledCounts | None:
         """Reads the first round that was seen."""
@@ -199,7 +182,7 @@ def _labels(shares: Floats, actual: Ids) -> tuple[Measurement, ...]:
     finding = f"The most frequent label is read right of {right:,} of {len(most):,} clients."
     random = 1 / actual.shape[1]
     metric = "most frequent labels"
-    return (Measurement(metric, found.value, found.interval, found.n, random, prior, 1.0, True, finding),)
+    return (Measurement.of_share(metric, found, finding, random=random, prior=prior),)
 
 
 def _counts(counts: Ids, actual: Ids) -> tuple[Measurement, ...]:
@@ -211,7 +194,7 @@ def _counts(counts: Ids, actual: Ids) -> tuple[Measurement, ...]:
     finding = f"How many labelled nodes of a class a client has is read right {right:,} of {cells:,} times."
     random, prior = 1 / (len(values) - 1), float(values.max() / values.sum())
     metric = "labelled nodes of a class"
-    return (Measurement(metric, found.value, found.interval, found.n, random, prior, 1.0, True, finding),)
+    return (Measurement.of_share(metric, found, finding, random=random, prior=prior),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,22 +222,13 @@ class SingleProxies:
 class ProxySingletons(InformedAttack[SingleProxies, ProxyKnowledge, ProxyTruth]):
     """Divides by the share, and counts."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with summands or their sum."""
-        return Card(
-            "proxy-singletons",
-            "the server reads the structure proxy of a node that is its client's only labelled one of a class",
-            "contradicts FedSpray (KDD 2024), 4.5.1: class proxies are averages, which are irreversible",
-            Role.SERVER,
-            Secret.STRUCTURE_FEATURE,
-            PROXIES,
-            FEDSPRAY,
-            minimum=0.9,
-            auxiliary=LAYOUT,
-            truth=ProxyTruth,
-            knowledge=ProxyKnowledge,
-        )
+    card = Card(
+        "proxy-singletons",
+        "the server reads the structure proxy of a node that is its client's only labelled one of a class",
+        "contradicts FedSpray (KDD 2024), 4.5.1: class proxies are averages, which are irreversible",
+        Role.SERVER, Secret.STRUCTURE_FEATURE, PROXIES, FEDSPRAY, minimum=0.9, auxiliary=LAYOUT, truth=ProxyTruth,
+        knowledge=ProxyKnowledge,
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> SingleProxies | None:
         """Reads the first round that was seen."""
@@ -290,7 +264,7 @@ class ProxySingletons(InformedAttack[SingleProxies, ProxyKnowledge, ProxyTruth])
             f"The proxies of {right:,} of {int(single.sum()):,} nodes that are single in their class are read {whence}."
         )
         metric = "proxies of single nodes"
-        recovered = Measurement(metric, found.value, found.interval, found.n, 0.0, 0.0, 1.0, True, finding)
+        recovered = Measurement.of_share(metric, found, finding)
         return (recovered,) if guess.summed else (recovered, _recognised(guess.single, single, several))
 
 

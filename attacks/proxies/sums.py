@@ -128,23 +128,15 @@ class ExplainedCounts:
 class ProxyPartialFractions(InformedAttack[ExplainedCounts, ProxyKnowledge, ProxyTruth]):
     """Tries all counts that the clients' numbers of labelled nodes allow, class by class."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with the sum of one round."""
-        return Card(
-            "proxy-partial-fractions",
-            "the server splits one sum of all clients' shares into fractions, and counts every client's labelled nodes",
-            "meet in the middle over the summands of FedSpray (KDD 2024), Eq. 15; no paper here has it",
-            Role.SERVER,
-            Secret.LABEL_SHARES,
-            PROXIES,
-            FEDSPRAY_SUM,
-            minimum=0.9,
-            auxiliary="where the parts of a summand lie, how shares are rounded, and how many labelled nodes each "
-            "client has",
-            truth=ProxyTruth,
-            knowledge=ProxyKnowledge,
-        )
+    card = Card(
+        "proxy-partial-fractions",
+        "the server splits one sum of all clients' shares into fractions, and counts every client's labelled nodes",
+        "meet in the middle over the summands of FedSpray (KDD 2024), Eq. 15; no paper here has it",
+        Role.SERVER, Secret.LABEL_SHARES, PROXIES, FEDSPRAY_SUM, minimum=0.9,
+        auxiliary="where the parts of a summand lie, how shares are rounded, and how many labelled nodes each "
+        "client has",
+        truth=ProxyTruth, knowledge=ProxyKnowledge,
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> ExplainedCounts | None:
         """Reads the first round; of single summands their sum alone. None without the numbers of labelled nodes."""
@@ -188,7 +180,7 @@ class ProxyPartialFractions(InformedAttack[ExplainedCounts, ProxyKnowledge, Prox
         )
         random, prior = 1 / len(values), float(values.max() / values.sum())
         metric = "counts read off one sum"
-        return (Measurement(metric, found.value, found.interval, found.n, random, prior, 1.0, True, finding),)
+        return (Measurement.of_share(metric, found, finding, random=random, prior=prior),)
 
 
 def _explained(number: int, clients: Ids, labelled: tuple[int, ...], total: ProxyRows) -> ExplainedCounts:

@@ -178,20 +178,12 @@ class ColumnDirections:
 class CombinedColumns(Attack[tuple[ColumnDirections, ...], StructureTruth]):
     """A client ranks pairs of foreign nodes by the cosine of their columns."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "combined-columns",
-            "a client ranks pairs of foreign nodes by the cosine of their columns in its combined rows",
-            "on FedStruct (ICLR 2025) Eq. 2, even where no power of the adjacency is revealed",
-            Role.SILO,
-            Secret.FOREIGN_EDGE,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.51,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "combined-columns",
+        "a client ranks pairs of foreign nodes by the cosine of their columns in its combined rows",
+        "on FedStruct (ICLR 2025) Eq. 2, even where no power of the adjacency is revealed",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.51, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(
         self, view: View, public: PublicParameters  # noqa: ARG002  # needs no parameter

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement, Truth
 from fgl_secure.attacks.truth import moved_on
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import Interval, clustered_proportion
+from fgl_secure.statistics.metrics import clustered_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -70,22 +70,14 @@ class GuessedDegrees:
 class EncoderDegrees(InformedAttack[GuessedDegrees, EncoderStart, DegreeTruth]):
     """Signs of the steps of the map that an encoder begins with."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone."""
-        return Card(
-            "encoder-degrees",
-            "the server tells from the structure encoder that a client sends which degrees its nodes have",
-            "zero gradients of inputs that do not occur; FedStar (AAAI 2023) section 4.2 shares the encoder",
-            Role.SERVER,
-            Secret.SUMMAND,
-            STRUCTURE_ENCODERS,
-            FEDSTAR,
-            auxiliary="where the encoder begins, which the server hands out",
-            truth=DegreeTruth,
-            knowledge=EncoderStart,
-            tells_nothing="where all begin says nothing of where steps on own nodes led",
-        )
+    card = Card(
+        "encoder-degrees",
+        "the server tells from the structure encoder that a client sends which degrees its nodes have",
+        "zero gradients of inputs that do not occur; FedStar (AAAI 2023) section 4.2 shares the encoder",
+        Role.SERVER, Secret.SUMMAND, STRUCTURE_ENCODERS, FEDSTAR,
+        auxiliary="where the encoder begins, which the server hands out", truth=DegreeTruth, knowledge=EncoderStart,
+        tells_nothing="where all begin says nothing of where steps on own nodes led",
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: EncoderStart) -> GuessedDegrees | None:  # noqa: ARG002  # needs no parameter
         """Of every client by its own encoder, or else of all by their mean; None without either."""
@@ -116,12 +108,11 @@ class EncoderDegrees(InformedAttack[GuessedDegrees, EncoderStart, DegreeTruth]):
         sign = said[having, degree] - said[lacking, degree]
         halves = np.concatenate([sign > 0, sign >= 0])  # a pair that is not told apart is half right
         share = clustered_proportion(halves, np.tile(guess.clients[having], 2), seed=0)
-        bounds = Interval(2 * share.interval.low - 1, 2 * share.interval.high - 1)
         finding = (
             f"{int((sign > 0).sum()):,} of {len(sign):,} times the server tells which of two clients has a degree that "
             f"the other lacks, and {int((sign < 0).sum()):,} times the wrong one."
         )
-        return (Measurement(TOLD, 2 * share.value - 1, bounds, share.n, 0.0, 0.0, 1.0, False, finding),)
+        return (Measurement.of_area("degrees told", share.value, share.interval, share.n, finding),)
 
 
 def moved(rows: Floats, known: EncoderStart) -> Marks:

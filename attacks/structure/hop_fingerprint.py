@@ -38,20 +38,12 @@ class HopFingerprint(Attack[ForeignEdges, StructureTruth]):
     tolerance: float = 1e-4
     most_terms: int = 12
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "hop-fingerprint",
-            "a client takes its rows of the second power of the adjacency apart by its neighbours' degrees",
-            "against FedStruct (ICLR 2025) App. D: an encrypted sum of the shares protects the adjacency",
-            Role.SILO,
-            Secret.FOREIGN_EDGE,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.51,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "hop-fingerprint",
+        "a client takes its rows of the second power of the adjacency apart by its neighbours' degrees",
+        "against FedStruct (ICLR 2025) App. D: an encrypted sum of the shares protects the adjacency",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.51, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
         """Explains the rows that every client holds."""

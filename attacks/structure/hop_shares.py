@@ -41,20 +41,12 @@ WHOLE = 1e-6
 class HopShares(Attack[ForeignEdges, StructureTruth]):
     """A client solves each other client's share of the second power by least squares."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "hop-shares",
-            "a client solves single clients' shares of the second power of the adjacency for lists of neighbours",
-            "against FedStruct (ICLR 2025) App. D: shares in the clear reveal no local adjacency",
-            Role.SILO,
-            Secret.FOREIGN_EDGE,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.6,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "hop-shares",
+        "a client solves single clients' shares of the second power of the adjacency for lists of neighbours",
+        "against FedStruct (ICLR 2025) App. D: shares in the clear reveal no local adjacency",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.6, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
         """Solves the shares that every client received, apart for every sender."""
@@ -111,20 +103,12 @@ SMALL = 1e-9
 class HopUnfolding(Attack[ForeignEdges, StructureTruth]):
     """A client solves shares of two powers in turn until nothing new is determined."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "hop-unfolding",
-            "a client unfolds single clients' shares of the second and third power for lists of neighbours",
-            "against FedStruct (ICLR 2025) App. D: shares in the clear reveal no local adjacency",
-            Role.SILO,
-            Secret.FOREIGN_EDGE,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.6,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "hop-unfolding",
+        "a client unfolds single clients' shares of the second and third power for lists of neighbours",
+        "against FedStruct (ICLR 2025) App. D: shares in the clear reveal no local adjacency",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.6, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
         """Unfolds what every client received."""

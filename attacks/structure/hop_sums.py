@@ -69,20 +69,12 @@ class HopSystem:
 class HopSumRows(Attack[SolvedEmbeddings, StructureTruth]):
     """A client solves its sums over foreign neighbours for the structure embeddings of single ones."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "hop-sum-rows",
-            "a client solves its sums over foreign neighbours for the structure embeddings of single nodes",
-            "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: exact sums over few known neighbours",
-            Role.SILO,
-            Secret.STRUCTURE_FEATURE,
-            STRUCTURE,
-            FEDSTRUCT_HOPWISE,
-            minimum=0.9,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "hop-sum-rows",
+        "a client solves its sums over foreign neighbours for the structure embeddings of single nodes",
+        "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: exact sums over few known neighbours",
+        Role.SILO, Secret.STRUCTURE_FEATURE, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.9, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> SolvedEmbeddings | None:
         """The rows of the first hop, g(s_u) themselves."""
@@ -165,20 +157,12 @@ def _solved(system: HopSystem) -> SolvedSystem:
 class HopSumEdges(Attack[ForeignEdges, StructureTruth]):
     """A client explains the change of a foreign row from hop to hop by foreign rows that it knows."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "hop-sum-edges",
-            "a client explains the change of foreign rows from hop to hop by the rows of their neighbours",
-            "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: what the recursion tells of the graph",
-            Role.SILO,
-            Secret.FOREIGN_EDGE,
-            STRUCTURE,
-            FEDSTRUCT_HOPWISE,
-            minimum=0.51,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "hop-sum-edges",
+        "a client explains the change of foreign rows from hop to hop by the rows of their neighbours",
+        "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: what the recursion tells of the graph",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.51, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:
         """Looks for one or two known foreign neighbours of every foreign node that a client reads."""

@@ -214,24 +214,13 @@ class RankedPairs:
 class NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]):
     """The cosine of two nodes' features."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "nsf-cosine-edges",
-            "a client takes foreign nodes for neighbours whose learnt structure features point the same way",
-            "on FedStruct (ICLR 2025) App. G.1, as Duddu et al. (2020) for node embeddings",
-            Role.SILO,
-            Secret.FOREIGN_EDGE,
-            STRUCTURE,
-            FEDSTRUCT,
-            circumstance=Circumstance.SHARED_FEATURES,
-            minimum=0.55,
-            auxiliary=MODEL,
-            truth=StructureTruth,
-            knowledge=EmbeddingModel,
-            tells_nothing=MODEL_ALONE,
-        )
+    card = Card(
+        "nsf-cosine-edges",
+        "a client takes foreign nodes for neighbours whose learnt structure features point the same way",
+        "on FedStruct (ICLR 2025) App. G.1, as Duddu et al. (2020) for node embeddings",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, circumstance=Circumstance.SHARED_FEATURES, minimum=0.55,
+        auxiliary=MODEL, truth=StructureTruth, knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
         """Scores all pairs of foreign nodes at every client alone."""
@@ -251,21 +240,13 @@ class NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]
 class NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
     """How likely an edge is that joins two nodes with these degrees and these degrees of neighbours."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "nsf-walk-edges",
-            "a client intersects the neighbours' degrees that FedStar's features say of foreign nodes",
-            "on FedStruct (ICLR 2025) App. A and G.1: the diagonals of A^ and its powers are shared",
-            Role.SILO,
-            Secret.FOREIGN_EDGE,
-            STRUCTURE,
-            FEDSTRUCT_LOUVAIN,
-            circumstance=Circumstance.SHARED_FEATURES,
-            minimum=0.55,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "nsf-walk-edges",
+        "a client intersects the neighbours' degrees that FedStar's features say of foreign nodes",
+        "on FedStruct (ICLR 2025) App. A and G.1: the diagonals of A^ and its powers are shared",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT_LOUVAIN, circumstance=Circumstance.SHARED_FEATURES,
+        minimum=0.55, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
         """Scores all pairs of foreign nodes at every client alone."""
@@ -283,15 +264,13 @@ def ranking_of_edges(guess: RankedPairs, truth: StructureTruth) -> tuple[Measure
     ranking = rank_pairs(guess.clients, truth)
     if ranking is None:
         return ()
-    gain, bounds = 2 * ranking.same_owners - 1, ranking.interval
-    interval = Interval(2 * bounds.low - 1, 2 * bounds.high - 1)
     finding = (
         f"Edges between foreign nodes are ranked above pairs of the same owners with an area under the curve of "
         f"{ranking.same_owners:.3f}, above random pairs with {ranking.random:.3f}, above pairs two hops apart with "
         f"{ranking.two_hops:.3f}; {ranking.precision:.1%} of as many top pairs as there are edges are edges, of all "
         f"pairs {ranking.density:.2%}."
     )
-    return (Measurement("ranking of edges", gain, interval, ranking.edges, 0.0, 0.0, 1.0, False, finding),)
+    return (Measurement.of_area("ranking of edges", ranking.same_owners, ranking.interval, ranking.edges, finding),)
 
 
 def _likely(read: ReadDegrees, own: Ids | None) -> PairScores:

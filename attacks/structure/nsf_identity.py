@@ -190,14 +190,29 @@ def share_named(metric: str, guess: NamedNodes, truth: StructureTruth, first: in
         f"{int(right.sum()):,} of {len(right):,} foreign nodes are named right ({metric}) from a copy with "
         f"{guess.rate:.0%} of the edges{bound}."
     )
-    return Measurement(
-        metric, share.value, share.interval, share.n, blind, blind, max(best, share.value), True, finding
-    )
+    return Measurement.of_share(metric, share, finding, random=blind, prior=blind, reachable=max(best, share.value))
 
 
 CRAWL = "a noisy copy of the graph under true names, who belongs to which client, and the rule of the features"
 CANDIDATES = 5
 """Names that are listed for each node, the likeliest first."""
+
+
+def _card(name: str, summary: str) -> Card:
+    return Card(
+        name,
+        summary,
+        "on FedStruct (ICLR 2025) App. G.1, with a crawl as Narayanan and Shmatikov (2009) assume it",
+        Role.SILO,
+        Secret.IDENTITY,
+        STRUCTURE,
+        FEDSTRUCT_LOUVAIN,
+        minimum=0.9,
+        auxiliary=CRAWL,
+        truth=StructureTruth,
+        knowledge=CrawledGraph,
+        tells_nothing="a list of names doesn't say which of a client's nodes has which",
+    )
 
 
 class _Matching(InformedAttack[NamedNodes, CrawledGraph, StructureTruth]):
@@ -242,12 +257,9 @@ class _Matching(InformedAttack[NamedNodes, CrawledGraph, StructureTruth]):
 class NsfNearest(_Matching):
     """The listed node with the nearest features."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return _card(
-            "nsf-nearest", "a client names a foreign node after the listed one with the nearest structure features"
-        )
+    card = _card(
+        "nsf-nearest", "a client names a foreign node after the listed one with the nearest structure features"
+    )
 
     def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids:
         return nearest(rows, table, CANDIDATES, rng)
@@ -260,10 +272,7 @@ class NsfNearest(_Matching):
 class NsfAssignment(_Matching):
     """The assignment of names to nodes of least total distance."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return _card("nsf-assignment", "a client names all nodes of another one at once, at the least total distance")
+    card = _card("nsf-assignment", "a client names all nodes of another one at once, at the least total distance")
 
     def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids:
         return one_to_one(rows, table, rng)[:, None]
@@ -272,12 +281,9 @@ class NsfAssignment(_Matching):
 class NsfDegreeHashing(_Matching):
     """Names inside buckets of equal degree and equal degrees of neighbours, as the features tell both."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return _card(
-            "nsf-degree-hashing", "a client names a foreign node after a listed one of equal degree and surroundings"
-        )
+    card = _card(
+        "nsf-degree-hashing", "a client names a foreign node after a listed one of equal degree and surroundings"
+    )
 
     def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
         hashes, listed = degree_hashes(rows), degree_hashes(table)
@@ -316,20 +322,3 @@ def _check_width(values: Floats, copy: Floats) -> None:
         raise InputError(
             f"structure_features must give the {values.shape[1]} columns that clients share; found {copy.shape[1]}"
         )
-
-
-def _card(name: str, summary: str) -> Card:
-    return Card(
-        name,
-        summary,
-        "on FedStruct (ICLR 2025) App. G.1, with a crawl as Narayanan and Shmatikov (2009) assume it",
-        Role.SILO,
-        Secret.IDENTITY,
-        STRUCTURE,
-        FEDSTRUCT_LOUVAIN,
-        minimum=0.9,
-        auxiliary=CRAWL,
-        truth=StructureTruth,
-        knowledge=CrawledGraph,
-        tells_nothing="a list of names doesn't say which of a client's nodes has which",
-    )

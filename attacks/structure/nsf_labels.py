@@ -63,23 +63,13 @@ class _Labels(InformedAttack[ReadLabels, EmbeddingModel, StructureTruth]):
 class NsfLabels(_Labels):
     """The labels of all foreign nodes, those that no training used included."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "nsf-labels",
-            "a client reads the label of any foreign node off its learnt structure features",
-            SOURCE,
-            Role.SILO,
-            Secret.LABEL,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.55,
-            auxiliary=MODEL,
-            truth=StructureTruth,
-            knowledge=EmbeddingModel,
-            tells_nothing=MODEL_ALONE,
-        )
+    card = Card(
+        "nsf-labels",
+        "a client reads the label of any foreign node off its learnt structure features",
+        SOURCE,
+        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, auxiliary=MODEL, truth=StructureTruth,
+        knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
+    )  # fmt: skip
 
     def score(self, guess: ReadLabels, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of labels that are right over all foreign nodes."""
@@ -89,23 +79,13 @@ class NsfLabels(_Labels):
 class NsfTrainingLabels(_Labels):
     """The labels that other clients trained on."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "nsf-training-labels",
-            "a client reads the labels that others train on off their nodes' learnt structure features",
-            SOURCE,
-            Role.SILO,
-            Secret.LABEL,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.9,
-            auxiliary=MODEL,
-            truth=StructureTruth,
-            knowledge=EmbeddingModel,
-            tells_nothing=MODEL_ALONE,
-        )
+    card = Card(
+        "nsf-training-labels",
+        "a client reads the labels that others train on off their nodes' learnt structure features",
+        SOURCE,
+        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.9, auxiliary=MODEL, truth=StructureTruth,
+        knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
+    )  # fmt: skip
 
     def score(self, guess: ReadLabels, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of labels that are right over foreign training nodes."""
@@ -120,20 +100,12 @@ class NsfTrainingLabels(_Labels):
 class NsfMembership(Attack[ScoredNodes, StructureTruth]):
     """Which foreign nodes carry a label: training pushes their own features farthest from the start."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "nsf-membership",
-            "a client tells which foreign nodes train the model by the length of their learnt structure features",
-            "on FedStruct (ICLR 2025) 5.5, as Duddu et al. (2020) for node embeddings",
-            Role.SILO,
-            Secret.LABEL,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.55,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "nsf-membership",
+        "a client tells which foreign nodes train the model by the length of their learnt structure features",
+        "on FedStruct (ICLR 2025) 5.5, as Duddu et al. (2020) for node embeddings",
+        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ScoredNodes | None:  # noqa: ARG002  # needs no parameter
         """Scores every foreign node by the length of its features, at every client alone."""

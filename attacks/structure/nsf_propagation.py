@@ -89,22 +89,13 @@ class NamedNeighbours:
 class NsfPropagation(InformedAttack[NamedNeighbours, CrawledGraph, StructureTruth]):
     """Among the listed nodes with most common neighbours with an external one, that with the nearest features."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "nsf-propagation",
-            "a client names its external neighbours: by common own neighbours, then by the nearest structure features",
-            "on FedStruct (ICLR 2025) App. G.1, seeded as by Narayanan and Shmatikov (2009)",
-            Role.SILO,
-            Secret.IDENTITY,
-            STRUCTURE,
-            FEDSTRUCT_LOUVAIN,
-            minimum=0.8,
-            auxiliary=f"{CRAWL}; the names of its own nodes",
-            truth=StructureTruth,
-            knowledge=CrawledGraph,
-        )
+    card = Card(
+        "nsf-propagation",
+        "a client names its external neighbours: by common own neighbours, then by the nearest structure features",
+        "on FedStruct (ICLR 2025) App. G.1, seeded as by Narayanan and Shmatikov (2009)",
+        Role.SILO, Secret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.8,
+        auxiliary=f"{CRAWL}; the names of its own nodes", truth=StructureTruth, knowledge=CrawledGraph,
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: CrawledGraph) -> NamedNeighbours | None:  # noqa: ARG002  # needs no parameter
         """Names every external neighbour whose features are known, at every client alone."""
@@ -139,9 +130,7 @@ class NsfPropagation(InformedAttack[NamedNeighbours, CrawledGraph, StructureTrut
             f"{guess.rate:.0%} of the edges{bound}, {int(before.sum()):,} of them by own edges alone."
         )
         random = 1 / max(len(truth.identity), 1)
-        return (
-            Measurement("neighbours named", share.value, share.interval, share.n, random, random, 1.0, True, finding),
-        )
+        return (Measurement.of_share("neighbours named", share, finding, random=random, prior=random),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

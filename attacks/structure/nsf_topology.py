@@ -130,20 +130,12 @@ class PredictedTopology:
 class NsfDegrees(Attack[PredictedTopology, StructureTruth]):
     """A client predicts how many neighbours foreign nodes have."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "nsf-degrees",
-            "a client takes the degree of a foreign node from its own node with the nearest structure features",
-            "FedStruct (ICLR 2025) App. G.1: NSFs that closely match some of its own",
-            Role.SILO,
-            Secret.DEGREE,
-            STRUCTURE,
-            FEDSTRUCT_LOUVAIN,
-            minimum=0.8,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "nsf-degrees",
+        "a client takes the degree of a foreign node from its own node with the nearest structure features",
+        "FedStruct (ICLR 2025) App. G.1: NSFs that closely match some of its own",
+        Role.SILO, Secret.DEGREE, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.8, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> PredictedTopology | None:  # noqa: ARG002  # needs none
         """Gives every foreign node the degree of the own node whose features are nearest, at every client alone."""
@@ -158,20 +150,12 @@ class NsfDegrees(Attack[PredictedTopology, StructureTruth]):
 class NsfEgoNets(Attack[PredictedTopology, StructureTruth]):
     """A client predicts the whole ego network of foreign nodes, which tells most nodes from all others."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "nsf-ego-nets",
-            "a client takes triangles and neighbours' degrees of a foreign node from its nearest own node",
-            "FedStruct (ICLR 2025) App. G.1: infer the topology of some of the nodes within j",
-            Role.SILO,
-            Secret.IDENTITY,
-            STRUCTURE,
-            FEDSTRUCT_LOUVAIN,
-            minimum=0.55,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "nsf-ego-nets",
+        "a client takes triangles and neighbours' degrees of a foreign node from its nearest own node",
+        "FedStruct (ICLR 2025) App. G.1: infer the topology of some of the nodes within j",
+        Role.SILO, Secret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.55, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> PredictedTopology | None:  # noqa: ARG002  # needs none
         """Gives every foreign node the ego network of the own node whose features are nearest."""
@@ -225,7 +209,5 @@ def _share_right(metric: str, actual: Ids, guess: PredictedTopology, truth: Stru
     chance = lent[client, name[guess.nodes]]
     prior = largest_share(actual[guess.nodes][:, None])
     finding = f"{int(right.sum()):,} of {len(right):,} {metric} are those of the nearest own node."
-    return Measurement(
-        metric, share.value, share.interval, share.n, float(chance.mean()), prior, max(float((chance > 0).mean()),
-        share.value), True, finding,
-    )  # fmt: skip
+    reach = max(float((chance > 0).mean()), share.value)
+    return Measurement.of_share(metric, share, finding, random=float(chance.mean()), prior=prior, reachable=reach)

@@ -140,20 +140,12 @@ def read_degrees(view: View) -> list[ReadDegrees]:
 class NsfWalkDegrees(Attack[list[ReadDegrees], StructureTruth]):
     """A client solves return probabilities for the degrees of foreign nodes and of their neighbours."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "nsf-walk-degrees",
-            "a client reads degrees off FedStar's features, and solves them for the degrees of neighbours",
-            "on FedStruct (ICLR 2025) App. A and G.1: the diagonals of A^ and its powers are shared",
-            Role.SILO,
-            Secret.DEGREE,
-            STRUCTURE,
-            FEDSTRUCT_LOUVAIN,
-            minimum=0.52,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "nsf-walk-degrees",
+        "a client reads degrees off FedStar's features, and solves them for the degrees of neighbours",
+        "on FedStruct (ICLR 2025) App. A and G.1: the diagonals of A^ and its powers are shared",
+        Role.SILO, Secret.DEGREE, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.52, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> list[ReadDegrees] | None:  # noqa: ARG002  # needs none
         """Reads every foreign node at every client alone."""
@@ -213,4 +205,4 @@ def _share(metric: str, right: NDArray[np.bool_], nodes: Ids, actual: Ids) -> Me
     share = clustered_proportion(right, nodes, seed=0)
     prior, random = largest_share(actual[nodes][:, None]), 1 / max(len(np.unique(actual)), 1)
     finding = f"Of {len(right):,} foreign nodes, the {metric} of {int(right.sum()):,} are read exactly."
-    return Measurement(metric, share.value, share.interval, share.n, random, prior, 1.0, True, finding)
+    return Measurement.of_share(metric, share, finding, random=random, prior=prior)

@@ -120,14 +120,13 @@ def score_solved_embeddings(guess: SolvedEmbeddings, truth: StructureTruth) -> t
     reach, prior = float((systems.exposed > 0).mean()), float(guessing.mean())
     name = "systems that give a node away"
     found = (
-        Measurement(name, share.value, share.interval, share.n, 0.0, prior, reach, True, finding),
+        Measurement.of_share(name, share, finding, prior=prior, reachable=reach),
         _share_of_nodes(guess, right, finding),
     )
     if not len(right):
         return found
     exact = clustered_proportion(right, guess.nodes, seed=0)
-    value, interval, n = exact.value, exact.interval, exact.n
-    rows = Measurement("exact recovery", value, interval, n, 0.0, float(common.mean()), 1.0, True, finding)
+    rows = Measurement.of_share("exact recovery", exact, finding, prior=float(common.mean()))
     return (rows, *found, _labels(guess, truth))
 
 
@@ -153,9 +152,8 @@ def _share_of_nodes(guess: SolvedEmbeddings, right: NDArray[np.bool_], finding: 
     which = np.repeat(np.arange(len(touched)), touched)
     number = np.arange(len(which)) - np.repeat(np.cumsum(touched) - touched, touched)
     share = clustered_proportion(number < read[which], guess.systems.targets[which], seed=0)
-    value, interval, n = share.value, share.interval, share.n
     reach = int(guess.systems.exposed.sum()) / max(int(touched.sum()), 1)
-    return Measurement("nodes exposed", value, interval, n, 0.0, 0.0, reach, True, finding, context=True)
+    return Measurement.of_share("nodes exposed", share, finding, reachable=reach, context=True)
 
 
 def _labels(guess: SolvedEmbeddings, truth: StructureTruth) -> Measurement:
@@ -163,13 +161,12 @@ def _labels(guess: SolvedEmbeddings, truth: StructureTruth) -> Measurement:
     actual = truth.labels[guess.nodes]
     right = guess.values.argmax(axis=1) == actual
     share = clustered_proportion(right, guess.nodes, seed=0)
-    value, interval, n = share.value, share.interval, share.n
     reach = float((truth.embeddings[guess.step][guess.nodes].argmax(axis=1) == actual).mean())
     finding = (
         f"The largest coordinate of {int(right.sum()):,} of {len(right):,} rows that are read is the node's label."
     )
     random, prior = 1 / (int(truth.labels.max()) + 1), largest_share(actual[:, None])
-    return Measurement("labels", value, interval, n, random, prior, reach, True, finding)
+    return Measurement.of_share("labels", share, finding, random=random, prior=prior, reachable=reach)
 
 
 OWN_QUERIES = "own query weights"
@@ -182,20 +179,12 @@ ROUNDING = 2.0**-23
 class QueryRowSpace(Attack[SolvedEmbeddings, StructureTruth]):
     """A client solves the answers of every other client for the nodes that its own weights determine."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone; several pool their queries in the view of a coalition."""
-        return Card(
-            "query-rowspace",
-            "a client solves the answers to its aggregated queries for the embeddings of single nodes",
-            "against FedStruct (ICLR 2025) App. G.1: counting queries keeps structure features private",
-            Role.SILO,
-            Secret.STRUCTURE_FEATURE,
-            STRUCTURE,
-            FEDSTRUCT_QUERIES,
-            minimum=0.75,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "query-rowspace",
+        "a client solves the answers to its aggregated queries for the embeddings of single nodes",
+        "against FedStruct (ICLR 2025) App. G.1: counting queries keeps structure features private",
+        Role.SILO, Secret.STRUCTURE_FEATURE, STRUCTURE, FEDSTRUCT_QUERIES, minimum=0.75, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> SolvedEmbeddings | None:  # noqa: ARG002  # needs no parameter
         """Solves the answers of the last round that the view holds, apart for every pair of clients."""

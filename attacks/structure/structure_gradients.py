@@ -122,23 +122,14 @@ class GradientLabels:
 class StructureGradientLabels(InformedAttack[GradientLabels, EmbeddingModel, StructureTruth]):
     """The class of the smallest entry of a row."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with rows of single clients or with their sums."""
-        return Card(
-            "structure-gradient-labels",
-            "the server reads training labels off the gradients of structure features, summed over clients or not",
-            SOURCE,
-            Role.SERVER,
-            Secret.LABEL,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.9,
-            auxiliary=JACOBIAN,
-            truth=StructureTruth,
-            knowledge=EmbeddingModel,
-            tells_nothing="features before the first round have seen no label, and so has no Jacobian at them",
-        )
+    card = Card(
+        "structure-gradient-labels",
+        "the server reads training labels off the gradients of structure features, summed over clients or not",
+        SOURCE,
+        Role.SERVER, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.9, auxiliary=JACOBIAN, truth=StructureTruth,
+        knowledge=EmbeddingModel,
+        tells_nothing="features before the first round have seen no label, and so has no Jacobian at them",
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> GradientLabels | None:  # noqa: ARG002  # needs no parameter
         """Reads a label off every row."""
@@ -165,20 +156,12 @@ class StructureGradientLabels(InformedAttack[GradientLabels, EmbeddingModel, Str
 class StructureGradientMembership(Attack[GradientRows, StructureTruth]):
     """Which nodes carry a label, by the length of their rows."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with rows of single clients or with their sums."""
-        return Card(
-            "structure-gradient-membership",
-            "the server tells which nodes carry a label by the lengths of the gradients of their structure features",
-            SOURCE,
-            Role.SERVER,
-            Secret.LABEL,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.55,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "structure-gradient-membership",
+        "the server tells which nodes carry a label by the lengths of the gradients of their structure features",
+        SOURCE,
+        Role.SERVER, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> GradientRows | None:  # noqa: ARG002  # needs no parameter
         """Takes the rows as they are."""
@@ -199,20 +182,12 @@ class StructureGradientMembership(Attack[GradientRows, StructureTruth]):
 class StructureGradientNeighbours(Attack[GradientRows, StructureTruth]):
     """Which foreign nodes are next to a client's labelled ones, by the length of that client's rows."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with rows of single clients."""
-        return Card(
-            "structure-gradient-neighbours",
-            "the server finds the external neighbours of a client's labelled nodes by the lengths of its gradients",
-            SOURCE,
-            Role.SERVER,
-            Secret.FOREIGN_NODE,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.7,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "structure-gradient-neighbours",
+        "the server finds the external neighbours of a client's labelled nodes by the lengths of its gradients",
+        SOURCE,
+        Role.SERVER, Secret.FOREIGN_NODE, STRUCTURE, FEDSTRUCT, minimum=0.7, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> GradientRows | None:  # noqa: ARG002  # needs no parameter
         """Takes the rows of single clients; a sum says nothing of whose they are."""
@@ -250,20 +225,12 @@ class NeighbourLabels:
 class HopGradientLabels(Attack[NeighbourLabels, StructureTruth]):
     """The class of the smallest entry of what comes back to a node with a single foreign neighbour."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "hop-gradient-labels",
-            "a client reads labels of foreign nodes off the gradients that come back to their only neighbours",
-            "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: gradients that travel back",
-            Role.SILO,
-            Secret.LABEL,
-            STRUCTURE,
-            FEDSTRUCT_HOPWISE,
-            minimum=0.9,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "hop-gradient-labels",
+        "a client reads labels of foreign nodes off the gradients that come back to their only neighbours",
+        "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: gradients that travel back",
+        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.9, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NeighbourLabels | None:  # noqa: ARG002  # needs no parameter
         """Reads the last hop of the first round, at every client alone."""

@@ -23,6 +23,23 @@ from fgl_secure.runtime import PublicParameters, Role, Secret, View
 KNOWN = "the model, the labels that its last bias tells, and how the nodes behind each gradient are joined"
 
 
+def _card(name: str, summary: str, source: str, minimum: float, known: str = KNOWN) -> Card:
+    return Card(
+        name,
+        f"the server finds {summary}",
+        source,
+        Role.SERVER,
+        Secret.NODE_FEATURES,
+        UPDATES,
+        FEDAVG_SMOOTH,
+        minimum=minimum,
+        auxiliary=known,
+        truth=GradientTruth,
+        knowledge=GradientKnowledge,
+        tells_nothing="the model and the shape of a field say nothing of rows; the prior has each class's mean row",
+    )
+
+
 class GradientMatching(InformedAttack[Inverted, GradientKnowledge, GradientTruth]):
     """Inputs are sought whose gradient is the one that was seen."""
 
@@ -171,20 +188,3 @@ class WithEffort(GradientMatching):
     def score(self, guess: Inverted, truth: GradientTruth) -> tuple[Measurement, ...]:
         """The attack's."""
         return self._inner.score(guess, truth)
-
-
-def _card(name: str, summary: str, source: str, minimum: float, known: str = KNOWN) -> Card:
-    return Card(
-        name,
-        f"the server finds {summary}",
-        source,
-        Role.SERVER,
-        Secret.NODE_FEATURES,
-        UPDATES,
-        FEDAVG_SMOOTH,
-        minimum=minimum,
-        auxiliary=known,
-        truth=GradientTruth,
-        knowledge=GradientKnowledge,
-        tells_nothing="the model and the shape of a field say nothing of rows; the prior has each class's mean row",
-    )

@@ -199,7 +199,7 @@ def _share(metric: str, hits: list[Bools], prior: float, random: float, told: st
     hit, cluster = np.concatenate(hits), np.repeat(np.arange(len(hits)), [len(each) for each in hits])
     share = clustered_proportion(hit, cluster, seed=0)
     finding = f"{int(hit.sum()):,} of {len(hit):,} {told}"
-    return Measurement(metric, share.value, share.interval, share.n, random, max(prior, random), 1.0, True, finding)
+    return Measurement.of_share(metric, share, finding, random=random, prior=max(prior, random))
 
 
 def _prior(each: Aligned, truth: GradientTruth) -> Floats:
