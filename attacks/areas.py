@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
+from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import LabelledDevices
 from fgl_secure.statistics.intervals import clopper_pearson
-from fgl_secure.statistics.metrics import Interval, clustered_proportion
+from fgl_secure.statistics.metrics import Interval
 
 Bools = NDArray[np.bool_]
 
@@ -77,9 +78,6 @@ def _resampled(positive: Floats, negative: Floats, ends: Ids, others: Ids, size:
         total = weight.sum(axis=1) * passed[:, -1]
         with np.errstate(invalid="ignore", divide="ignore"):
             yield (weight * (passed[:, below] + passed[:, upto])).sum(axis=1) / (2 * total)
-
-
-"""Weights of nodes that are laid out at once."""
 
 
 def area_within(scores: Floats, positive: Bools, asked: Bools) -> tuple[float, Interval] | None:
@@ -159,13 +157,10 @@ def share_of_labels(metric: str, guess: Ids, nodes: Ids, truth: LabelledDevices)
         truth: with the labels and the clients.
     """
     actual, client = truth.labels[nodes], truth.silo_of[nodes]
-    right = guess == actual
-    share = clustered_proportion(right, nodes, seed=0)
-    finding = f"{int(right.sum()):,} of {len(right):,} {metric} are read."
     counts = np.zeros((int(truth.silo_of.max()) + 1, int(truth.labels.max()) + 1))
     np.add.at(counts, (client, actual), 1)
     prior, random = float(counts.max(axis=1).sum()) / max(len(nodes), 1), 1 / counts.shape[1]
-    return Measurement.of_share(metric, share, finding, random=random, prior=prior)
+    return share_right(metric, guess == actual, nodes, f"{metric} are read.", random=random, prior=prior)
 
 
 def ranking_of_nodes(metric: str, scores: Floats, positive: NDArray[np.bool_], nodes: Ids, what: str) -> Measurement:

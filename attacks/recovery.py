@@ -36,6 +36,9 @@ class RecoveredRows:
     values: NDArray[Any]
 
 
+Recovered = tuple[RecoveredRows, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedTerms:
     """Rows that an observer claims to be in a sum, without saying whose they are.
@@ -130,6 +133,29 @@ def score_claimed_terms(guess: ClaimedTerms, truth: SentRows) -> tuple[Measureme
         return (messages,)
     precision = clustered_proportion(right, target, seed=0)
     return messages, Measurement.of_share("precision", precision, finding, prior=prior, context=True)
+
+
+def share_right(
+    metric: str, right: NDArray[np.bool_], units: Ids, what: str, *, prior: float = 0.0, random: float = 0.0
+) -> Measurement:
+    """The share of claims that are right, with a bootstrap over units.
+
+    Args:
+        metric: what the figure is called.
+        right: bool [k].
+        units: int64 [k], what claims that depend on each other have in common.
+        what: the rest of the sentence that begins with "3 of 7".
+        prior: the share that is right of the best claims without messages.
+        random: the same of random claims.
+    """
+    finding = f"{int(right.sum()):,} of {len(right):,} {what}"
+    return Measurement.of_share(metric, clustered_proportion(right, units, seed=0), finding, random=random, prior=prior)
+
+
+def share_of_numbers(metric: str, claimed: Ids, actual: Ids, units: Ids, what: str) -> Measurement:
+    """The share of whole numbers that are right; the prior is the most frequent one, see `share_right`."""
+    prior, random = largest_share(actual[:, None]), 1 / max(int(actual.max(initial=1)), 1)
+    return share_right(metric, claimed == actual, units, what, prior=prior, random=random)
 
 
 def _matched(these: Ids, those: Ids) -> NDArray[np.bool_]:

@@ -1,7 +1,5 @@
 """Updates of single clients from sums: which of two is in one, and solving those of many rounds.
 
-Updates of single clients from the sums of many rounds in which different clients took part.
-
 The sums are P U, with P the 0/1 matrix of who took part when and U the updates, where these hardly change (Lam et al.,
 ICML 2021). Client i's update is determined where its unit vector lies in the row space of P, that is where its leverage
 is 1. With clients drawn at random that happens after about as many rounds as there are clients (So et al., AAAI 2023);
@@ -16,9 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
-from fgl_secure.attacks.gradients.knowledge import FEDAVG_PAIRS, FEDAVG_STATIC, UPDATES
-from fgl_secure.attacks.gradients.truth import UpdateTruth
-from fgl_secure.attacks.gradients.views import participants_of, update_sums
+from fgl_secure.attacks.gradients.scope import (
+    FEDAVG_PAIRS,
+    FEDAVG_STATIC,
+    UPDATES,
+    UpdateTruth,
+    participants_of,
+    update_sums,
+)
 from fgl_secure.attacks.row_space import leverages, row_basis, solver
 from fgl_secure.attacks.suspects import Population, Suspects
 from fgl_secure.errors import InputError

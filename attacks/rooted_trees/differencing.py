@@ -23,8 +23,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
-from fgl_secure.attacks.edge_claims import ForeignEdges, score_foreign_edges
-from fgl_secure.attacks.known_surroundings import MARGIN, edges_of_known_surroundings, explained_by
+from fgl_secure.attacks.edge_claims import (
+    MARGIN,
+    ForeignEdges,
+    edges_of_known_surroundings,
+    explained_by,
+    score_foreign_edges,
+)
 from fgl_secure.attacks.rooted_trees.knowledge import FED2GNN, HOP_SUMS, HopRules, PublicTopology
 from fgl_secure.attacks.rooted_trees.single import FeatureRows, score_feature_rows, sure
 from fgl_secure.attacks.rooted_trees.system import Determined, Equations, determined

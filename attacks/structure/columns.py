@@ -1,7 +1,5 @@
 """Edges told by the columns of the combined adjacency, and how well scores of pairs rank them.
 
-Telling edges between other clients' nodes by the columns of the combined adjacency.
-
 A client that holds no power of the adjacency but only its rows of the combined one (FedStruct, ICLR 2025, Eq. 2)
 sees every node as a column: what walks from its own nodes end there. Neighbours are reached alike.
 """
@@ -18,8 +16,7 @@ from scipy import sparse
 from fgl_secure.attacks.base import Attack, Card, Measurement
 from fgl_secure.attacks.edge_claims import linked_pairs
 from fgl_secure.attacks.neighbourhoods import COMBINED_ROWS, Client, clients_of, held_matrix, rows_of, stacked
-from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, STRUCTURE
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.structure.scope import FEDSTRUCT, STRUCTURE, StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.intervals import Interval, Proportion
 

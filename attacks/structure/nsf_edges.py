@@ -1,12 +1,8 @@
 """Edges between foreign nodes from their structure features, and how well scores rank pairs.
 
-Scores of pairs of nodes, and how well they rank edges above pairs that are none.
-
 Two kinds of pairs without an edge: random ones, and the harder ones two hops apart. Clients know who owns which node,
 and most edges of a clustered partition are inside clients; so the random pairs that count have the same owners as the
 edges, and the best guess without the transcript ranks no better than chance.
-
-Edges between foreign nodes from their structure features.
 
 Features that are learnt or trained along the edges (Hop2Vec, Node2Vec) are alike at both ends of an edge. FedStar's say
 the degrees of a node's neighbours, and an edge needs that each end has a neighbour of the other's degree.
@@ -21,11 +17,10 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import area, area_of_pairs
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
-from fgl_secure.attacks.neighbourhoods import undirected
-from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, EmbeddingModel
-from fgl_secure.attacks.structure.nsf_views import MODEL, MODEL_ALONE, OWN_EDGES, embedded, foreign_features, own_rows
+from fgl_secure.attacks.neighbourhoods import OWN_EDGES, undirected
+from fgl_secure.attacks.structure.nsf_views import MODEL, MODEL_ALONE, embedded, foreign_features, own_rows
 from fgl_secure.attacks.structure.nsf_walk_degrees import ReadDegrees, read_degrees
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.structure.scope import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, EmbeddingModel, StructureTruth
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval
 

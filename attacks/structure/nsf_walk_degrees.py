@@ -1,7 +1,5 @@
 """Degrees of foreign nodes and of their neighbours, read off FedStar's features in closed form.
 
-Degrees of foreign nodes and of their neighbours, read off FedStar's features in closed form.
-
 The diagonal of A^ is the reciprocal of a degree, so every degree is there to read; that of A^^2 has the sum of the
 neighbours' reciprocals, which only few multisets of the degrees in the graph have.
 """
@@ -15,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, Measurement
-from fgl_secure.attacks.neighbourhoods import degree_words, ego_networks, neighbour_degrees, undirected
+from fgl_secure.attacks.neighbourhoods import OWN_EDGES, degree_words, ego_networks, neighbour_degrees, undirected
 from fgl_secure.attacks.recovery import largest_share
-from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_LOUVAIN, STRUCTURE
-from fgl_secure.attacks.structure.nsf_views import OWN_EDGES, NeighbourSums, foreign_features, neighbour_sums, own_rows
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.structure.nsf_views import NeighbourSums, foreign_features, neighbour_sums, own_rows
+from fgl_secure.attacks.structure.scope import FEDSTRUCT_LOUVAIN, STRUCTURE, StructureTruth
 from fgl_secure.attacks.truth import foreign_neighbours
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion

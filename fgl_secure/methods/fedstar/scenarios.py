@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.structure.encoder_degrees import FEDSTAR, STRUCTURE_ENCODERS, DegreeTruth, EncoderStart
+from fgl_secure.attacks.structure.structure_gradients import FEDSTAR, STRUCTURE_ENCODERS, DegreeTruth, EncoderStart
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
-from fgl_secure.attacks.gradients.labels import GradientLabels, LabelCounts, counted, mean_predictions, rounded
 from fgl_secure.attacks.gradients.model import Convolution
-from fgl_secure.attacks.gradients.views import client_gradients
+from fgl_secure.attacks.gradients.scope import GradientKnowledge, client_gradients
+from fgl_secure.attacks.gradients.single import GradientLabels, LabelCounts, counted, mean_predictions, rounded
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import PublicParameters, Role
 from tests.attacks.conformance import Claims, measured

@@ -4,20 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
-from fgl_secure.attacks.gradients.matching.attacks import (
+from fgl_secure.attacks.gradients.inversion import Effort, SeenGradient, features_and_edges, likeliest_edges
+from fgl_secure.attacks.gradients.matching import (
+    MOST_ENTRIES,
     DeepLeakage,
     FeaturesAndEdges,
     GradientMatching,
     ImprovedDeepLeakage,
     InvertingGradients,
-    WithEffort,
+    exhibits,
 )
-from fgl_secure.attacks.gradients.matching.exhibits import MOST_ENTRIES, exhibits
-from fgl_secure.attacks.gradients.matching.joint import features_and_edges, likeliest_edges
-from fgl_secure.attacks.gradients.matching.reconstruction import Effort, SeenGradient
 from fgl_secure.attacks.gradients.model import Activation, Convolution
-from fgl_secure.attacks.gradients.truth import GradientTruth
+from fgl_secure.attacks.gradients.scope import GradientKnowledge, GradientTruth
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
 from fgl_secure.methods.fedavg.small_rounds import fresh_model, full_batches, recorded_round, small_trees
@@ -59,7 +57,7 @@ def test_single_nodes_are_read_under_any_smooth_activation(activation: Activatio
     graph = small_trees(1)
     model = fresh_model(graph, Convolution.SAGE, activation)
     run = recorded_round(graph, model, full_batches(graph, 1, 0))
-    assert figures(WithEffort(DeepLeakage(), Effort(60)), run)[ROWS] == 1
+    assert figures(DeepLeakage(Effort(60)), run)[ROWS] == 1
 
 
 def test_a_sum_is_attacked_as_one_batch() -> None:
@@ -70,7 +68,7 @@ def test_a_sum_is_attacked_as_one_batch() -> None:
     (shown,) = exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
     assert shown.clients.tolist() == [0, 1, 2, 3]
     assert shown.seen.field.batch == 4
-    assert figures(WithEffort(DeepLeakage(), Effort(200)), run)[ROWS] >= 0.75
+    assert figures(DeepLeakage(Effort(200)), run)[ROWS] >= 0.75
 
 
 def test_prior_is_no_worse_than_chance() -> None:
@@ -79,7 +77,7 @@ def test_prior_is_no_worse_than_chance() -> None:
     run = recorded_round(
         graph, fresh_model(graph, Convolution.SAGE), full_batches(graph, 2, 0), scheme=PairwiseMasking()
     )
-    each = WithEffort(FeaturesAndEdges(), Effort(1))
+    each = FeaturesAndEdges(Effort(1))
     guess = each.infer_with(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
     assert guess is not None
     found = each.score(guess, run.truth(GradientTruth))
@@ -91,7 +89,7 @@ def test_noise_stops_what_matches_gradients() -> None:
     """With noise as large as the gradient no row is recovered; the same attack recovers all without."""
     graph = small_trees(1)
     model, batches = fresh_model(graph, Convolution.SAGE), full_batches(graph, 1, 0)
-    each = WithEffort(DeepLeakage(), Effort(60))
+    each = DeepLeakage(Effort(60))
     assert figures(each, recorded_round(graph, model, batches))[ROWS] == 1
     assert figures(each, recorded_round(graph, model, batches, noise=GradientNoise(1.0)))[ROWS] == 0
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.attacks.gradients.matching.descent import (
+from fgl_secure.attacks.gradients.inversion import (
     cosine_distance,
     smoothness,
     sparsity,
     squared_distance,
     total_variation,
 )
-from fgl_secure.attacks.gradients.matching.measures import (
+from fgl_secure.attacks.gradients.matching import (
     class_means,
     cosines,
     edge_scores,

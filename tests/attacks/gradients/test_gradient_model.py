@@ -5,7 +5,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.gradients.knowledge import Candidates
 from fgl_secure.attacks.gradients.model import (
     Activation,
     Convolution,
@@ -14,6 +13,7 @@ from fgl_secure.attacks.gradients.model import (
     layout_of,
     means,
 )
+from fgl_secure.attacks.gradients.scope import Candidates
 from fgl_secure.errors import InputError
 
 Floats = NDArray[np.float64]

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.attacks.gradients.model import Convolution
-from fgl_secure.attacks.gradients.receptive_field import ReceptiveField, receptive_field, side_by_side
+from fgl_secure.attacks.gradients.model import Convolution, ReceptiveField, receptive_field, side_by_side
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.small_rounds import fresh_model

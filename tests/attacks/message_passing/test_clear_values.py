@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.message_passing.knowledge import SECMP, SILO_PATH, SMALL_FIELD
 from fgl_secure.attacks.message_passing.messages import ClearValues
+from fgl_secure.attacks.message_passing.scope import SECMP, SILO_PATH, SMALL_FIELD
 from fgl_secure.attacks.recovery import RecoveredRows
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Phase, Role

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fgl_secure.attacks.base import InformedAttack
 from fgl_secure.attacks.edge_claims import ClaimedEdges
 from fgl_secure.attacks.message_passing.fingerprint import ContainmentAtDevice, ContainmentAtSilo, contained
-from fgl_secure.attacks.message_passing.knowledge import PublicRows
+from fgl_secure.attacks.message_passing.scope import PublicRows
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.message_passing.device_gradients import DeviceGradients, GradientGuess
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.message_passing.messages import DeviceGradients, GradientGuess
+from fgl_secure.attacks.message_passing.scope import MessageTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.controls import send_gradients

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.message_passing.differencing import DifferencingAtDevice, DifferencingAtSilo
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.message_passing.scope import MessageTruth
+from fgl_secure.attacks.message_passing.sums import DifferencingAtDevice, DifferencingAtSilo
 from fgl_secure.attacks.recovery import RecoveredRows
 from fgl_secure.auditing.programs import public_of
 from fgl_secure.coins import SimulationCoins

@@ -12,7 +12,7 @@ from fgl_secure.algebra import MERSENNE_31, Elements, LagrangeCode, PrimeField
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.message_passing.codes import AllCodesOfOneSender, OneCodeAndMu, SmallFieldBruteForce
 from fgl_secure.attacks.message_passing.messages import ClearValues
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.message_passing.scope import MessageTruth
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph

@@ -8,9 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.message_passing.single_neighbour import CHOSEN, MaliciousSingleNeighbour
-from fgl_secure.attacks.message_passing.truth import MessageTruth
-from fgl_secure.attacks.recovery import RecoveredRows
+from fgl_secure.attacks.message_passing.scope import MessageTruth
+from fgl_secure.attacks.message_passing.sums import CHOSEN, MaliciousSingleNeighbour
+from fgl_secure.attacks.recovery import Recovered
 from fgl_secure.auditing.programs import public_of
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
@@ -29,11 +29,11 @@ from tests.attacks.recorded import Run, random_graph, record, star_and_path, wor
 
 
 class TestMaliciousSingleNeighbour(AttackConformance):
-    attack: Attack[RecoveredRows, Any] = MaliciousSingleNeighbour()
+    attack: Attack[Recovered, Any] = MaliciousSingleNeighbour()
     rests_on = (frozenset({Phase.DECODED}),)
 
-    def claims(self, guess: RecoveredRows) -> Claims:
-        return claimed_rows([guess])
+    def claims(self, guess: Recovered) -> Claims:
+        return claimed_rows(guess)
 
     def exchange(
         self,

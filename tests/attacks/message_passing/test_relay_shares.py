@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.message_passing.relays import Differences, ShareDifferences, SingleShares, are_differences
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.message_passing.codes import Differences, ShareDifferences, SingleShares, are_differences
+from fgl_secure.attacks.message_passing.scope import MessageTruth
 from fgl_secure.attacks.recovery import UNNAMED, RecoveredRows
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph

@@ -10,7 +10,7 @@ import pytest
 
 from fgl_secure.algebra import MERSENNE_31
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.message_passing.relays import Differences, SharedMask
+from fgl_secure.attacks.message_passing.codes import Differences, SharedMask
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import MuDelivery
 from fgl_secure.runtime import PAYLOAD, Phase, ReceivedRows, Role

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.message_passing.silent_devices import CountedPartners, JudgedPairs, SilentPairs, SilentPartners
+from fgl_secure.attacks.message_passing.relay_patterns import CountedPartners, JudgedPairs, SilentPairs, SilentPartners
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.matrix import State
 from fgl_secure.graph import FederatedGraph

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.message_passing.silo_pattern import CARRYING, Patterns, SiloPattern
+from fgl_secure.attacks.message_passing.relay_patterns import CARRYING, Patterns, SiloPattern
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.controls import OF_OWN_SILOS, UnmixedCryptography

@@ -8,11 +8,11 @@ import pytest
 
 from fgl_secure.algebra import MERSENNE_31
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.message_passing.single_neighbour import (
+from fgl_secure.attacks.message_passing.sums import (
     SingleNeighbourAtDevice,
     SingleNeighbourAtSilo,
-    SingleSums,
 )
+from fgl_secure.attacks.recovery import ClaimedTerms
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import MuDelivery
 from fgl_secure.protocols.secmp.claim import PUBLISHED_CLAIM
@@ -25,7 +25,7 @@ from tests.attacks.recorded import Run, both_ways, federated, random_graph, reco
 class SingleNeighbour(AttackConformance):
     """What both observers of sums over one neighbour keep."""
 
-    def claims(self, guess: SingleSums) -> Claims:
+    def claims(self, guess: ClaimedTerms) -> Claims:
         return Counter(
             (int(target), tuple(value.tolist())) for target, value in zip(guess.targets, guess.values, strict=True)
         )
@@ -90,7 +90,7 @@ class SingleNeighbour(AttackConformance):
 
 
 class TestSingleNeighbourAtDevice(SingleNeighbour):
-    attack: Attack[SingleSums, Any] = SingleNeighbourAtDevice()
+    attack: Attack[ClaimedTerms, Any] = SingleNeighbourAtDevice()
     rests_on = (frozenset({Phase.CODES}), frozenset({Phase.DECODED}))
 
     def test_contradicts_nothing(self) -> None:
@@ -99,7 +99,7 @@ class TestSingleNeighbourAtDevice(SingleNeighbour):
 
 
 class TestSingleNeighbourAtSilo(SingleNeighbour):
-    attack: Attack[SingleSums, Any] = SingleNeighbourAtSilo()
+    attack: Attack[ClaimedTerms, Any] = SingleNeighbourAtSilo()
     rests_on = (frozenset({Phase.AGGREGATE}),)
 
     def test_contradicts_what_silos_are_promised_not_to_see(self) -> None:
@@ -132,6 +132,6 @@ def _star() -> Run:
     return record(star_and_path(), secmp(MERSENNE_31), whole_numbers(9, 8, 1000))
 
 
-def _broken_by(attack: Attack[SingleSums, Any]) -> Guarantee | None:
+def _broken_by(attack: Attack[ClaimedTerms, Any]) -> Guarantee | None:
     card = attack.card
     return PUBLISHED_CLAIM.broken_by(card.secret, card.coalition, card.circumstance)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.attacks.base import Attack, Measurement
-from fgl_secure.attacks.message_passing.messages import NamedDevices, NamedEdges, VisibleDevices, VisibleEdges
+from fgl_secure.attacks.edge_claims import ClaimedEdges
+from fgl_secure.attacks.message_passing.messages import NamedDevices, VisibleDevices, VisibleEdges
 from fgl_secure.graph import FederatedGraph, boundary_share
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.scheme import Scheme
@@ -86,10 +87,10 @@ class TestVisibleDevices(AttackConformance):
 
 
 class TestVisibleEdges(AttackConformance):
-    attack: Attack[NamedEdges, Any] = VisibleEdges()
+    attack: Attack[ClaimedEdges, Any] = VisibleEdges()
     rests_on = (frozenset({Phase.ADDRESSES}),)
 
-    def claims(self, guess: NamedEdges) -> Claims:
+    def claims(self, guess: ClaimedEdges) -> Claims:
         return Counter(zip(guess.sources.tolist(), guess.targets.tolist(), strict=True))
 
     @given(SEEDS)
@@ -121,7 +122,7 @@ class TestVisibleEdges(AttackConformance):
         guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
         assert guess is not None
         lonely = run.transcript.parties.ids(Role.DEVICE)[8:]
-        wrong = NamedEdges(np.append(guess.sources, lonely), np.append(guess.targets, lonely))
+        wrong = ClaimedEdges(np.append(guess.sources, lonely), np.append(guess.targets, lonely))
         values = [
             (found.value, found.context) for each in (guess, wrong) for found in self.attack.score(each, run.truth)
         ]
@@ -144,7 +145,7 @@ def _graph(seed: int) -> FederatedGraph:
     return random_graph(seed, directed=False, devices=9, pairs=6)
 
 
-def _measured(attack: Attack[NamedDevices, Any] | Attack[NamedEdges, Any], graph: FederatedGraph, scheme: Scheme
+def _measured(attack: Attack[NamedDevices, Any] | Attack[ClaimedEdges, Any], graph: FederatedGraph, scheme: Scheme
               ) -> tuple[Measurement, ...]:  # fmt: skip
     run = record(graph, scheme, words(graph.num_devices, 4))
     guess = attack.infer(run.transcript.views(Role.SILO), run.public)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.message_passing.differencing import UNKNOWN, seen_sums
+from fgl_secure.attacks.message_passing.sums import UNKNOWN, seen_sums
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme

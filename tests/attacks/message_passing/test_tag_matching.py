@@ -13,7 +13,7 @@ from scipy import sparse
 
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.edge_claims import ClaimedEdges
-from fgl_secure.attacks.message_passing.tag_matching import TagMatching, certain_edges, claimed_edges, refine
+from fgl_secure.attacks.message_passing.relay_patterns import TagMatching, certain_edges, claimed_edges, refine
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.scenarios import recorded_exchange
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded

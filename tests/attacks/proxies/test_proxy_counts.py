@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.proxies.counts import LabelledCounts, ProxyCounts, counts_of
 from fgl_secure.attacks.proxies.fractions import MOST, joined, joined_on_grid, one_more, whole_numbers
-from fgl_secure.attacks.proxies.rows import ProxyRows
+from fgl_secure.attacks.proxies.scope import ProxyRows
 from fgl_secure.methods.fedspray.alignment import shares_of
 from fgl_secure.runtime import Role
 from tests.attacks.conformance import Claims, measured

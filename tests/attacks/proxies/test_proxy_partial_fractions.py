@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.proxies import sums as proxy_explanations
-from fgl_secure.attacks.proxies.knowledge import ProxyKnowledge
-from fgl_secure.attacks.proxies.sums import ExplainedCounts, ProxyPartialFractions, only_explanation, too_large
-from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.attacks.proxies import fractions as proxy_explanations
+from fgl_secure.attacks.proxies.fractions import ExplainedCounts, ProxyPartialFractions, only_explanation, too_large
+from fgl_secure.attacks.proxies.scope import ProxyKnowledge, ProxyTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.fedspray.alignment import shares_of
 from fgl_secure.methods.fedspray.controls import drawn_sizes, graph_of, recorded_rounds
@@ -72,7 +71,7 @@ class TestProxyPartialFractions(ProxyConformance):
 
     def test_says_what_was_too_much_to_try(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Classes with more to try than the limit are left out, counted as wrong, and named in the finding."""
-        monkeypatch.setattr(proxy_explanations, "MOST", 3)
+        monkeypatch.setattr(proxy_explanations, "MOST_SUMS", 3)
         found = measured(self.attack, one_round(nodes_of([[3, 4], [5, 6], [8, 9]]), masked))[METRIC]
         assert found.value == 0
         assert "For 2 classes there was too much to try" in found.finding

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.structure.encoder_degrees import TOLD, DegreeTruth, EncoderDegrees, GuessedDegrees
+from fgl_secure.attacks.structure.structure_gradients import TOLD, DegreeTruth, EncoderDegrees, GuessedDegrees
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import TooFewClientsError

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.edge_claims import ForeignEdges
-from fgl_secure.attacks.structure.hop_fingerprint import HopFingerprint, one_explanation
+from fgl_secure.attacks.structure.hops import HopFingerprint, one_explanation
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import adjacency_powers
 from fgl_secure.runtime import Phase, Role, Step

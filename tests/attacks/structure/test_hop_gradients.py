@@ -10,8 +10,8 @@ import torch
 from torch.nn import functional
 
 from fgl_secure.attacks.registry import attacks
+from fgl_secure.attacks.structure.scope import StructureTruth
 from fgl_secure.attacks.structure.structure_gradients import HopGradientLabels
-from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.structure import Hopwise
@@ -59,7 +59,7 @@ def test_every_label_that_it_names_is_right(scheme: Scheme) -> None:
     assert guess is not None
     assert len(guess.nodes) > 20
     assert graph.train_mask[guess.nodes].all()
-    assert np.array_equal(guess.labels, graph.labels[guess.nodes])
+    assert np.array_equal(guess.values, graph.labels[guess.nodes])
 
 
 def test_permuted_labels_are_read_as_often_as_by_chance() -> None:

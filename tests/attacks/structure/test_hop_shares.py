@@ -7,7 +7,7 @@ import pytest
 
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.edge_claims import ForeignEdges
-from fgl_secure.attacks.structure.hop_shares import HopShares, neighbour_lists
+from fgl_secure.attacks.structure.hops import HopShares, neighbour_lists
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import normalised_adjacency
 from fgl_secure.runtime import Phase, Role, Step

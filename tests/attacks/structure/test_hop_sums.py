@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.edge_claims import ForeignEdges
-from fgl_secure.attacks.known_surroundings import explained_by
-from fgl_secure.attacks.structure.hop_sums import HopSumEdges, HopSumRows, noted_embeddings
-from fgl_secure.attacks.structure.query_rowspace import SolvedEmbeddings
+from fgl_secure.attacks.edge_claims import ForeignEdges, explained_by
+from fgl_secure.attacks.structure.hop_sums import HopSumEdges, HopSumRows, SolvedEmbeddings, noted_embeddings
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Phase, PublicParameters, Role, Step
 from tests.attacks.conformance import Claims

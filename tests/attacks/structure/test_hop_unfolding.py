@@ -7,7 +7,7 @@ import pytest
 
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.edge_claims import ForeignEdges
-from fgl_secure.attacks.structure.hop_shares import HopShares, HopUnfolding
+from fgl_secure.attacks.structure.hops import HopShares, HopUnfolding
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Phase, Role
 from tests.attacks.recorded import Run, both_ways, federated

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fgl_secure.attacks.structure.knowledge import EmbeddingModel
 from fgl_secure.attacks.structure.nsf_edges import NsfCosineEdges, NsfWalkEdges, PairScores, RankedPairs, rank_pairs
 from fgl_secure.attacks.structure.nsf_walk_degrees import NsfWalkDegrees, ReadDegrees
+from fgl_secure.attacks.structure.scope import EmbeddingModel
 from fgl_secure.attacks.truth import foreign_neighbours
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Phase, PublicParameters, Recording, Role

@@ -7,9 +7,15 @@ import pytest
 
 from fgl_secure.attacks import base
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.structure.knowledge import CrawledGraph
-from fgl_secure.attacks.structure.nsf_identity import NamedNodes, NsfAssignment, NsfDegreeHashing, NsfNearest
-from fgl_secure.attacks.structure.nsf_propagation import NamedNeighbours, NsfPropagation
+from fgl_secure.attacks.structure.nsf_identity import (
+    NamedNeighbours,
+    NamedNodes,
+    NsfAssignment,
+    NsfDegreeHashing,
+    NsfNearest,
+    NsfPropagation,
+)
+from fgl_secure.attacks.structure.scope import CrawledGraph
 from fgl_secure.attacks.truth import foreign_neighbours
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.structure.knowledge import EmbeddingModel
-from fgl_secure.attacks.structure.nsf_labels import NsfLabels, NsfMembership, NsfTrainingLabels, ReadLabels, ScoredNodes
+from fgl_secure.attacks.structure.nsf_predictions import (
+    NsfLabels,
+    NsfMembership,
+    NsfTrainingLabels,
+)
+from fgl_secure.attacks.structure.scope import EmbeddingModel, NodeClaims
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.runtime.channel import Loss
@@ -44,8 +48,8 @@ class Learnt(StructureConformance):
 class Labels(Learnt):
     """What both readings of labels keep."""
 
-    def claims(self, guess: ReadLabels) -> Claims:
-        return claimed(guess.nodes, guess.labels)
+    def claims(self, guess: NodeClaims) -> Claims:
+        return claimed(guess.nodes, guess.values)
 
     def test_goes_through_the_embedding_that_everybody_holds(self) -> None:
         """Logits that are permuted by the embedding are read in the embedding's order."""
@@ -80,8 +84,8 @@ class TestNsfTrainingLabels(Labels):
 class TestNsfMembership(Learnt):
     attack = NsfMembership()
 
-    def claims(self, guess: ScoredNodes) -> Claims:
-        return claimed(guess.nodes, guess.scores)
+    def claims(self, guess: NodeClaims) -> Claims:
+        return claimed(guess.nodes, guess.values)
 
     @pytest.mark.parametrize("labelled", [0.0, 1.0])
     def test_says_nothing_where_there_is_nothing_to_tell(self, labelled: float) -> None:

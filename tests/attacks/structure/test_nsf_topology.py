@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.structure.nsf_topology import NsfDegrees, NsfEgoNets, PredictedTopology, standardised
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.structure.nsf_predictions import NsfDegrees, NsfEgoNets, standardised
+from fgl_secure.attacks.structure.scope import NodeClaims, StructureTruth
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Phase, PublicParameters, Recording, Role
 from fgl_secure.runtime.channel import Loss
@@ -26,7 +26,7 @@ class Topology(StructureConformance):
     def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
         return record_rule(graph, loss=loss, recording=recording)
 
-    def claims(self, guess: PredictedTopology) -> Claims:
+    def claims(self, guess: NodeClaims) -> Claims:
         return claimed(guess.nodes, guess.values)
 
     def test_needs_the_own_nodes(self) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fgl_secure.attacks.areas import area, ranking_of_nodes
 from fgl_secure.attacks.structure import nsf_edges as pair_ranking
 from fgl_secure.attacks.structure.nsf_edges import PairScores, rank_pairs
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.structure.scope import StructureTruth
 from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.structure.structure_runs import communities
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.structure.query_rowspace import (
+from fgl_secure.attacks.structure.hop_sums import (
     QueryRowSpace,
     SolvedEmbeddings,
     Systems,

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from fgl_secure.attacks.neighbourhoods import undirected
-from fgl_secure.attacks.structure.nsf_propagation import common_neighbours, eccentric_best
+from fgl_secure.attacks.structure.nsf_identity import common_neighbours, eccentric_best
 
 
 def test_counts_common_matched_neighbours() -> None:

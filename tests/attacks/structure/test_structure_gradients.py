@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.structure.knowledge import EmbeddingModel
+from fgl_secure.attacks.structure.scope import EmbeddingModel, NodeClaims
 from fgl_secure.attacks.structure.structure_gradients import (
-    GradientLabels,
-    GradientRows,
     StructureGradientLabels,
     StructureGradientMembership,
     StructureGradientNeighbours,
@@ -36,9 +34,8 @@ class Gradients(StructureConformance):
     def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
         return record_hop2vec(graph, loss=loss, recording=recording)
 
-    def claims(self, guess: GradientRows | GradientLabels) -> Claims:
-        assert isinstance(guess, GradientRows)
-        return claimed(guess.clients, guess.nodes, np.linalg.norm(guess.rows, axis=1))
+    def claims(self, guess: NodeClaims) -> Claims:
+        return claimed(guess.observers, guess.nodes, np.linalg.norm(guess.values, axis=1))
 
     def figure(self, run: Run) -> float:
         """The figure of the attack on a run."""
@@ -55,9 +52,8 @@ class Gradients(StructureConformance):
 class TestStructureGradientLabels(Gradients):
     attack = StructureGradientLabels()
 
-    def claims(self, guess: GradientRows | GradientLabels) -> Claims:
-        assert isinstance(guess, GradientLabels)
-        return claimed(guess.clients, guess.nodes, guess.labels)
+    def claims(self, guess: NodeClaims) -> Claims:
+        return claimed(guess.observers, guess.nodes, guess.values)
 
     def test_a_sum_over_clients_hides_no_labels(self) -> None:
         """Rows of different clients hardly collide: their sum tells nearly all training labels."""
@@ -101,10 +97,10 @@ class TestStructureGradientNeighbours(Gradients):
 
 def test_the_identity_needs_no_jacobian() -> None:
     """Where the embedding is the identity, gradients in the logits are the rows, and an identity Jacobian agrees."""
-    rows = GradientRows(np.zeros(3, dtype=np.int64), np.arange(3), np.random.default_rng(0).normal(size=(3, 4)))
+    rows = NodeClaims(np.zeros(3, dtype=np.int64), np.arange(3), np.random.default_rng(0).normal(size=(3, 4)))
     known = EmbeddingModel(jacobian=lambda nodes: np.broadcast_to(np.eye(4), (len(nodes), 4, 4)))
-    assert logit_gradients(rows, EmbeddingModel()) is rows.rows
-    assert logit_gradients(rows, known) == pytest.approx(rows.rows)
+    assert logit_gradients(rows, EmbeddingModel()) is rows.values
+    assert logit_gradients(rows, known) == pytest.approx(rows.values)
 
 
 def test_training_nodes_without_a_row_count_as_wrong() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.virtual_nodes.clients import LinkedSummands, Part, VirtualNodeClients, directions, links
-from fgl_secure.attacks.virtual_nodes.knowledge import VirtualSlices
+from fgl_secure.attacks.virtual_nodes.scope import VirtualSlices
 from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.runtime import Role
 from tests.attacks.conformance import Claims, measured

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.virtual_nodes.knowledge import LocalWork, VirtualSlices
 from fgl_secure.attacks.virtual_nodes.labels import (
     COMMONEST,
     SHARES,
@@ -20,6 +19,7 @@ from fgl_secure.attacks.virtual_nodes.labels import (
     mean_interval,
     nearest_shares,
 )
+from fgl_secure.attacks.virtual_nodes.scope import LocalWork, VirtualSlices
 from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Role

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.virtual_nodes.knowledge import VirtualSlices
 from fgl_secure.attacks.virtual_nodes.labels import METRIC, PopulationGuess, VirtualNodePopulation
-from fgl_secure.attacks.virtual_nodes.views import mean_states
+from fgl_secure.attacks.virtual_nodes.scope import VirtualSlices, mean_states
 from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.runtime import Phase, Role
 from tests.attacks.conformance import Claims, losing_of_even, measured

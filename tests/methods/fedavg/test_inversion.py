@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.gradients.matching.reconstruction import Effort
+from fgl_secure.attacks.gradients.inversion import Effort
 from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.cli import inversion as inversion_cli
 from fgl_secure.cli.inversion import options_of

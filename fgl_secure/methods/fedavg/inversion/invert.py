@@ -12,20 +12,16 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Measurement
 from fgl_secure.attacks.gradients.fields import GradientFilter, GradientSpan
-from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
-from fgl_secure.attacks.gradients.matching.attacks import (
+from fgl_secure.attacks.gradients.inversion import likeliest_edges
+from fgl_secure.attacks.gradients.matching import (
     DeepLeakage,
+    EdgeScores,
     FeaturesAndEdges,
     GradientMatching,
-    ImprovedDeepLeakage,
-    InvertingGradients,
-    WithEffort,
-)
-from fgl_secure.attacks.gradients.matching.joint import likeliest_edges
-from fgl_secure.attacks.gradients.matching.measures import (
-    EdgeScores,
     GraphScores,
+    ImprovedDeepLeakage,
     Inverted,
+    InvertingGradients,
     RowScores,
     aligned_with,
     class_means,
@@ -34,8 +30,8 @@ from fgl_secure.attacks.gradients.matching.measures import (
     row_scores,
 )
 from fgl_secure.attacks.gradients.model import Activation, Convolution
+from fgl_secure.attacks.gradients.scope import GradientKnowledge, GradientTruth
 from fgl_secure.attacks.gradients.single import GradientSingleRow
-from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data
@@ -220,7 +216,7 @@ def attack_of(options: InvertOptions) -> Attack[Any, Any]:
         restarts=options.restarts or each.effort.restarts,
         seed=options.seed,
     )
-    return WithEffort(each, effort)
+    return type(each)(effort)
 
 
 def _epsilon(options: InvertOptions, run: RecordedRun) -> float | None:

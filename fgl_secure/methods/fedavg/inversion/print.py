@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgl_secure import __version__
-from fgl_secure.attacks.gradients.matching.measures import EdgeScores, GraphScores
+from fgl_secure.attacks.gradients.matching import EdgeScores, GraphScores
 from fgl_secure.methods.fedavg.inversion.invert import Figure, Inversion, Structure
 
 SCORED = ("this run", "prior", "random")

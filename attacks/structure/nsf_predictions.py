@@ -1,9 +1,10 @@
-"""Degrees and ego networks of foreign nodes, copied from the own node with the nearest structure features.
-
-Degrees and ego networks of foreign nodes, copied from the own node with the nearest structure features.
+"""What clients predict of foreign nodes from their structure features: degrees, ego networks, labels, membership.
 
 "Client i may target client j by identifying NSFs within client j that closely match some of its own NSFs ... compare
 the topology of the matched local nodes and infer the topology" (FedStruct, ICLR 2025, App. G.1). No auxiliary data.
+
+Hop2Vec's features are minimised on the training loss and nothing else (5.5): where the embedding is the identity they
+are a table of logits that has memorised the labels, and every client holds it.
 """
 
 from __future__ import annotations
@@ -14,20 +15,29 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.attacks.base import Attack, Card, Measurement
-from fgl_secure.attacks.neighbourhoods import ego_networks, undirected
+from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.neighbourhoods import OWN_EDGES, ego_networks, undirected
 from fgl_secure.attacks.recovery import largest_share
-from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_LOUVAIN, STRUCTURE
 from fgl_secure.attacks.structure.nsf_identity import comparable, nearest
 from fgl_secure.attacks.structure.nsf_views import (
-    OWN_EDGES,
+    MODEL,
+    MODEL_ALONE,
     HeldFeatures,
+    embedded,
     foreign_features,
     neighbour_sums,
     own_features,
     own_rows,
 )
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.structure.scope import (
+    FEDSTRUCT,
+    FEDSTRUCT_LOUVAIN,
+    STRUCTURE,
+    EmbeddingModel,
+    NodeClaims,
+    StructureTruth,
+)
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
 
@@ -112,22 +122,7 @@ def _degree_column(table: Floats, degrees: Ids) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PredictedTopology:
-    """What clients believe about foreign nodes.
-
-    Attributes:
-        observers: int64 [k], party identifiers of the clients.
-        nodes: int64 [k], device indices.
-        values: int64 [k], numbers of neighbours, or ego networks as `ego_networks` names them.
-    """
-
-    observers: Ids
-    nodes: Ids
-    values: Ids
-
-
-class NsfDegrees(Attack[PredictedTopology, StructureTruth]):
+class NsfDegrees(Attack[NodeClaims, StructureTruth]):
     """A client predicts how many neighbours foreign nodes have."""
 
     card = Card(
@@ -137,17 +132,17 @@ class NsfDegrees(Attack[PredictedTopology, StructureTruth]):
         Role.SILO, Secret.DEGREE, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.8, truth=StructureTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> PredictedTopology | None:  # noqa: ARG002  # needs none
+    def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs none
         """Gives every foreign node the degree of the own node whose features are nearest, at every client alone."""
-        return _gathered([(known, _degrees(known)) for known in known_nodes(view)])
+        return NodeClaims.of_all((known.client, known.foreign.nodes, _degrees(known)) for known in known_nodes(view))
 
-    def score(self, guess: PredictedTopology, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of degrees that are right; the prior is the most frequent degree."""
         degrees, _ = ego_networks(undirected(truth.edges, len(truth.silo_of)))
         return (_share_right("degrees", degrees, guess, truth),)
 
 
-class NsfEgoNets(Attack[PredictedTopology, StructureTruth]):
+class NsfEgoNets(Attack[NodeClaims, StructureTruth]):
     """A client predicts the whole ego network of foreign nodes, which tells most nodes from all others."""
 
     card = Card(
@@ -157,11 +152,11 @@ class NsfEgoNets(Attack[PredictedTopology, StructureTruth]):
         Role.SILO, Secret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.55, truth=StructureTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> PredictedTopology | None:  # noqa: ARG002  # needs none
+    def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs none
         """Gives every foreign node the ego network of the own node whose features are nearest."""
-        return _gathered([(known, _ego_nets(known)) for known in known_nodes(view)])
+        return NodeClaims.of_all((known.client, known.foreign.nodes, _ego_nets(known)) for known in known_nodes(view))
 
-    def score(self, guess: PredictedTopology, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of ego networks that are exact; those that no own node has are out of reach."""
         _, ego_nets = ego_networks(undirected(truth.edges, len(truth.silo_of)))
         return (_share_right("ego networks", ego_nets, guess, truth),)
@@ -188,16 +183,7 @@ def _ego_nets(known: KnownNodes) -> Ids | None:
     return np.asarray(ego_networks(known.adjacency, degrees)[1][known.lenders(whole)])
 
 
-def _gathered(found: list[tuple[KnownNodes, Ids | None]]) -> PredictedTopology | None:
-    there = [(known, values) for known, values in found if values is not None]
-    if not there:
-        return None
-    observers = [np.full(len(values), known.client) for known, values in there]
-    nodes, values = [known.foreign.nodes for known, _ in there], [values for _, values in there]
-    return PredictedTopology(*(np.concatenate(parts) for parts in (observers, nodes, values)))
-
-
-def _share_right(metric: str, actual: Ids, guess: PredictedTopology, truth: StructureTruth) -> Measurement:
+def _share_right(metric: str, actual: Ids, guess: NodeClaims, truth: StructureTruth) -> Measurement:
     """The share of predictions that are right; random is a random own node's value, the prior the most frequent one."""
     client = truth.parties.index_of(guess.observers, Role.SILO)
     right = guess.values == actual[guess.nodes]
@@ -211,3 +197,76 @@ def _share_right(metric: str, actual: Ids, guess: PredictedTopology, truth: Stru
     finding = f"{int(right.sum()):,} of {len(right):,} {metric} are those of the nearest own node."
     reach = max(float((chance > 0).mean()), share.value)
     return Measurement.of_share(metric, share, finding, random=float(chance.mean()), prior=prior, reachable=reach)
+
+
+SOURCE = "on FedStruct (ICLR 2025) 5.5 and App. G.1: guess the labels of the identified nodes"
+
+
+class _Labels(InformedAttack[NodeClaims, EmbeddingModel, StructureTruth]):
+    """Reading a label off a node's logits."""
+
+    def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
+        """Takes the class of the largest logit of every foreign node, at every client alone."""
+        held = foreign_features(view).items()
+        return NodeClaims.of_all((client, each.nodes, embedded(each, known).argmax(axis=1)) for client, each in held)
+
+
+class NsfLabels(_Labels):
+    """The labels of all foreign nodes, those that no training used included."""
+
+    card = Card(
+        "nsf-labels",
+        "a client reads the label of any foreign node off its learnt structure features",
+        SOURCE,
+        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, auxiliary=MODEL, truth=StructureTruth,
+        knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
+    )  # fmt: skip
+
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """The share of labels that are right over all foreign nodes."""
+        return (share_of_labels("labels of foreign nodes", guess.values, guess.nodes, truth),)
+
+
+class NsfTrainingLabels(_Labels):
+    """The labels that other clients trained on."""
+
+    card = Card(
+        "nsf-training-labels",
+        "a client reads the labels that others train on off their nodes' learnt structure features",
+        SOURCE,
+        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.9, auxiliary=MODEL, truth=StructureTruth,
+        knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
+    )  # fmt: skip
+
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """The share of labels that are right over foreign training nodes."""
+        training = truth.labelled[guess.nodes]
+        if not training.any():
+            return ()
+        return (
+            share_of_labels("labels of foreign training nodes", guess.values[training], guess.nodes[training], truth),
+        )
+
+
+class NsfMembership(Attack[NodeClaims, StructureTruth]):
+    """Which foreign nodes carry a label: training pushes their own features farthest from the start."""
+
+    card = Card(
+        "nsf-membership",
+        "a client tells which foreign nodes train the model by the length of their learnt structure features",
+        "on FedStruct (ICLR 2025) 5.5, as Duddu et al. (2020) for node embeddings",
+        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, truth=StructureTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
+        """Scores every foreign node by the length of its features, at every client alone."""
+        held = foreign_features(view).items()
+        return NodeClaims.of_all((client, each.nodes, np.linalg.norm(each.values, axis=1)) for client, each in held)
+
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """Twice the area under the curve less one: 0 without a view."""
+        training = truth.labelled[guess.nodes]
+        if training.all() or not training.any():
+            return ()
+        what = "Foreign nodes that train the model and those that don't"
+        return (ranking_of_nodes("training nodes", guess.values, training, guess.nodes, what),)

@@ -1,18 +1,20 @@
-"""Neighbour lists solved from single clients' shares of the powers of the adjacency.
-
-Solving one client's share of the second power of the adjacency for the rows of its nodes.
+"""Neighbour lists from a client's shares and rows of the powers of the adjacency.
 
 Client k sends client i the product of i's edges into k, which i knows, with k's rows of the normalised adjacency
 (FedStruct, ICLR 2025, App. D, Eq. 34 to 36). The paper argues that the first factor has too low a rank to be inverted;
 but every row of the second that the equations determine is a whole list of neighbours. Symmetry adds no unknown: the
 columns of a node whose row is known are known in all rows.
 
-Unfolding single clients' shares of the second and third power of the adjacency beyond the neighbours of a client.
-
 The share of the third power gives the rows of the second for the very nodes for which that of the second power gives
-the rows of the first (`hop_shares`; FedStruct, ICLR 2025, App. D, Eq. 34 to 36). And such a node w says more: d_w times
-its row of the second power is the sum of the rows of the first over w and its neighbours; where all of these but one
-are known, so is that one, and what is known shortens the equations of the shares in turn.
+the rows of the first. And such a node w says more: d_w times its row of the second power is the sum of the rows of the
+first over w and its neighbours; where all of these but one are known, so is that one, and what is known shortens the
+equations of the shares in turn.
+
+Where the shares of all clients are added up under encryption, client i still learns its rows of the second power. Row v
+times v's degree, without what i's own nodes put in, is the sum over the foreign neighbours w of v of 1 / d_w at w
+itself and at every neighbour of w. At w itself no other neighbour of v adds anything for some v, so the smallest such
+entry is 1 / d_w; then every entry (v, u) is a sum of some of these reciprocals, and where one subset alone fits, it
+says which neighbours of v are neighbours of u.
 """
 
 from __future__ import annotations
@@ -25,10 +27,17 @@ from scipy import sparse
 
 from fgl_secure.attacks.base import Attack, Card, Measurement
 from fgl_secure.attacks.edge_claims import ForeignEdges, edges_at_neighbours, score_foreign_edges
-from fgl_secure.attacks.neighbourhoods import Client, clients_of, received_terms
+from fgl_secure.attacks.neighbourhoods import (
+    HOP_ROWS,
+    Client,
+    clients_of,
+    held_matrix,
+    received_terms,
+    rows_of,
+    stacked,
+)
 from fgl_secure.attacks.row_space import solver
-from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, STRUCTURE
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.structure.scope import FEDSTRUCT, STRUCTURE, StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 
 Ids = NDArray[np.int64]
@@ -38,7 +47,15 @@ WHOLE = 1e-6
 """How far an entry of a solved row may be from 0 or 1 once it is multiplied by the degree."""
 
 
-class HopShares(Attack[ForeignEdges, StructureTruth]):
+class _ListedNeighbours(Attack[ForeignEdges, StructureTruth]):
+    """Edges at a client's neighbours that it reads off powers of the adjacency."""
+
+    def score(self, guess: ForeignEdges, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """Precision, recall and advantage, see `score_foreign_edges`; edges at the client's neighbours are in reach."""
+        return score_foreign_edges(guess, truth, edges_at_neighbours(truth))
+
+
+class HopShares(_ListedNeighbours):
     """A client solves each other client's share of the second power by least squares."""
 
     card = Card(
@@ -56,10 +73,6 @@ class HopShares(Attack[ForeignEdges, StructureTruth]):
             for sender, share in sorted(received_terms(view, client, 2).items())
         ]
         return ForeignEdges.of_all(parts) if parts else None
-
-    def score(self, guess: ForeignEdges, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Precision, recall and advantage, see `score_foreign_edges`; edges at the client's neighbours are in reach."""
-        return score_foreign_edges(guess, truth, edges_at_neighbours(truth))
 
 
 def _solved(client: Client, sender: int, share: sparse.csr_array) -> ForeignEdges:
@@ -100,7 +113,7 @@ SMALL = 1e-9
 """Solved entries below are rounding."""
 
 
-class HopUnfolding(Attack[ForeignEdges, StructureTruth]):
+class HopUnfolding(_ListedNeighbours):
     """A client solves shares of two powers in turn until nothing new is determined."""
 
     card = Card(
@@ -118,10 +131,6 @@ class HopUnfolding(Attack[ForeignEdges, StructureTruth]):
             if shares[0]:
                 found.append(_claimed(client, unfolded(client, shares[0], shares[1])))
         return ForeignEdges.of_all(found) if found else None
-
-    def score(self, guess: ForeignEdges, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Precision, recall and advantage, see `score_foreign_edges`; edges at the client's neighbours are in reach."""
-        return score_foreign_edges(guess, truth, edges_at_neighbours(truth))
 
 
 @dataclass(slots=True, eq=False)
@@ -224,3 +233,120 @@ def _claimed(client: Client, known: Known) -> ForeignEdges:
 
 def _reciprocal(degrees: Floats) -> sparse.dia_array:
     return sparse.diags_array(np.where(degrees > 0, 1 / np.maximum(degrees, 1), 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class HopFingerprint(_ListedNeighbours):
+    """A client explains the entries of its rows of the second power by subsets of its foreign neighbours.
+
+    Attributes:
+        tolerance: how far a sum of reciprocal degrees may be off; the default covers the errors of encrypted sums.
+        most_terms: foreign neighbours of one node that are told apart at most.
+    """
+
+    tolerance: float = 1e-4
+    most_terms: int = 12
+
+    card = Card(
+        "hop-fingerprint",
+        "a client takes its rows of the second power of the adjacency apart by its neighbours' degrees",
+        "against FedStruct (ICLR 2025) App. D: an encrypted sum of the shares protects the adjacency",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.51, truth=StructureTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
+        """Explains the rows that every client holds."""
+        held = rows_of(view, HOP_ROWS, layer=2)
+        if not held:
+            return None
+        rows, n = stacked(held), view.parties.counts[Role.DEVICE]
+        parts = [
+            self._explained(client, held_matrix(rows.of(client.observer), n))
+            for client in clients_of(view)
+        ]  # fmt: skip
+        return ForeignEdges.of_all(parts) if parts else None
+
+    def _explained(self, client: Client, squared: sparse.csr_array) -> ForeignEdges:
+        rest, crossing = foreign_part(client, squared), client.crossing
+        reciprocal = reciprocal_degrees(rest, crossing, self.tolerance)
+        n = len(client.owned)
+        agree, differ = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+        asked = np.zeros(n, dtype=np.int64)  # rows that could say something about a neighbour
+        for v in np.flatnonzero(np.diff(crossing.indptr)).tolist():
+            terms = _row(crossing, v)[0]
+            if len(terms) > self.most_terms or not reciprocal[terms].all():
+                continue
+            asked[terms] += 1
+            columns, values = _row(rest, v)
+            which, inside = one_explanation(reciprocal[terms], values, self.tolerance)
+            pairs = terms[:, None] * n + columns[which]
+            agree.append(pairs[inside])
+            ambiguous = np.setdiff1d(np.arange(len(columns)), which)
+            differ.append((terms[:, None] * n + columns[ambiguous]).ravel())
+        pair, votes = np.unique(np.concatenate(agree), return_counts=True)
+        pairs, silent = np.unique(np.concatenate(differ), return_counts=True)
+        votes[np.isin(pair, pairs)] += silent[np.isin(pairs, pair)]
+        unanimous = pair[votes == asked[pair // n]]
+        return ForeignEdges.claimed(client, unanimous // n, unanimous % n)
+
+
+def foreign_part(client: Client, squared: sparse.csr_array) -> sparse.csr_array:
+    """What the nodes of others put into a client's rows of the squared normalised adjacency, times the row's degree.
+
+    Args:
+        client: who holds the rows.
+        squared: CSR [n, n], its rows of the second power.
+
+    Returns:
+        CSR [n, n]: at (v, u) the sum of 1 / d_w over the foreign neighbours w of v that are u or neighbours of u.
+    """
+    mine = client.owned.astype(np.float64)
+    looped = sparse.csr_array(client.neighbours + sparse.diags_array(mine))
+    degree = looped.sum(axis=1)
+    within = looped @ sparse.diags_array(mine / np.maximum(degree, 1))
+    return sparse.csr_array(sparse.diags_array(degree) @ squared - within @ looped)
+
+
+def reciprocal_degrees(rest: sparse.csr_array, crossing: sparse.csr_array, tolerance: float) -> Floats:
+    """1 / d_w of every foreign neighbour, float64 [n]; 0 for nodes that are none or of which no entry says anything.
+
+    Args:
+        rest: see `foreign_part`.
+        crossing: 0/1 CSR [n, n], which foreign nodes are neighbours of which own ones.
+        tolerance: smaller values count as zero.
+    """
+    at_itself = sparse.coo_array(rest.multiply(crossing))
+    smallest = np.full(rest.shape[0], np.inf)
+    np.minimum.at(smallest, at_itself.col, at_itself.data)
+    said = np.isfinite(smallest) & (smallest > tolerance)
+    degree = np.rint(1 / np.where(said, smallest, 1.0))
+    return np.where(said, 1 / np.maximum(degree, 1), 0.0)
+
+
+def one_explanation(terms: Floats, values: Floats, tolerance: float) -> tuple[Ids, NDArray[np.bool_]]:
+    """Which values are a sum of one subset of the terms only.
+
+    Args:
+        terms: float64 [k], k small.
+        values: float64 [m].
+        tolerance: how far a sum may be off.
+
+    Returns:
+        int64 [e] which values, and bool [k, e] which terms their subset has.
+    """
+    sums = np.zeros(1)
+    for term in terms.tolist():
+        sums = np.concatenate([sums, sums + term])
+    order = np.argsort(sums, kind="stable")
+    ordered = sums[order]
+    first = np.searchsorted(ordered, values - tolerance, side="left")
+    last = np.searchsorted(ordered, values + tolerance, side="right")
+    which = np.flatnonzero(last - first == 1)
+    inside = (order[first[which]] >> np.arange(len(terms))[:, None]) & 1
+    return which, inside.astype(np.bool_)
+
+
+def _row(matrix: sparse.csr_array, v: int) -> tuple[Ids, Floats]:
+    """Columns and values of one row."""
+    here = slice(matrix.indptr[v], matrix.indptr[v + 1])
+    return matrix.indices[here].astype(np.int64), matrix.data[here]

@@ -1,6 +1,4 @@
-"""How near reconstructed rows and graphs are to the true ones, and what an audit says of them.
-
-How near a reconstructed graph is to the true one: edges, neighbourhoods and the whole.
+"""Gradient matching as attacks of a server on what it receives in one round, and how near it comes to the truth.
 
 The figures GSM-0, GSM-1, GSM-2 and FULL are those of GRAIN (Drencheva et al., ICLR 2025), with what its evaluation
 takes from the attacked network replaced by something that depends on the graph alone:
@@ -16,8 +14,10 @@ takes from the attacked network replaced by something that depends on the graph 
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,86 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from fgl_secure.attacks.areas import area
-from fgl_secure.attacks.base import Measurement
-from fgl_secure.attacks.gradients.matching.exhibits import Exhibit
-from fgl_secure.attacks.gradients.matching.joint import likeliest_edges
-from fgl_secure.attacks.gradients.matching.reconstruction import Reconstruction
-from fgl_secure.attacks.gradients.truth import GradientTruth
-from fgl_secure.statistics.metrics import clustered_proportion
+from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.gradients.inversion import (
+    MOST_NODES,
+    Effort,
+    Reconstruction,
+    SeenGradient,
+    deep_leakage,
+    features_and_edges,
+    improved_deep_leakage,
+    inverting_gradients,
+    likeliest_edges,
+)
+from fgl_secure.attacks.gradients.model import side_by_side
+from fgl_secure.attacks.gradients.scope import (
+    FEDAVG_SMOOTH,
+    SUM,
+    UPDATES,
+    ClientGradients,
+    GradientKnowledge,
+    GradientTruth,
+    client_gradients,
+)
+from fgl_secure.attacks.gradients.single import counted, mean_predictions
+from fgl_secure.attacks.recovery import share_right
+from fgl_secure.runtime import PublicParameters, Role, Secret, View
+
+MOST_ENTRIES = 2**15
+"""Unknown entries of rows up to which a gradient is attacked: 512 pictures of 64 pixels, or 22 rows of 1,433 words."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exhibit:
+    """A gradient to be inverted, and whose it is.
+
+    Attributes:
+        seen: the gradient.
+        clients: int64 [k], the silos that it is the mean of; one, unless only a sum was seen.
+        place: int64 [m], which row of the field each row of the clients' own fields, one after the other, has become.
+    """
+
+    seen: SeenGradient
+    clients: Ids
+    place: Ids
+
+
+def exhibits(view: View, public: PublicParameters, known: GradientKnowledge) -> tuple[Exhibit, ...]:
+    """Every gradient of the round that the observer knows the model of, and whose field it knows the shape of.
+
+    A sum over clients is the mean over all of their nodes times the number of clients. It is attacked as one batch on
+    all fields side by side; a clipping norm of single clients says nothing about it.
+    """
+    gradients = client_gradients(view, public, known)
+    if gradients is None or known.fields is None:
+        return ()
+    return tuple(
+        exhibit
+        for exhibit in _exhibits(gradients, known)
+        if exhibit.seen.field.nodes * gradients.model.widths[0] <= MOST_ENTRIES
+    )
+
+
+def _exhibits(gradients: ClientGradients, known: GradientKnowledge) -> Iterator[Exhibit]:
+    fields = known.fields or {}
+    expected = mean_predictions(gradients.model, None)
+    for row, client in enumerate(gradients.clients):
+        members = gradients.participants if client == SUM else np.array([client], dtype=np.int64)
+        if all(int(member) in fields for member in members):
+            yield _exhibit(gradients, row, members, known, expected)
+
+
+def _exhibit(gradients: ClientGradients, row: int, members: Ids, known: GradientKnowledge, expected: Floats) -> Exhibit:
+    fields = known.fields or {}
+    field, place = side_by_side([fields[int(member)] for member in members])
+    model = gradients.model
+    flat = np.concatenate([gradients.parts[name][row].ravel() for name in model.layout.names]) / len(members)
+    bias = gradients.parts[model.last_bias][row] / len(members)
+    labels = np.repeat(np.arange(model.widths[-1]), counted(bias, expected, field.batch))
+    clip = known.clip if len(members) == 1 else None
+    return Exhibit(SeenGradient(model, flat, field, labels, known.image_shape, clip), members, place)
+
 
 Bools = NDArray[np.bool_]
 
@@ -197,9 +271,7 @@ def _around_batch(nodes: int, batch: int) -> Floats:
 def _share(metric: str, hits: list[Bools], prior: float, random: float, told: str) -> Measurement:
     """The share of hits, whose units come in clusters: those of one gradient. A prior is no worse than chance."""
     hit, cluster = np.concatenate(hits), np.repeat(np.arange(len(hits)), [len(each) for each in hits])
-    share = clustered_proportion(hit, cluster, seed=0)
-    finding = f"{int(hit.sum()):,} of {len(hit):,} {told}"
-    return Measurement.of_share(metric, share, finding, random=random, prior=max(prior, random))
+    return share_right(metric, hit, cluster, told, random=random, prior=max(prior, random))
 
 
 def _prior(each: Aligned, truth: GradientTruth) -> Floats:
@@ -277,3 +349,115 @@ def _determination(found: Floats, true: Floats) -> float:
     """R^2 over all entries, at least 0."""
     spread = ((true - true.mean()) ** 2).sum()
     return max(0.0, 1 - float(((found - true) ** 2).sum() / spread)) if spread > 0 else 0.0
+
+
+KNOWN = "the model, the labels that its last bias tells, and how the nodes behind each gradient are joined"
+
+
+def _card(name: str, summary: str, source: str, minimum: float, known: str = KNOWN) -> Card:
+    return Card(
+        name,
+        f"the server finds {summary}",
+        source,
+        Role.SERVER,
+        Secret.NODE_FEATURES,
+        UPDATES,
+        FEDAVG_SMOOTH,
+        minimum=minimum,
+        auxiliary=known,
+        truth=GradientTruth,
+        knowledge=GradientKnowledge,
+        tells_nothing="the model and the shape of a field say nothing of rows; the prior has each class's mean row",
+    )
+
+
+class GradientMatching(InformedAttack[Inverted, GradientKnowledge, GradientTruth]):
+    """Inputs are sought whose gradient is the one that was seen.
+
+    Args:
+        effort: how long each gradient is tried; None for seconds on a batch of a few pictures.
+    """
+
+    usual: ClassVar[Effort]
+
+    def __init__(self, effort: Effort | None = None) -> None:
+        self.effort = self.usual if effort is None else effort
+
+    @abstractmethod
+    def invert(self, seen: SeenGradient, effort: Effort) -> Reconstruction:
+        """What one gradient was taken over."""
+
+    def takes(self, seen: SeenGradient) -> bool:  # noqa: ARG002  # of no account to most
+        """Whether it can try its hand at a gradient."""
+        return True
+
+    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> Inverted | None:
+        """Inverts every gradient in the view, or their sum; None without any."""
+        shown = tuple(each for each in exhibits(view, public, known) if self.takes(each.seen))
+        return Inverted(shown, tuple(self.invert(each.seen, self.effort) for each in shown)) if shown else None
+
+    def score(self, guess: Inverted, truth: GradientTruth) -> tuple[Measurement, ...]:
+        """The share of batch nodes whose rows are recovered, and that are told from all others by them."""
+        aligned = aligned_with(guess, truth)
+        return (rows_recovered(aligned, truth), nodes_told(aligned, truth))
+
+
+class DeepLeakage(GradientMatching):
+    """DLG."""
+
+    card = _card("gradient-dlg", "features and labels by L-BFGS on the squared distance of gradients",
+                 "DLG (Zhu et al., NeurIPS 2019)", 0.9)  # fmt: skip
+    usual = Effort(steps=150, restarts=2)
+
+    def invert(self, seen: SeenGradient, effort: Effort) -> Reconstruction:
+        """See `deep_leakage`."""
+        return deep_leakage(seen, effort)
+
+
+class ImprovedDeepLeakage(GradientMatching):
+    """iDLG."""
+
+    card = _card("gradient-idlg", "labels from the last bias, then features by L-BFGS on gradients",
+                 "iDLG (Zhao et al. 2020)", 0.9)  # fmt: skip
+    usual = Effort(steps=150, restarts=2)
+
+    def invert(self, seen: SeenGradient, effort: Effort) -> Reconstruction:
+        """See `improved_deep_leakage`."""
+        return improved_deep_leakage(seen, effort)
+
+
+class InvertingGradients(GradientMatching):
+    """Inverting gradients."""
+
+    card = _card("gradient-inverting", "features by the angle between gradients, with an image prior",
+                 "inverting gradients (Geiping et al., NeurIPS 2020)", 0.9)  # fmt: skip
+    usual = Effort(steps=300)
+
+    def invert(self, seen: SeenGradient, effort: Effort) -> Reconstruction:
+        """See `inverting_gradients`."""
+        return inverting_gradients(seen, effort)
+
+
+class FeaturesAndEdges(GradientMatching):
+    """Features and adjacency jointly, where it is known how many nodes there are and not how they are joined."""
+
+    card = _card(
+        "gradient-joint", "features and edges of a batch's surroundings together",
+        "after GLG (Sinha et al. 2024) and FedGIG (Xiao et al. 2024)", 0.6,
+        "the model, the labels that its last bias tells, and how many nodes and edges are behind each gradient",
+    )  # fmt: skip
+    usual = Effort(steps=200, restarts=2)
+
+    def takes(self, seen: SeenGradient) -> bool:
+        """Fields of up to 64 nodes."""
+        return seen.field.nodes <= MOST_NODES
+
+    def invert(self, seen: SeenGradient, effort: Effort) -> Reconstruction:
+        """Rows and weights of pairs."""
+        return features_and_edges(seen, effort)
+
+    def score(self, guess: Inverted, truth: GradientTruth) -> tuple[Measurement, ...]:
+        """The share of batch nodes told by their rows, and of edges among as many pairs of largest weight."""
+        aligned = aligned_with(guess, truth)
+        edges = edges_found(guess, aligned)
+        return (nodes_told(aligned, truth), *(() if edges is None else (edges,)))

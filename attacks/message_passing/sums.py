@@ -1,4 +1,4 @@
-"""The sums that observers end up with, and what their differences tell when neighbours come and go."""
+"""The sums that observers end up with: one over one neighbour, and those of rounds in which neighbours come and go."""
 
 from __future__ import annotations
 
@@ -12,11 +12,20 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import PrimeField
 from fgl_secure.attacks.base import Attack, Card, Measurement
 from fgl_secure.attacks.message_passing.codes import basis_at, weighted_rows
-from fgl_secure.attacks.message_passing.knowledge import DROP_OUTS, SECMP_DROP_OUTS
-from fgl_secure.attacks.message_passing.truth import MessageTruth
-from fgl_secure.attacks.recovery import RecoveredRows, score_recovered_rows
+from fgl_secure.attacks.message_passing.scope import (
+    DEVIATION,
+    DROP_OUTS,
+    SECMP,
+    SECMP_DEVIATING,
+    SECMP_DROP_OUTS,
+    TRAINING,
+    MessageTruth,
+    RowReader,
+)
+from fgl_secure.attacks.recovery import ClaimedTerms, Recovered, RecoveredRows, largest_share, score_recovered_rows
+from fgl_secure.attacks.truth import only_source
 from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, Step, View
-from fgl_secure.statistics.metrics import exact_rows_recovered, node_block_proportion
+from fgl_secure.statistics.metrics import exact_proportion, exact_rows_recovered, node_block_proportion
 
 Floats = NDArray[np.float64]
 
@@ -282,3 +291,106 @@ def _share_read(rows: RecoveredRows, targets: Ids, truth: MessageTruth) -> Measu
     share = node_block_proportion(read, truth.edges, devices, seed=0)
     finding = f"{int(read.sum()):,} of {len(read):,} messages are determined by the sums of all rounds, and right."
     return Measurement.of_share("messages read", share, finding)
+
+
+class _SingleNeighbour(Attack[ClaimedTerms, MessageTruth]):
+    """Sums that an observer believes to be one neighbour's embedding."""
+
+    def score(self, guess: ClaimedTerms, truth: MessageTruth) -> tuple[Measurement, ...]:
+        """The share of claimed embeddings that are exact, and the share of all devices that this exposes."""
+        target = truth.parties.index_of(guess.targets, Role.DEVICE)
+        source = only_source(truth)[target]
+        secret = truth.embeddings[guess.step][source].astype(guess.values.dtype, copy=False)
+        hit = exact_rows_recovered(guess.values, secret) & (source >= 0)
+        devices, hits = len(truth.silo_of), int(hit.sum())
+        exact, exposed = exact_proportion(hits, len(hit)), exact_proportion(hits, devices)
+        there = float((only_source(truth) >= 0).mean())
+        finding = (
+            f"{hits:,} of {len(hit):,} sums taken for one neighbour's embedding are exactly that; "
+            f"{hits:,} of {devices:,} devices are exposed so."
+        )
+        share = Measurement.of_share("exposed devices", exposed, finding, reachable=there, context=True)
+        if not len(hit):
+            return (share,)
+        return Measurement.of_share("exact recovery", exact, finding, prior=largest_share(secret)), share
+
+
+class SingleNeighbourAtDevice(_SingleNeighbour):
+    """A device that received one code only takes its decoded sum for the embedding: which the paper admits."""
+
+    card = Card(
+        "single-neighbour-device",
+        "a device with one neighbour reads that neighbour's embedding from its decoded sum",
+        "declared in HiFGL 4.2.3, last paragraph",
+        Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, Circumstance.SINGLE_NEIGHBOUR, truth=MessageTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> ClaimedTerms | None:
+        """Takes the sums of devices that received one code in the first layer."""
+        decoded = view.messages(Phase.DECODED, direction=Direction.FORWARD, round=0, layer=0)
+        codes = view.messages(Phase.CODES, direction=Direction.FORWARD, round=0, layer=0)
+        if public.modulus is None or not decoded or not codes:
+            return None
+        received = np.bincount(codes[0].receivers, minlength=len(view.parties))
+        single = received[decoded[0].receivers] == 1
+        values = np.asarray(decoded[0].payload)[single]
+        return ClaimedTerms(decoded[0].step, decoded[0].receivers[single], values)
+
+
+class SingleNeighbourAtSilo(_SingleNeighbour):
+    """A silo recognises aggregates of one code by their masks and decodes the neighbour's embedding.
+
+    At beta_2 the sum of k codes is k z_2, and the silo drew z_2: it learns the number of neighbours of each of its
+    devices from what it is asked to decode, and where k = 1 the embedding, which the paper does not admit.
+    """
+
+    card = Card(
+        "single-neighbour-silo",
+        "a silo counts the codes in an aggregate by its own masks and decodes those of one neighbour",
+        "against HiFGL 4.2.3 step 2: the silo decodes without seeing single embeddings",
+        Role.SILO, Secret.EMBEDDING, TRAINING, SECMP, Circumstance.SINGLE_NEIGHBOUR, truth=MessageTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> ClaimedTerms | None:
+        """Decodes the aggregates of one code in the first layer."""
+        aggregates = view.messages(Phase.AGGREGATE, direction=Direction.FORWARD, round=0, layer=0)
+        points, masks = view.own("alphas and betas"), view.own("z")
+        if public.modulus is None or public.T is None or not aggregates or not points or not masks:
+            return None
+        field, T = PrimeField(public.modulus), public.T
+        batch, sums = aggregates[0], np.asarray(aggregates[0].payload)
+        own = np.searchsorted(points[0].owners, batch.receivers)
+        alphas, betas = points[0].values[own, : T + 1], points[0].values[own, T + 1 :]
+        z = masks[0].values[own, 0, : sums.shape[2]]
+        single = (weighted_rows(field, basis_at(field, alphas, betas[:, 1]), sums) == z).all(axis=1)
+        embeddings = weighted_rows(field, basis_at(field, alphas[single], betas[single, 0]), sums[single])
+        return ClaimedTerms(batch.step, batch.senders[single], embeddings)
+
+
+CHOSEN = "chosen neighbour"
+"""Name of a deviating device's own row: the party identifier of the neighbour whose codes it had decoded."""
+
+
+class MaliciousSingleNeighbour(RowReader):
+    """A device with several neighbours sends the codes of one as its aggregate, and gets that one's embedding back.
+
+    The silo cannot tell them from a sum by anything that the protocol has it check.
+    """
+
+    card = Card(
+        "malicious-single-neighbour",
+        "a deviating device has its silo decode the codes of one neighbour alone",
+        "beyond HiFGL 3.3, where all parties are semi-honest: silos decode whatever a device sends",
+        Role.DEVICE, Secret.EMBEDDING, DEVIATION, SECMP_DEVIATING, Circumstance.MALICIOUS_DEVICE, truth=MessageTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> Recovered | None:  # noqa: ARG002  # needs no parameter
+        """Takes what the silo decoded for the embedding of the neighbour that was chosen."""
+        chosen, decoded = view.own(CHOSEN), view.messages(Phase.DECODED)
+        if not chosen or not decoded:
+            return None
+        neighbour = np.full(len(view.parties), -1, dtype=np.int64)
+        neighbour[chosen[0].owners] = chosen[0].values
+        sender = neighbour[decoded[0].receivers]
+        rows = np.asarray(decoded[0].payload)[sender >= 0]
+        return (RecoveredRows(decoded[0].step, sender[sender >= 0], rows),)

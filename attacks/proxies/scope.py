@@ -1,4 +1,4 @@
-"""What reaches the server of FedSpray: class proxies and shares of every client, or their sums.
+"""Runs that attacks on structure proxies read, what a server knows and sees of them, and what it is scored against.
 
 A client sends, for every class j, the share a_j of its labelled nodes that are of the class, and a_j times the mean s_j
 of these nodes' structure proxies (FedSpray, KDD 2024, Eq. 15). The two are numerator and denominator of the mean that
@@ -13,12 +13,99 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.proxies.knowledge import ProxyKnowledge, ProxySlices
+from fgl_secure.attacks.base import Truth
+from fgl_secure.attacks.suspects import Suspects
+from fgl_secure.attacks.truth import moved_on
 from fgl_secure.runtime import Phase, PublicParameters, Role, View
 from fgl_secure.statistics.metrics import Proportion, clustered_proportion
 
+PROXIES = "structure proxies"
+"""Scenario: what clients of FedSpray send to the server, or its sum: encoder, proxies and their weights."""
+
+LAYOUT = "where the parts of a summand lie"
+"""Auxiliary knowledge behind `ProxySlices`, in words."""
+
+FEDSPRAY = "fedspray in the clear, one round"
+FEDSPRAY_SUM = "fedspray under masks, one round, clients of different numbers of labelled nodes"
+FEDSPRAY_ROUNDS = "fedspray in the clear, rounds between which labelled nodes were added"
+"""Controls, as FedSpray makes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySlices:
+    """Where the parts of a summand lie: numerators and then denominators, part by part.
+
+    Attributes:
+        parameters: entries P of the encoder.
+        classes: number of classes C.
+        width: columns d of a structure proxy.
+        labelled: how many labelled nodes each client has in the first round, where the server knows; else None.
+        grid: shares are multiples of one over this, a public number; None where they are exact.
+    """
+
+    parameters: int
+    classes: int
+    width: int
+    labelled: tuple[int, ...] | None = None
+    grid: int | None = None
+
+    @property
+    def proxies(self) -> slice:
+        """C d entries, class by class: the share of the class times its proxy."""
+        return slice(self.parameters, self.parameters + self.classes * self.width)
+
+    @property
+    def shares(self) -> slice:
+        """C entries: the share of each class among a client's labelled nodes."""
+        start = self.proxies.stop + 3  # two figures, and the client's weight
+        return slice(start, start + self.classes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProxyKnowledge:
+    """What a server knows that tells clients what to send.
+
+    Attributes:
+        layout: where the parts of a summand lie.
+        suspects: two proxies for each node that is added, of which it has one; None where nobody knows any.
+    """
+
+    layout: ProxySlices
+    suspects: Suspects | None = None
+
+    def sizes_of(self, clients: Ids) -> Ids | None:
+        """How many labelled nodes clients have, int64 [k]; None for a sum, or where the server doesn't know."""
+        if self.layout.labelled is None or (clients < 0).any():
+            return None
+        return np.array(self.layout.labelled, dtype=np.int64)[clients]
+
+
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProxyTruth(Truth):
+    """Labelled nodes and their proxies, by client k and round t.
+
+    Attributes:
+        labelled: int64 [K, R, C], how many labelled nodes of each class a client has.
+        singles: float64 [K, R, C, d], the proxy of the one node of each class that has a single one, else NaN.
+        added: float64 [K, R, d], the proxy of the node that a client counts from that round on; NaN where there is
+            none, or several.
+        sizes: int64 [K, R], how many labelled nodes a client has. The null control leaves it: it says when there is
+            something to find, not what.
+    """
+
+    labelled: Ids
+    singles: Floats
+    added: Floats
+    sizes: Ids
+
+    def permuted(self, seed: int) -> ProxyTruth:  # noqa: ARG002  # clients move on by one
+        """Every client's nodes at the next client."""
+        return ProxyTruth(moved_on(self.labelled), moved_on(self.singles), moved_on(self.added), self.sizes)
+
 
 SERVER_SUM = "server sum"
 """Name of the server's row float64 [1, P], where it learns the sum over clients and no more."""

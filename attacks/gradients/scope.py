@@ -1,0 +1,282 @@
+"""Runs that attacks on gradients read, what a server knows and sees of them, and what it is scored against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.base import Truth
+from fgl_secure.attacks.gradients.model import Convolution, GradientModel, ReceptiveField, averaging, means
+from fgl_secure.attacks.truth import moved_on
+from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph, within_silos
+from fgl_secure.runtime import Phase, PublicParameters, ReceivedRows, Role, View
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+UPDATES = "updates of clients"
+"""Scenario: gradients of clients in rounds of federated averaging, or their sum where the server learns no more."""
+
+FEDAVG = "federated averaging in the clear: a gcn of two layers, batches of up to eight nodes"
+FEDAVG_SINGLE = "federated averaging in the clear: a gcn of one layer, batches of one node"
+FEDAVG_PAIRS = "sums of updates, each client's one of two that the server knows"
+FEDAVG_SMOOTH = "federated averaging in the clear: graphsage of two layers, a smooth activation, single nodes"
+FEDAVG_STATIC = "sums of updates that stay the same from round to round, clients drawn at random"
+"""Controls, as federated averaging makes them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """Public nodes, their features, and the graph that clients are believed to aggregate over.
+
+    With all of a run's features and edges it is an upper bound on what an attacker with a directory can do: it tests
+    whether a node took part, and need not find its row.
+
+    Attributes:
+        features: float [n, d_in], the rows that enter the model, by device index.
+        edges: int64 [2, m], both directions, sources above targets: the edges over which clients aggregate (those
+            inside clients, where each has its own subgraph). Node indices; no loops, no edge twice.
+        clients: int64 [n], the client that each node belongs to, or -1 where that is not known.
+    """
+
+    features: NDArray[Any]
+    edges: Ids
+    clients: Ids
+
+    def __post_init__(self) -> None:
+        size = len(self.features)
+        if self.features.ndim != 2 or self.clients.shape != (size,):
+            raise InputError(
+                f"features must be [n, d] and clients [n]; found {self.features.shape} and {self.clients.shape}"
+            )
+        if self.edges.shape[:-1] != (2,):
+            raise InputError(f"edges must be [2, m]; found shape {list(self.edges.shape)}")
+        if self.edges.size and not 0 <= self.edges.min() <= self.edges.max() < size:
+            raise InputError(f"edges must be of nodes in 0..{size - 1}; found {self.edges.min()}..{self.edges.max()}")
+
+    def entering(self, model: GradientModel) -> dict[str, Floats]:
+        """By name of each first weight: float64 [n, d_in], the row by which it is multiplied for each node.
+
+        Under GCN the averaged row, under SGC the row averaged `hops` times, under GraphSAGE the node's own row for
+        "0.own_weight" and the mean of its neighbours for "0.neighbour_weight".
+        """
+        rows = np.asarray(self.features, dtype=np.float64)
+        if rows.shape[1] != model.widths[0]:
+            raise InputError(f"features must have d_in = {model.widths[0]} columns; found {rows.shape[1]}")
+        if model.convolution is Convolution.SAGE:
+            own, neighbours = model.first_weights
+            return {own: rows, neighbours: np.asarray(means(self.edges, len(rows)) @ rows)}
+        (weight,) = model.first_weights
+        step = averaging(self.edges, len(rows))
+        for _ in range(model.hops):
+            rows = np.asarray(step @ rows)
+        return {weight: rows}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradientKnowledge:
+    """What a server knows that hands out the model of the one round that attacks read, and may know of its clients.
+
+    Attributes:
+        model: at the weights of that round.
+        candidates: public nodes that may have entered the gradients, with the graph that they are averaged over; None
+            where nobody lists them.
+        fields: by index of the client, the small graph behind its gradient, without features and names, as somebody
+            knows it who knows who is linked to whom; None where nobody does.
+        image_shape: (height, width) where features are pictures, which those who wrote the model know; else None.
+        clip: the norm that clients cut their gradients down to, a public parameter; None where they don't.
+    """
+
+    model: GradientModel
+    candidates: Candidates | None = None
+    fields: Mapping[int, ReceptiveField] | None = None
+    image_shape: tuple[int, int] | None = None
+    clip: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientBatch:
+    """What one client took its gradient over in one round.
+
+    Attributes:
+        round: the training round.
+        client: index of the silo.
+        nodes: int64 [b], device indices of the labelled nodes of the batch, each once.
+        receptive: int64 [r], device indices of all nodes at which the gradient of the first layer's outputs can be
+            non-zero: those at most (layers of parameters - 1) hops from the batch in the client's own graph, the
+            batch included. With one layer, and under SGC, that is the batch itself.
+    """
+
+    round: int
+    client: int
+    nodes: Ids
+    receptive: Ids
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradientTruth(Truth):
+    """What gradients were taken over.
+
+    Attributes:
+        silo_of: int64 [n], the silo index of each device.
+        edges: int64 [2, m], source above target, device indices, over which clients aggregate.
+        labels: int64 [n], the label of each device.
+        features: float [n, d], the features of each device.
+        batches: what each client took its gradient over, by round and client, those present that took part.
+        entering: by name of each first weight, float [n, d_in], the row by which it is multiplied for each node; what
+            `Candidates.entering` gives for the true features and edges.
+        fields: by index of the client, int64 [m], the device behind each row of the receptive field that attackers may
+            know the shape of, the batch first.
+    """
+
+    silo_of: Ids
+    edges: Ids
+    labels: Ids
+    features: NDArray[Any]
+    batches: tuple[ClientBatch, ...] = ()
+    entering: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    fields: Mapping[int, Ids] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, graph: FederatedGraph) -> GradientTruth:
+        """The truth of a graph over which nobody has taken a gradient yet."""
+        return cls(graph.silo_of, graph.edges, graph.labels, graph.features)
+
+    def permuted(self, seed: int) -> GradientTruth:
+        """The devices of each silo shuffled among themselves."""
+        swap = within_silos(self.silo_of, seed)
+        return replace(
+            self,
+            edges=swap[self.edges],
+            labels=self.labels[swap],
+            features=self.features[swap],
+            batches=tuple(
+                replace(batch, nodes=swap[batch.nodes], receptive=swap[batch.receptive]) for batch in self.batches
+            ),
+            entering={name: values[swap] for name, values in self.entering.items()},
+            fields={client: swap[members] for client, members in self.fields.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UpdateTruth(Truth):
+    """What each client put into sums of updates.
+
+    Attributes:
+        updates: by round, float64 [clients, P]; rows of NaN where a client took no part.
+    """
+
+    updates: Mapping[int, NDArray[Any]]
+
+    def permuted(self, seed: int) -> UpdateTruth:  # noqa: ARG002  # clients move on by one
+        """Every client's updates at the next client."""
+        return UpdateTruth({number: moved_on(values) for number, values in self.updates.items()})
+
+
+SERVER_SUM = "server sum"
+"""Name of the server's row float64 [1, P + 1]: the sum of the weighted updates of a round's participants, and behind it
+that of their weights. A single client's row is of the same kind."""
+
+PARTICIPANTS = "participants"
+"""Name of the server's rows int64 [k, 1]: indices of the silos whose gradients are in the sum of that round."""
+
+SUM = -1
+"""Stands for all participants where a row is their sum."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientGradients:
+    """Gradients of one round by parameter.
+
+    Attributes:
+        model: at the weights of that round.
+        clients: int64 [k], index of the silo that each is from; [SUM] for the sum.
+        participants: int64 [p], indices of the silos that are in them.
+        parts: by parameter name, float64 [k, *shape].
+        rounding: what entries are off by at most, in units of the gradient.
+        relative: unit roundoff of what was sent.
+    """
+
+    model: GradientModel
+    clients: Ids
+    participants: Ids
+    parts: dict[str, Floats]
+    rounding: float
+    relative: float
+
+    @property
+    def summed(self) -> bool:
+        """Whether they are the sum over all participants."""
+        return bool(self.clients.tolist() == [SUM])
+
+    def noise(self, name: str) -> float:
+        """About the largest singular value that rounding adds to the gradient of a weight."""
+        _, d_in, d_out = self.parts[name].shape
+        scale = float(np.abs(self.parts[name]).max(initial=0.0)) * self.relative + self.rounding
+        return scale * float(d_in**0.5 + d_out**0.5)
+
+
+def client_gradients(view: View, public: PublicParameters, known: GradientKnowledge) -> ClientGradients | None:
+    """The gradients of the round whose weights the observer knows; None where it sees none."""
+    model = known.model
+    batches = [batch for batch in _updates(view) if batch.step.round == model.round]
+    if batches:
+        clients = np.concatenate([view.parties.index_of(batch.senders, Role.SILO) for batch in batches])
+        vectors = np.concatenate([_unweighted(np.asarray(batch.payload)) for batch in batches])
+        return _read(model, clients, clients, _as_computed(vectors), 0.0)
+    sums = update_sums(view)
+    if model.round not in sums:
+        return None
+    participants = participants_of(view, model.round)
+    bits = public.fraction_bits
+    rounding = 0.0 if bits is None else len(participants) ** 0.5 * 2.0 ** -(bits + 1) / abs(model.rate)
+    return _read(model, np.array([SUM]), participants, sums[model.round], rounding)
+
+
+def update_sums(view: View) -> dict[int, Floats]:
+    """By round in ascending order: float64 [1, P], the sum of the participants' updates, each counting alike.
+
+    It is their weighted mean times their number. Rounds in which single updates arrived are left out: they say more.
+    """
+    single, sums = {batch.step.round for batch in _updates(view)}, view.own(SERVER_SUM)
+    found = {rows.step.round: np.asarray(rows.values, dtype=np.float64) for rows in sums if not rows.step.evaluation}
+    numbers = sorted(set(found) - single)
+    return {number: _unweighted(found[number]) * len(participants_of(view, number)) for number in numbers}
+
+
+def _updates(view: View) -> list[ReceivedRows]:
+    """Single clients' updates as the observer gets them; figures that score a model are none."""
+    received = view.messages(Phase.VECTORS)
+    return [batch for batch in received if len(batch.senders) and not batch.step.evaluation]
+
+
+def _unweighted(rows: NDArray[np.floating]) -> Floats:
+    """Rows [k, P + 1] over their last entries."""
+    return rows[:, :-1].astype(np.float64) / rows[:, -1:]
+
+
+def _as_computed(rows: Floats) -> NDArray[np.floating]:
+    """Rows in single precision where they were computed in it, as the rounding in them tells; in double where not."""
+    single: NDArray[np.float32] = rows.astype(np.float32)
+    return single if np.allclose(single, rows, rtol=1e-13, atol=0) else rows
+
+
+def participants_of(view: View, number: int) -> Ids:
+    """Indices of the silos that are in the sum of a round, int64 [p] ascending; all where nothing says otherwise."""
+    told = [np.asarray(rows.values)[:, 0] for rows in view.own(PARTICIPANTS) if rows.step.round == number]
+    if told:
+        return np.unique(np.concatenate(told)).astype(np.int64)
+    return np.arange(view.parties.counts.get(Role.SILO, 0), dtype=np.int64)
+
+
+def _read(
+    model: GradientModel, clients: Ids, participants: Ids, vectors: NDArray[np.floating], rounding: float
+) -> ClientGradients:
+    parts = model.gradients(vectors.astype(np.float64))
+    relative = float(np.finfo(vectors.dtype).eps)
+    return ClientGradients(model, clients, participants, parts, rounding, relative)
