@@ -55,10 +55,14 @@ def area_of_pairs(positive: Floats, negative: Floats, ends: Ids, others: Ids, si
     if not len(negative):
         return Interval(0.0, 1.0)
     drawn = np.concatenate(list(_resampled(positive, negative, ends, others, size)))
-    low, high = np.percentile(drawn[~np.isnan(drawn)], (2.5, 97.5))
+    return _bounds(value, drawn[~np.isnan(drawn)], len(np.unique(ends)))
+
+
+def _bounds(value: float, drawn: Floats, units: int) -> Interval:
+    """The middle 95 % of some draws with the value among them; Clopper-Pearson on the units where all agree."""
+    low, high = np.percentile(drawn, (2.5, 97.5)) if len(drawn) else (0.0, 1.0)
     if high - low < 1e-12:
-        nodes = len(np.unique(ends))
-        return clopper_pearson(value * nodes, nodes)
+        return clopper_pearson(value * units, units)
     return Interval(min(float(low), value), max(float(high), value))
 
 
@@ -100,11 +104,7 @@ def area_within(scores: Floats, positive: Bools, asked: Bools) -> tuple[float, I
         return None
     value = mean_area(scores, positive, asked)
     drawn = np.concatenate(list(_resampled_within(scores[both], up[both], down[both], up[both].sum(axis=1))))
-    low, high = np.percentile(drawn, (2.5, 97.5)) if len(drawn) else (0.0, 1.0)
-    if high - low < 1e-12:
-        fewer = int(min(up[both].any(axis=0).sum(), down[both].any(axis=0).sum()))
-        return value, clopper_pearson(value * fewer, fewer)
-    return value, Interval(min(float(low), value), max(float(high), value))
+    return value, _bounds(value, drawn, int(min(up[both].any(axis=0).sum(), down[both].any(axis=0).sum())))
 
 
 def mean_area(scores: Floats, positive: Bools, asked: Bools) -> float:
@@ -190,8 +190,5 @@ def _interval(value: float, scores: Floats, positive: NDArray[np.bool_], nodes: 
         up, down = (np.bincount(group, weights=weight * which[order]) for which in (positive, ~positive))
         if up.sum() > 0 and down.sum() > 0:
             drawn.append(float((up * (np.cumsum(down) - down / 2)).sum() / (up.sum() * down.sum())))
-    low, high = np.percentile(drawn, (2.5, 97.5)) if drawn else (0.0, 1.0)
-    if high - low < 1e-12:
-        fewer = int(min(len(np.unique(nodes[positive])), len(np.unique(nodes[~positive]))))
-        return clopper_pearson(value * fewer, fewer)
-    return Interval(min(float(low), value), max(float(high), value))
+    fewer = min(len(np.unique(nodes[positive])), len(np.unique(nodes[~positive])))
+    return _bounds(value, np.array(drawn), fewer)

@@ -64,20 +64,38 @@ def score_claimed_edges(guess: ClaimedEdges, truth: LinkedParties, *, crossing: 
         f"{len(claimed):,} pairs of devices are taken for neighbours, {int(right.sum()):,} of them rightly; there are "
         f"{len(edges):,} {what}."
     )
-    ends = np.stack([edges // devices, edges % devices])
-    recall = node_block_proportion(read, ends, devices, seed=0)
-    wrong, others = claimed[~right], max(pairs - len(edges), 0)
-    gain = pair_advantage(read, ends, np.stack([wrong // devices, wrong % devices]), others, devices, seed=0)
-    random, density = len(claimed) / max(pairs, 1), len(edges) / max(pairs, 1)
+    apart = np.stack([edges // devices, edges % devices]), np.stack([claimed // devices, claimed % devices])
+    return _figures(read, right, *apart, pairs, devices, finding)
+
+
+def _figures(
+    read: NDArray[np.bool_], right: NDArray[np.bool_], there: Ids, claimed: Ids, pairs: int, nodes: int, finding: str,
+    reach: float = 1.0,
+) -> tuple[Measurement, ...]:  # fmt: skip
+    """Precision, if anything is claimed, recall and advantage.
+
+    Args:
+        read: bool [m], which edges are claimed.
+        right: bool [k], which claims are edges.
+        there: int64 [2, m], ends of the edges.
+        claimed: int64 [2, k], ends of the claims.
+        pairs: how many pairs could be edges.
+        nodes: how many nodes there are.
+        finding: the figures in words.
+        reach: the share of the edges that a complete break would find.
+    """
+    recall = node_block_proportion(read, there, nodes, seed=0)
+    wrong, others = claimed[:, ~right], max(pairs - len(read), 0)
+    gain = pair_advantage(read, there, wrong, others, nodes, seed=0)
+    random, density = len(right) / max(pairs, 1), len(read) / max(pairs, 1)
     found = (
-        Measurement.of_share("recall", recall, finding, random=random, prior=random),
-        Measurement.of_advantage("advantage", gain, len(wrong) / max(others, 1), finding),
+        Measurement.of_share("recall", recall, finding, random=random, prior=random, reachable=reach),
+        replace(Measurement.of_advantage("advantage", gain, wrong.shape[1] / max(others, 1), finding), reachable=reach),
     )
     if not len(right):
         return found
-    precision = clustered_proportion(right, claimed // devices, seed=0)
-    beside = Measurement.of_share("precision", precision, finding, random=density, prior=density, context=True)
-    return (beside, *found)
+    precision = clustered_proportion(right, claimed[0], seed=0)
+    return Measurement.of_share("precision", precision, finding, random=density, prior=density, context=True), *found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,20 +151,9 @@ def score_foreign_edges(
         f"{len(sizes)} clients, each alone, claim {len(right):,} edges between nodes of others, {int(right.sum()):,} "
         f"of them rightly; there are {len(read):,} such edges, counted once for each client."
     )
-    recall = node_block_proportion(read, np.stack([lower, upper]), nodes, seed=0)
-    wrong, others = np.stack([guess.lower, guess.upper])[:, ~right], max(pairs - len(read), 0)
-    gain = pair_advantage(read, np.stack([lower, upper]), wrong, others, nodes, seed=0)
-    random, density = len(right) / max(pairs, 1), len(read) / max(pairs, 1)
     reach = float(within_reach.mean()) if len(within_reach) else 0.0
-    found = (
-        Measurement.of_share("recall", recall, finding, random=random, prior=random, reachable=reach),
-        replace(Measurement.of_advantage("advantage", gain, wrong.shape[1] / max(others, 1), finding), reachable=reach),
-    )
-    if not len(right):
-        return found
-    precision = clustered_proportion(right, guess.lower, seed=0)
-    beside = Measurement.of_share("precision", precision, finding, random=density, prior=density, context=True)
-    return (beside, *found)
+    ends = np.stack([lower, upper]), np.stack([guess.lower, guess.upper])
+    return _figures(read, right, *ends, pairs, nodes, finding, reach)
 
 
 def foreign_edges(truth: LinkedDevices) -> tuple[Ids, Ids, Ids]:

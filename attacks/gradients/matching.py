@@ -378,6 +378,8 @@ class GradientMatching(InformedAttack[Inverted, GradientKnowledge, GradientTruth
         effort: how long each gradient is tried; None for seconds on a batch of a few pictures.
     """
 
+    __slots__ = ("effort",)
+
     usual: ClassVar[Effort]
 
     def __init__(self, effort: Effort | None = None) -> None:

@@ -41,6 +41,7 @@ class DegreeMultisets:
 
     def __init__(self, numbers: Ids) -> None:
         self._numbers = numbers
+        self._solved: dict[tuple[str, ...], Ids | None] = {}
         self._halves: list[tuple[Ids, Floats, Floats]] = [self._sums(np.empty((1, 0), dtype=np.int64))]
         rows = self._halves[0][0]
         for size in range(1, LARGEST // 2 + 1):
@@ -75,6 +76,20 @@ class DegreeMultisets:
             if len(found):
                 return np.asarray(self._numbers[found[0]]) if len(found) == 1 else None
         return None
+
+    def neighbours(self, sums: NeighbourSums) -> tuple[Ids | None, ...]:
+        """The degrees of each node's neighbours, where the numbers are one more than degrees; each sum once."""
+        keys = np.stack([sums.degrees, *(np.round(each / TOLERANCE) for each in (sums.reciprocals, sums.squares))])
+        rows = zip(keys.T.tolist(), sums.degrees.tolist(), sums.reciprocals, sums.squares, strict=True)
+        return tuple(self._one(tuple(map(str, key)), *row) for key, *row in rows)
+
+    def _one(self, key: tuple[str, ...], degree: int, reciprocals: float, squares: float) -> Ids | None:
+        if degree == 0:
+            return np.empty(0, dtype=np.int64)
+        if key not in self._solved:
+            found = self.solve(degree, reciprocals, squares)
+            self._solved[key] = None if found is None else found - 1
+        return self._solved[key]
 
     def _longer(self, rows: Ids) -> Ids:
         """Rows of places, ascending in each, with one more place at the end."""
@@ -119,7 +134,7 @@ def read_degrees(view: View) -> list[ReadDegrees]:
     """What every client reads alone; empty where features have no return probabilities."""
     edges, size = own_rows(view, OWN_EDGES), len(view.parties.ids(Role.DEVICE))
     found: list[ReadDegrees] = []
-    solvers: dict[bytes, _Solver] = {}
+    solvers: dict[bytes, DegreeMultisets] = {}
     for client, held in foreign_features(view).items():
         sums = neighbour_sums(held.values)
         if sums is None:
@@ -129,7 +144,7 @@ def read_degrees(view: View) -> list[ReadDegrees]:
             own = np.asarray(undirected(edges[client][:, :2].T, size).sum(axis=1), dtype=np.int64)
             present = np.concatenate([present, own[edges[client][:, 0]]])
         looped = np.unique(present[present > 0]) + 1
-        solver = solvers.setdefault(looped.tobytes(), _Solver(looped))
+        solver = solvers.setdefault(looped.tobytes(), DegreeMultisets(looped))
         found.append(ReadDegrees(client, held.nodes, sums.degrees, solver.neighbours(sums)))
     return found
 
@@ -165,32 +180,6 @@ class NsfWalkDegrees(Attack[list[ReadDegrees], StructureTruth]):
         inner: NDArray[np.bool_] = np.asarray(~foreign_neighbours(truth).any(axis=1))[nodes]
         found = (_share("degrees", read == degrees[nodes], nodes, degrees),)
         return (*found, _share("neighbours' degrees", exact[inner], nodes[inner], around)) if inner.any() else found
-
-
-class _Solver:
-    """Solves sums for multisets of some degrees, each sum once.
-
-    Args:
-        looped: int64 [k], one more than the degrees that there are, ascending.
-    """
-
-    def __init__(self, looped: Ids) -> None:
-        self._multisets = DegreeMultisets(looped)
-        self._solved: dict[tuple[str, ...], Ids | None] = {}
-
-    def neighbours(self, sums: NeighbourSums) -> tuple[Ids | None, ...]:
-        """The degrees of each node's neighbours."""
-        keys = np.stack([sums.degrees, *(np.round(each / TOLERANCE) for each in (sums.reciprocals, sums.squares))])
-        rows = zip(keys.T.tolist(), sums.degrees.tolist(), sums.reciprocals, sums.squares, strict=True)
-        return tuple(self._one(tuple(map(str, key)), *row) for key, *row in rows)
-
-    def _one(self, key: tuple[str, ...], degree: int, reciprocals: float, squares: float) -> Ids | None:
-        if degree == 0:
-            return np.empty(0, dtype=np.int64)
-        if key not in self._solved:
-            found = self._multisets.solve(degree, reciprocals, squares)
-            self._solved[key] = None if found is None else found - 1
-        return self._solved[key]
 
 
 def _name(degrees: Ids) -> int:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.structure.structure_gradients import TOLD, DegreeTruth, EncoderDegrees, GuessedDegrees
+from fgl_secure.attacks.structure.structure_gradients import DegreeTruth, EncoderDegrees, GuessedDegrees
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import TooFewClientsError
@@ -68,11 +68,11 @@ class TestEncoderDegrees(SummandConformance):
     @pytest.mark.parametrize("decay", [0.0, PRESET.weight_decay])
     def test_reads_every_degree_in_the_clear(self, decay: float) -> None:
         """With weight decay and without."""
-        assert measured(self.attack, record_round(decay=decay))[TOLD].value == 1
+        assert measured(self.attack, record_round(decay=decay))["degrees told"].value == 1
 
     def test_says_of_a_sum_the_same_for_all_clients(self) -> None:
         """Which tells none of them from another."""
-        assert measured(self.attack, record_round(PairwiseMasking()))[TOLD].value == 0
+        assert measured(self.attack, record_round(PairwiseMasking()))["degrees told"].value == 0
 
     def test_where_all_have_the_same_degrees_there_is_nothing_to_tell(self) -> None:
         """No two of them differ."""
