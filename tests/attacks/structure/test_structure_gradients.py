@@ -1,26 +1,51 @@
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional
 
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.structure.scope import EmbeddingModel, NodeClaims
+from fgl_secure.attacks.registry import attacks
+from fgl_secure.attacks.structure.scope import EmbeddingModel, NodeClaims, StructureTruth
 from fgl_secure.attacks.structure.structure_gradients import (
+    DegreeTruth,
+    EncoderDegrees,
+    GuessedDegrees,
+    HopGradientLabels,
     StructureGradientLabels,
     StructureGradientMembership,
     StructureGradientNeighbours,
     logit_gradients,
 )
-from fgl_secure.errors import InputError
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import InputError, TooFewClientsError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.runtime import Phase, Recording, Role
+from fgl_secure.methods.fedstar.preset import HONEST
+from fgl_secure.methods.fedstar.scenarios import CONTROLS, encoder_start, present_degrees, reference
+from fgl_secure.methods.fedstar.training import clients_of
+from fgl_secure.methods.fedstruct.structure import Hopwise
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Transcript
 from fgl_secure.runtime.channel import Loss
-from tests.attacks.conformance import Claims
-from tests.attacks.recorded import Run
+from fgl_secure.training.parties import hierarchy_of, note_own_graph
+from fgl_secure.training.silo import Silo
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.recorded import Run, both_ways, federated
+from tests.attacks.structure.hop_runs import scale_free
 from tests.attacks.structure.structure_conformance import StructureConformance, claimed, structure_references
 from tests.attacks.structure.structure_runs import communities, hop2vec, record_gradients, record_hop2vec
+from tests.attacks.summand_conformance import SummandConformance
+from tests.methods.fedstruct.passes import passed
 
 __all__ = ["structure_references"]
 
@@ -114,3 +139,143 @@ def test_training_nodes_without_a_row_count_as_wrong() -> None:
     (found,) = attack.score(guess, run.truth)
     assert found.n == int(graph.train_mask.sum())
     assert found.value <= kept[graph.train_mask].mean()
+
+
+ATTACK = HopGradientLabels()
+CLASSES = 4
+
+
+def labelled(graph: FederatedGraph, share: float = 0.5) -> FederatedGraph:
+    """The graph with other labels, and with so many of its nodes in training."""
+    rng = np.random.default_rng(1)
+    labels, train = rng.integers(CLASSES, size=graph.num_devices), rng.random(graph.num_devices) < share
+    return replace(graph, graph=replace(graph.graph, labels=labels), train_mask=train)
+
+
+def recorded(graph: FederatedGraph, scheme: Scheme) -> Transcript:
+    """One forward and backward pass of soft-max regression on structure embeddings."""
+    channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0), Recording.everything())
+    note_own_graph(channel, graph)
+    start = np.random.default_rng(0).normal(size=(graph.num_devices, CLASSES)).astype(np.float32)
+
+    def loss(logits: torch.Tensor, silo: Silo) -> torch.Tensor:
+        train = torch.tensor(silo.train)
+        return functional.cross_entropy(logits[train], torch.tensor(silo.labels)[train], reduction="sum")
+
+    passed(graph, {"neighbours": scheme}, channel, start, lambda talk: Hopwise(talk, 3), loss, crossing=True)
+    return channel.transcript
+
+
+@pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN)], ids=str)
+def test_every_label_that_it_names_is_right(scheme: Scheme) -> None:
+    """Under any scheme that answers single neighbours the labels of labelled ones are read without a mistake."""
+    graph = labelled(scale_free(120, 2, 1))
+    run = recorded(graph, scheme)
+    guess = ATTACK.infer(run.views(Role.SILO), PublicParameters())
+    assert guess is not None
+    assert len(guess.nodes) > 20
+    assert graph.train_mask[guess.nodes].all()
+    assert np.array_equal(guess.values, graph.labels[guess.nodes])
+
+
+def test_permuted_labels_are_read_as_often_as_by_chance() -> None:
+    """The null control: against labels that are shuffled among a client's nodes it is not better than the prior."""
+    graph = labelled(scale_free(240, 2, 1))
+    run = recorded(graph, Plaintext())
+    guess = ATTACK.infer(run.views(Role.SILO), PublicParameters())
+    assert guess is not None
+    (found,) = ATTACK.score(guess, StructureTruth.of(run.parties, graph))
+    (null,) = ATTACK.score(guess, StructureTruth.of(run.parties, graph).permuted(3))
+    assert found.value == 1
+    assert null.interval.low <= null.prior + 0.05
+
+
+def test_sums_of_three_neighbours_leave_nothing_to_read() -> None:
+    """With k_min 3 no gradient comes back by way of a single neighbour."""
+    graph = labelled(scale_free(120, 2, 1))
+    guess = ATTACK.infer(
+        recorded(graph, RelayCoded(k_min=3, profile=Profile.SHOWN)).views(Role.SILO), PublicParameters()
+    )
+    assert guess is not None
+    assert len(guess.nodes) == 0
+    assert ATTACK.score(guess, StructureTruth.of(hierarchy_of(graph), graph)) == ()
+
+
+def test_neighbours_without_a_label_are_left_alone() -> None:
+    """Of a pair across two clients only the labelled end is read."""
+    graph = federated(both_ways([(0, 1)]), [0, 1])
+    graph = replace(graph, train_mask=np.array([True, False]))
+    guess = ATTACK.infer(recorded(graph, Plaintext()).views(Role.SILO), PublicParameters())
+    assert guess is not None
+    assert guess.nodes.tolist() == [0]
+
+
+def test_an_empty_run_gives_no_guess() -> None:
+    """Nothing comes from a view without gradients."""
+    graph = scale_free(20, 2, 1)
+    assert ATTACK.infer(Transcript(hierarchy_of(graph)).views(Role.SILO), PublicParameters()) is None
+
+
+def test_it_is_registered() -> None:
+    """The attack is found by its name."""
+    assert type(attacks()["hop-gradient-labels"]) is HopGradientLabels
+
+
+PRESET = replace(HONEST, epochs=1, degrees=8)
+GRAPH = reference()
+
+
+def record_round(
+    scheme: Scheme | None = None,
+    *,
+    decay: float = PRESET.weight_decay,
+    loss: Loss | None = None,
+    recording: Recording | None = None,
+) -> Run:
+    """A first round of FedStar."""
+    preset = replace(PRESET, weight_decay=decay)
+    job = clients_of(GRAPH, scheme or Plaintext(), preset)
+    channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), recording or Recording.everything(1), loss)
+    with suppress(TooFewClientsError) if loss else nullcontext():
+        job.opened(channel).round(0)
+    truth = DegreeTruth(present_degrees(GRAPH, preset))
+    return Run(GRAPH, PublicParameters(), channel.transcript, truth, (encoder_start(preset, 0),))
+
+
+class TestEncoderDegrees(SummandConformance):
+    attack = EncoderDegrees()
+
+    def claims(self, guess: GuessedDegrees) -> Claims:
+        return Counter(
+            (client, *np.flatnonzero(row).tolist())
+            for client, row in zip(guess.clients.tolist(), guess.present, strict=True)
+        )
+
+    def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
+        return record_round(loss=loss, recording=recording)
+
+    @pytest.fixture
+    def references(self) -> Mapping[str, RecordedRun]:
+        """The run that the attack must break."""
+        return {name: make() for name, make in CONTROLS.items()}
+
+    @pytest.mark.parametrize("decay", [0.0, PRESET.weight_decay])
+    def test_reads_every_degree_in_the_clear(self, decay: float) -> None:
+        """With weight decay and without."""
+        assert measured(self.attack, record_round(decay=decay))["degrees told"].value == 1
+
+    def test_says_of_a_sum_the_same_for_all_clients(self) -> None:
+        """Which tells none of them from another."""
+        assert measured(self.attack, record_round(PairwiseMasking()))["degrees told"].value == 0
+
+    def test_where_all_have_the_same_degrees_there_is_nothing_to_tell(self) -> None:
+        """No two of them differ."""
+        guess = GuessedDegrees(np.arange(3), np.ones((3, 2), dtype=np.bool_))
+        assert not self.attack.score(guess, DegreeTruth(guess.present))
+
+    @pytest.mark.parametrize(("said", "value"), [([1, 0], 1), ([0, 1], -1), ([1, 1], 0), ([0, 0], 0)])
+    def test_pairs_are_counted_by_who_is_said_to_have_a_degree(self, said: list[int], value: int) -> None:
+        """The right one, the wrong one, or none of both more than the other."""
+        truth = DegreeTruth(np.array([[True], [False]]))
+        (found,) = self.attack.score(GuessedDegrees(np.arange(2), np.array(said, dtype=np.bool_)[:, None]), truth)
+        assert found.value == value
