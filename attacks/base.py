@@ -214,11 +214,11 @@ def guess_of(
     """
     if not isinstance(attack, InformedAttack):
         return attack.infer(view, public)
-    known = known_to(attack, knowledge)
+    known = _known_to(attack, knowledge)
     return None if known is None else attack.infer_with(view, public, known)
 
 
-def known_to(attack: Attack[Any, Any], knowledge: Iterable[object]) -> Any:  # of the type that its card names
+def _known_to(attack: Attack[Any, Any], knowledge: Iterable[object]) -> Any:  # of the type that its card names
     """The one piece of knowledge that an attack is shown; None where its card names none, or it is not there."""
     wanted = attack.card.knowledge
     return next((each for each in knowledge if wanted is not None and isinstance(each, wanted)), None)
@@ -254,7 +254,7 @@ def measured(
         parties: numbering of the parties.
         knowledge: what may be known beside the view, at most one object of a type.
     """
-    found, known = attack.score(guess, truth), known_to(attack, knowledge)
+    found, known = attack.score(guess, truth), _known_to(attack, knowledge)
     if known is None or not isinstance(attack, InformedAttack):
         return found
     blind = attack.guess_without(guess, known, parties)

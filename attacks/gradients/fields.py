@@ -111,7 +111,7 @@ def _directions(blocks: list[Floats]) -> Ids:
     return np.asarray(number.ravel(), dtype=np.int64)
 
 
-def score_fields(guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
+def _score_fields(guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
     """How well a guess tells the nodes of each client's gradient.
 
     Nodes whose row points the same way as one that entered are left out of those that did not. Figures: exact hits (the
@@ -267,8 +267,8 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
         return None if known.candidates is None else by_degree(guess, known.candidates)
 
     def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
-        """Exact hits, and areas under the curve: `score_fields`."""
-        return score_fields(guess, truth)
+        """Exact hits, and areas under the curve: `_score_fields`."""
+        return _score_fields(guess, truth)
 
 
 class GradientSpan(_Fields):

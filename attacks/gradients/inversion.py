@@ -163,29 +163,29 @@ CERTAINTY = 2.0
 """Logit of a label that the last bias tells."""
 
 
-def first_rows(seen: SeenGradient, start: torch.Generator) -> torch.Tensor:
+def _first_rows(seen: SeenGradient, start: torch.Generator) -> torch.Tensor:
     """A first guess of rows, float64 [m, d], a leaf that requires gradients."""
     shape = (seen.field.nodes, seen.model.widths[0])
     rows = 0.5 + SPREAD * torch.randn(shape, generator=start, dtype=torch.float64)
     return rows.requires_grad_()
 
 
-def shuffled_labels(seen: SeenGradient, start: torch.Generator) -> torch.Tensor:
+def _shuffled_labels(seen: SeenGradient, start: torch.Generator) -> torch.Tensor:
     """The labels that are known, in an order drawn from `start`: int64 [b]."""
     return torch.from_numpy(seen.labels)[torch.randperm(seen.field.batch, generator=start)]
 
 
-def free_labels(seen: SeenGradient, start: torch.Generator) -> torch.Tensor:
+def _free_labels(seen: SeenGradient, start: torch.Generator) -> torch.Tensor:
     """Logits [b, c] of labels: a leaf that begins with those that are known, in an order drawn from `start`.
 
     The last bias tells which labels a batch has and not which row has which, so that labels fixed in a wrong order
     would stay wrong.
     """
-    told = functional.one_hot(shuffled_labels(seen, start), seen.model.widths[-1])
+    told = functional.one_hot(_shuffled_labels(seen, start), seen.model.widths[-1])
     return (CERTAINTY * told.to(torch.float64)).requires_grad_()
 
 
-def labels_from(logits: torch.Tensor) -> torch.Tensor:
+def _labels_from(logits: torch.Tensor) -> torch.Tensor:
     """Labels as the loss takes them: probabilities [b, c] of several nodes; of one node the label int64 [1] itself."""
     return logits.softmax(dim=1) if len(logits) > 1 else logits.argmax(dim=1)
 
@@ -198,7 +198,7 @@ DECAY = 0.1
 HISTORY = 100
 
 
-def quasi_newton(objective: Objective, leaves: Sequence[torch.Tensor], steps: int) -> None:
+def _quasi_newton(objective: Objective, leaves: Sequence[torch.Tensor], steps: int) -> None:
     """L-BFGS with strong Wolfe line search (Zhu et al. 2019), up to so many steps."""
     optimiser = torch.optim.LBFGS(
         leaves, max_iter=steps, history_size=HISTORY, tolerance_grad=0, tolerance_change=0,
@@ -215,7 +215,7 @@ def quasi_newton(objective: Objective, leaves: Sequence[torch.Tensor], steps: in
     optimiser.step(closure)  # type: ignore[no-untyped-call]
 
 
-def signed_descent(
+def _signed_descent(
     objective: Objective, leaves: Sequence[torch.Tensor], boxed: torch.Tensor, steps: int, rate: float
 ) -> None:
     """Adam on the signs of gradients, in a box (Geiping et al. 2020, section 4.2).
@@ -254,18 +254,18 @@ def improved_deep_leakage(seen: SeenGradient, effort: Effort) -> Reconstruction:
 
 
 def _one_leakage(seen: SeenGradient, steps: int, start: torch.Generator, *, soft: bool) -> Reconstruction:
-    x, edges, goal = first_rows(seen, start), torch.from_numpy(seen.field.counted), torch.from_numpy(seen.gradient)
+    x, edges, goal = _first_rows(seen, start), torch.from_numpy(seen.field.counted), torch.from_numpy(seen.gradient)
     classes = seen.model.widths[-1]
     if soft:
         logits = torch.randn((seen.field.batch, classes), generator=start, dtype=torch.float64).requires_grad_()
     else:
-        labels = shuffled_labels(seen, start)
+        labels = _shuffled_labels(seen, start)
         logits = functional.one_hot(labels, classes)
 
     def distance() -> torch.Tensor:
         return squared_distance(seen.of(x, edges, logits.softmax(dim=1) if soft else labels), goal)
 
-    quasi_newton(distance, (x, logits) if soft else (x,), steps)
+    _quasi_newton(distance, (x, logits) if soft else (x,), steps)
     return reconstruction(x, logits, distance())
 
 
@@ -286,12 +286,12 @@ def inverting_gradients(seen: SeenGradient, effort: Effort) -> Reconstruction:
 
 
 def _one_inverted(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
-    x, logits = first_rows(seen, start), free_labels(seen, start)
+    x, logits = _first_rows(seen, start), _free_labels(seen, start)
     edges, goal = torch.from_numpy(seen.field.counted), torch.from_numpy(seen.gradient)
     adjacency = torch.from_numpy(seen.field.adjacency)
 
     def distance() -> torch.Tensor:
-        return cosine_distance(seen.of(x, edges, labels_from(logits)), goal)
+        return cosine_distance(seen.of(x, edges, _labels_from(logits)), goal)
 
     def objective() -> torch.Tensor:
         prior = ALIKE * smoothness(x, adjacency)
@@ -299,7 +299,7 @@ def _one_inverted(seen: SeenGradient, steps: int, start: torch.Generator) -> Rec
             prior = prior + VARIATION * total_variation(x, seen.image_shape)
         return distance() + prior
 
-    signed_descent(objective, (x, logits) if len(logits) > 1 else (x,), x, steps, RATE)
+    _signed_descent(objective, (x, logits) if len(logits) > 1 else (x,), x, steps, RATE)
     return reconstruction(x, logits, distance())
 
 
@@ -332,7 +332,7 @@ def likeliest_edges(weights: NDArray[np.float64], pairs: int) -> NDArray[np.bool
 
 
 def _one_joint(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
-    x, logits, goal = first_rows(seen, start), free_labels(seen, start), torch.from_numpy(seen.gradient)
+    x, logits, goal = _first_rows(seen, start), _free_labels(seen, start), torch.from_numpy(seen.gradient)
     size = seen.field.nodes
     ends = torch.triu_indices(size, size, 1)
     theta = (DOUBT * torch.randn(ends.shape[1], generator=start, dtype=torch.float64)).requires_grad_()
@@ -342,7 +342,7 @@ def _one_joint(seen: SeenGradient, steps: int, start: torch.Generator) -> Recons
         return upper + upper.T
 
     def distance(weights: torch.Tensor) -> torch.Tensor:
-        return cosine_distance(seen.of(x, weights, labels_from(logits)), goal)
+        return cosine_distance(seen.of(x, weights, _labels_from(logits)), goal)
 
     def objective() -> torch.Tensor:
         weights = adjacency()
@@ -352,6 +352,6 @@ def _one_joint(seen: SeenGradient, steps: int, start: torch.Generator) -> Recons
         return distance(weights) + prior
 
     leaves = [x, *([theta] if ends.shape[1] else []), *([logits] if len(logits) > 1 else [])]
-    signed_descent(objective, leaves, x, steps, JOINT_RATE)
+    _signed_descent(objective, leaves, x, steps, JOINT_RATE)
     found = adjacency().detach()
     return reconstruction(x, logits, distance(found), found)

@@ -222,7 +222,7 @@ def _aligned(exhibit: Exhibit, found: Reconstruction, truth: GradientTruth) -> A
     return Aligned(devices, found.features[order], order, exhibit.seen.field.batch)
 
 
-def rows_recovered(aligned: list[Aligned], truth: GradientTruth) -> Measurement:
+def _rows_recovered(aligned: list[Aligned], truth: GradientTruth) -> Measurement:
     """The share of batch nodes whose rows are right up to half a step of grey."""
     hits = [recovered(each.rows[: each.batch], truth.features[each.devices[: each.batch]]) for each in aligned]
     usual = [recovered(_prior(each, truth), truth.features[each.devices[: each.batch]]) for each in aligned]
@@ -230,7 +230,7 @@ def rows_recovered(aligned: list[Aligned], truth: GradientTruth) -> Measurement:
     return _share("rows recovered", hits, float(np.concatenate(usual).mean()), 0.0, told)
 
 
-def nodes_told(aligned: list[Aligned], truth: GradientTruth) -> Measurement:
+def _nodes_told(aligned: list[Aligned], truth: GradientTruth) -> Measurement:
     """The share of batch nodes that a public list of all rows would tell by what was found."""
     hits = [_own_nearest(each.rows[: each.batch], each, truth) for each in aligned]
     usual = [_own_nearest(_prior(each, truth), each, truth) for each in aligned]
@@ -239,7 +239,7 @@ def nodes_told(aligned: list[Aligned], truth: GradientTruth) -> Measurement:
     return _share("nodes told by their rows", hits, float(np.concatenate(usual).mean()), random, told)
 
 
-def edges_found(guess: Inverted, aligned: list[Aligned]) -> Measurement | None:
+def _edges_found(guess: Inverted, aligned: list[Aligned]) -> Measurement | None:
     """The share of edges among as many pairs of largest weight; None where no field has any.
 
     Counted are edges that some average on the way to the batch depends on: the others leave no trace in a gradient. The
@@ -401,7 +401,7 @@ class GradientMatching(InformedAttack[Inverted, GradientKnowledge, GradientTruth
     def score(self, guess: Inverted, truth: GradientTruth) -> tuple[Measurement, ...]:
         """The share of batch nodes whose rows are recovered, and that are told from all others by them."""
         aligned = aligned_with(guess, truth)
-        return (rows_recovered(aligned, truth), nodes_told(aligned, truth))
+        return (_rows_recovered(aligned, truth), _nodes_told(aligned, truth))
 
 
 class DeepLeakage(GradientMatching):
@@ -461,5 +461,5 @@ class FeaturesAndEdges(GradientMatching):
     def score(self, guess: Inverted, truth: GradientTruth) -> tuple[Measurement, ...]:
         """The share of batch nodes told by their rows, and of edges among as many pairs of largest weight."""
         aligned = aligned_with(guess, truth)
-        edges = edges_found(guess, aligned)
-        return (nodes_told(aligned, truth), *(() if edges is None else (edges,)))
+        edges = _edges_found(guess, aligned)
+        return (_nodes_told(aligned, truth), *(() if edges is None else (edges,)))

@@ -213,7 +213,7 @@ class SingleRows:
     rows: dict[str, Floats]
 
 
-def single_rows(seen: ClientGradients) -> SingleRows | None:
+def _single_rows(seen: ClientGradients) -> SingleRows | None:
     """Rows that entered; None where the model has two layers, or no gradient is of one node."""
     if seen.model.layers > 1 or seen.summed:
         return None
@@ -245,11 +245,11 @@ class GradientSingleRow(InformedAttack[SingleRows, GradientKnowledge, GradientTr
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> SingleRows | None:
         """Divides."""
         seen = client_gradients(view, public, known)
-        return None if seen is None else single_rows(seen)
+        return None if seen is None else _single_rows(seen)
 
     def score(self, guess: SingleRows, truth: GradientTruth) -> tuple[Measurement, ...]:
         """The share of clients whose node's row is right up to 1e-5 of its length, by every weight."""
-        batches = single_batches(guess.round, truth)
+        batches = _single_batches(guess.round, truth)
         if not batches or not set(guess.rows) <= set(truth.entering):
             return ()
         right = [_matches(guess, batch, truth) for batch in batches]
@@ -258,7 +258,7 @@ class GradientSingleRow(InformedAttack[SingleRows, GradientKnowledge, GradientTr
         return (Measurement.of_share("entering rows", share, finding),)
 
 
-def single_batches(number: int, truth: GradientTruth) -> list[ClientBatch]:
+def _single_batches(number: int, truth: GradientTruth) -> list[ClientBatch]:
     """The batches of a round that are of one node."""
     return [batch for batch in truth.batches if batch.round == number and len(batch.nodes) == 1]
 
@@ -297,7 +297,7 @@ class GradientSingleNeighbours(InformedAttack[SingleFields, GradientKnowledge, G
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> SingleFields | None:
         """Solves for the weights of the public rows."""
         seen, candidates = client_gradients(view, public, known), known.candidates
-        found = None if seen is None else single_rows(seen)
+        found = None if seen is None else _single_rows(seen)
         if seen is None or found is None or candidates is None:
             return None
         dictionary = np.asarray(candidates.features, dtype=np.float64)
@@ -310,7 +310,7 @@ class GradientSingleNeighbours(InformedAttack[SingleFields, GradientKnowledge, G
 
     def score(self, guess: SingleFields, truth: GradientTruth) -> tuple[Measurement, ...]:
         """Recall and precision of the neighbourhoods, each with its node, by client."""
-        batches = single_batches(guess.round, truth)
+        batches = _single_batches(guess.round, truth)
         if not batches:
             return ()
         step = undirected(truth.edges, len(truth.silo_of))

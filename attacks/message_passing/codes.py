@@ -39,7 +39,7 @@ CHUNK = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeldCodes:
+class _HeldCodes:
     """Codes in the hands of observers who also hold the coding parameters of the receivers' silo.
 
     Attributes:
@@ -59,7 +59,7 @@ class HeldCodes:
     z: Ids
 
 
-def held_codes(view: View, T: int) -> Iterator[HeldCodes]:
+def _held_codes(view: View, T: int) -> Iterator[_HeldCodes]:
     """Walks through all codes whose observer holds the matching parameters, a few thousand messages at a time.
 
     An observer knows the silo of a receiver from who sent it the decoded sum, and recognises that silo's parameters
@@ -76,7 +76,7 @@ def held_codes(view: View, T: int) -> Iterator[HeldCodes]:
             rows = held[start : start + CHUNK]
             mu = parameters[place[rows]].astype(np.int64)
             points, z = mu[:, : 2 * T + 2], mu[:, 2 * T + 2 :].reshape(len(rows), T, -1)
-            yield HeldCodes(batch, rows, np.asarray(batch.payload)[rows], points[:, : T + 1], points[:, T + 1 :], z)
+            yield _HeldCodes(batch, rows, np.asarray(batch.payload)[rows], points[:, : T + 1], points[:, T + 1 :], z)
 
 
 def basis_at(field: PrimeField, nodes: Ids, x: Ids) -> Ids:
@@ -135,12 +135,12 @@ class _CodeReader(RowReader):
         field = PrimeField(public.modulus)
         found = [
             RecoveredRows(held.batch.step, held.batch.senders[held.rows], self._read(field, held))
-            for held in held_codes(view, public.T)
+            for held in _held_codes(view, public.T)
         ]
         return tuple(found) or None
 
     @abstractmethod
-    def _read(self, field: PrimeField, held: HeldCodes) -> NDArray[Any]:
+    def _read(self, field: PrimeField, held: _HeldCodes) -> NDArray[Any]:
         """The rows [k, d] behind some codes."""
 
 
@@ -158,7 +158,7 @@ class OneCodeAndMu(_CodeReader):
         Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, truth=MessageTruth,
     )  # fmt: skip
 
-    def _read(self, field: PrimeField, held: HeldCodes) -> NDArray[Any]:
+    def _read(self, field: PrimeField, held: _HeldCodes) -> NDArray[Any]:
         weights = basis_at(field, held.betas, held.alphas[:, 0])
         h = held.codes[:, 0].astype(np.int64)
         for j in range(held.z.shape[1]):
@@ -176,7 +176,7 @@ class AllCodesOfOneSender(_CodeReader):
         Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, truth=MessageTruth,
     )  # fmt: skip
 
-    def _read(self, field: PrimeField, held: HeldCodes) -> NDArray[Any]:
+    def _read(self, field: PrimeField, held: _HeldCodes) -> NDArray[Any]:
         return weighted_rows(field, basis_at(field, held.alphas, held.betas[:, 0]), held.codes)
 
 
@@ -292,11 +292,11 @@ class SharedMask(_DifferenceReader):
         if public.modulus is None or public.T is None:
             return None
         field = PrimeField(public.modulus)
-        found = [_differences(field, held) for held in held_codes(view, public.T)]
+        found = [_differences(field, held) for held in _held_codes(view, public.T)]
         return tuple(each for each in found if len(each.first)) or None
 
 
-def _differences(field: PrimeField, held: HeldCodes) -> Differences:
+def _differences(field: PrimeField, held: _HeldCodes) -> Differences:
     receivers = held.batch.receivers[held.rows]
     pairs = np.flatnonzero(receivers[1:] == receivers[:-1])  # a view is sorted by receiver
     weights = basis_at(field, held.betas[pairs], held.alphas[pairs, 0])

@@ -51,14 +51,14 @@ CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Colours:
+class _Colours:
     """Stable colours of devices, int64 [n], and of tags, int64 [t], on one palette."""
 
     devices: Ids
     tags: Ids
 
 
-def refine(incidence: sparse.csr_array, devices: Ids, tags: Ids) -> Colours:
+def refine(incidence: sparse.csr_array, devices: Ids, tags: Ids) -> _Colours:
     """Refines colours until they are stable: a device by those of its tags, a tag by those of its senders.
 
     Multisets of colours are compared by sums of random 64-bit words, which differ but with probability 2^-64.
@@ -78,14 +78,14 @@ def refine(incidence: sparse.csr_array, devices: Ids, tags: Ids) -> Colours:
         words = rng.integers(0, 2**63, size=count, dtype=np.uint64)
         around = np.concatenate([forth @ words[colour[n:]], back @ words[colour[:n]]])
         colour = np.unique(np.stack([colour.astype(np.uint64), around]), axis=1, return_inverse=True)[1].ravel()
-    return Colours(colour[:n], colour[n:])
+    return _Colours(colour[:n], colour[n:])
 
 
-def certain_edges(incidence: sparse.csr_array, colours: Colours) -> tuple[Ids, Ids]:
+def certain_edges(incidence: sparse.csr_array, colours: _Colours) -> tuple[Ids, Ids]:
     """Edges that hold however the tags of one colour belong to the devices of that colour.
 
     A sender under *all* tags of a colour is a neighbour of all its devices; where the colour is unique, that is one
-    tag and one device. Colours with unlike numbers of tags and devices say nothing.
+    tag and one device. _Colours with unlike numbers of tags and devices say nothing.
 
     Returns:
         int64 [k] senders and int64 [k] receivers, device indices.
@@ -124,7 +124,7 @@ def claimed_edges(forward: sparse.csr_array, answering: NDArray[np.bool_] | None
         rows, columns = np.flatnonzero(answering), np.flatnonzero(forward[able].sum(axis=0))
     core = forward[rows][:, columns]
     colours = refine(core, np.zeros(len(rows), dtype=np.int64), np.zeros(len(columns), dtype=np.int64))
-    named = Colours(np.full(n, -1, dtype=np.int64), colours.tags)
+    named = _Colours(np.full(n, -1, dtype=np.int64), colours.tags)
     named.devices[rows] = colours.devices
     rest = int(max(colours.devices.max(initial=-1), colours.tags.max(initial=-1))) + 1
     named.devices[named.devices < 0] = rest  # without a tag in the core, so in no colour of one

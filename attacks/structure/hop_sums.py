@@ -63,7 +63,7 @@ class Systems:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SolvedSystem:
+class _SolvedSystem:
     """One system: its row of `Systems`, and the nodes int64 [k] with the rows float64 [k, c] that are claimed."""
 
     counts: tuple[int, int, int, int, int]
@@ -90,7 +90,7 @@ class SolvedEmbeddings:
     values: Floats
 
     @classmethod
-    def of_all(cls, step: Step, solved: list[SolvedSystem]) -> SolvedEmbeddings:
+    def of_all(cls, step: Step, solved: list[_SolvedSystem]) -> SolvedEmbeddings:
         """The claims from all systems, side by side; at least one system."""
         systems = Systems(*np.array([each.counts for each in solved], dtype=np.int64).T)
         system = np.repeat(np.arange(len(solved)), [len(each.nodes) for each in solved])
@@ -99,7 +99,7 @@ class SolvedEmbeddings:
         return cls(step, systems, system, nodes, np.concatenate(values))
 
 
-def sure_rows(solution: Solver, sums: Floats, rounding: Floats) -> tuple[NDArray[np.bool_], Floats]:
+def _sure_rows(solution: Solver, sums: Floats, rounding: Floats) -> tuple[NDArray[np.bool_], Floats]:
     """The determined rows, and which of them rounding moves by no more than `CLOSE`.
 
     Args:
@@ -115,7 +115,7 @@ def sure_rows(solution: Solver, sums: Floats, rounding: Floats) -> tuple[NDArray
     return moved <= CLOSE * np.linalg.norm(values, axis=1), values
 
 
-def score_solved_embeddings(guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
+def _score_solved_embeddings(guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
     """How many rows are right, from how many systems and of how many nodes one is, and the labels read off.
 
     The prior of the first two takes every node's row to be the most frequent one; that of labels is the majority.
@@ -215,8 +215,8 @@ class QueryRowSpace(Attack[SolvedEmbeddings, StructureTruth]):
         return SolvedEmbeddings.of_all(step, solved)
 
     def score(self, guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Rows that are right, pairs of clients and nodes that are exposed, labels: `score_solved_embeddings`."""
-        return score_solved_embeddings(guess, truth)
+        """Rows that are right, pairs of clients and nodes that are exposed, labels: `_score_solved_embeddings`."""
+        return _score_solved_embeddings(guess, truth)
 
 
 def queries_allowed(touched: Ids, *, width: int = 1, classes: int = 1) -> Ids:
@@ -263,7 +263,7 @@ def _last_answers(view: View) -> tuple[Step, _Answers]:
     return step, _Answers(np.concatenate([batch.observers for batch in last]), senders, values)
 
 
-def _solved(asker: int, target: int, queries: Floats, told: Floats) -> SolvedSystem:
+def _solved(asker: int, target: int, queries: Floats, told: Floats) -> _SolvedSystem:
     """Solves the answers [q, 1 + c] to queries [m, 3] (own node, foreign node, weight)."""
     nodes, column = np.unique(queries[:, 1].astype(np.int64), return_inverse=True)
     answered, first = np.unique(told[:, 0].astype(np.int64), return_index=True)
@@ -272,9 +272,9 @@ def _solved(asker: int, target: int, queries: Floats, told: Floats) -> SolvedSys
     matrix = np.zeros((len(answered), len(nodes)))
     np.add.at(matrix, (row, column[there]), queries[there, 2])
     solution, sums = solver(matrix), told[first, 1:]
-    sure, values = sure_rows(solution, sums, ROUNDING * np.abs(sums).max(axis=1, initial=0.0))
+    sure, values = _sure_rows(solution, sums, ROUNDING * np.abs(sums).max(axis=1, initial=0.0))
     counts = (asker, target, len(answered), len(nodes), len(solution.unknowns))
-    return SolvedSystem(counts, nodes[solution.unknowns[sure]], values[sure])
+    return _SolvedSystem(counts, nodes[solution.unknowns[sure]], values[sure])
 
 
 HOP_SUMS = "hop sums"
@@ -288,7 +288,7 @@ REAL_BITS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HopSystem:
+class _HopSystem:
     """One client's sums of all hops, and the foreign rows that they determine.
 
     Attributes:
@@ -323,18 +323,18 @@ class HopSumRows(Attack[SolvedEmbeddings, StructureTruth]):
     def infer(self, view: View, public: PublicParameters) -> SolvedEmbeddings | None:
         """The rows of the first hop, g(s_u) themselves."""
         steps = [rows.step for rows in rows_of(view, HOP_SUMS)]
-        systems = hop_systems(view, public)
+        systems = _hop_systems(view, public)
         if not systems:
             return None
         first = min(steps, key=lambda step: (step.round, step.layer))
         return SolvedEmbeddings.of_all(first, [_solved_hop(system) for system in systems])
 
     def score(self, guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Rows that are right, clients that read one, nodes that are exposed, labels: `score_solved_embeddings`."""
-        return score_solved_embeddings(guess, truth)
+        """Rows that are right, clients that read one, nodes that are exposed, labels: `_score_solved_embeddings`."""
+        return _score_solved_embeddings(guess, truth)
 
 
-def hop_systems(view: View, public: PublicParameters) -> list[HopSystem]:
+def _hop_systems(view: View, public: PublicParameters) -> list[_HopSystem]:
     """The sums of every client that has some, of the first round, solved."""
     batches = rows_of(view, HOP_SUMS)
     first = min((rows.step.round for rows in batches), default=0)
@@ -380,7 +380,7 @@ def _by_layer(view: View, name: str, layers: list[int], step: Step, client: Clie
     return values, there
 
 
-def _system(client: Client, sums: Floats, summed: Ids, own: Floats, public: PublicParameters) -> HopSystem:
+def _system(client: Client, sums: Floats, summed: Ids, own: Floats, public: PublicParameters) -> _HopSystem:
     outside = client.outside
     solution = solver(client.neighbours[summed][:, outside].toarray())
     scale = float(np.abs(sums).max(initial=0.0))
@@ -388,14 +388,14 @@ def _system(client: Client, sums: Floats, summed: Ids, own: Floats, public: Publ
     terms = client.neighbours[summed][:, outside].sum(axis=1)
     error = np.abs(solution.weights) @ (unit * terms)
     rows = np.einsum("kq,hqc->hkc", solution.weights, sums)
-    return HopSystem(client, own, len(summed), outside[solution.unknowns], rows, error, unit)
+    return _HopSystem(client, own, len(summed), outside[solution.unknowns], rows, error, unit)
 
 
-def _solved_hop(system: HopSystem) -> SolvedSystem:
+def _solved_hop(system: _HopSystem) -> _SolvedSystem:
     index, touched = system.client.index, len(system.client.outside)
     counts = (index, index, system.sums, touched, len(system.nodes))
     sure = system.error <= CLOSE * np.linalg.norm(system.rows[0], axis=1)
-    return SolvedSystem(counts, system.nodes[sure], system.rows[0, sure])
+    return _SolvedSystem(counts, system.nodes[sure], system.rows[0, sure])
 
 
 class HopSumEdges(Attack[ForeignEdges, StructureTruth]):
@@ -410,7 +410,7 @@ class HopSumEdges(Attack[ForeignEdges, StructureTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:
         """Looks for one or two known foreign neighbours of every foreign node that a client reads."""
-        systems = hop_systems(view, public)
+        systems = _hop_systems(view, public)
         return ForeignEdges.of_all([_explained(system) for system in systems]) if systems else None
 
     def score(self, guess: ForeignEdges, truth: StructureTruth) -> tuple[Measurement, ...]:
@@ -418,7 +418,7 @@ class HopSumEdges(Attack[ForeignEdges, StructureTruth]):
         return score_foreign_edges(guess, truth, edges_of_known_surroundings(truth))
 
 
-def _explained(system: HopSystem) -> ForeignEdges:
+def _explained(system: _HopSystem) -> ForeignEdges:
     """Claims the neighbours of each known row whose change has one explanation by at most two known rows."""
     hops, count, c = system.rows.shape
     width = max(hops - 1, 0) * c

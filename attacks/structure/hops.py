@@ -267,8 +267,8 @@ class HopFingerprint(_ListedNeighbours):
         return ForeignEdges.of_all(parts) if parts else None
 
     def _explained(self, client: Client, squared: sparse.csr_array) -> ForeignEdges:
-        rest, crossing = foreign_part(client, squared), client.crossing
-        reciprocal = reciprocal_degrees(rest, crossing, self.tolerance)
+        rest, crossing = _foreign_part(client, squared), client.crossing
+        reciprocal = _reciprocal_degrees(rest, crossing, self.tolerance)
         n = len(client.owned)
         agree, differ = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         asked = np.zeros(n, dtype=np.int64)  # rows that could say something about a neighbour
@@ -290,7 +290,7 @@ class HopFingerprint(_ListedNeighbours):
         return ForeignEdges.claimed(client, unanimous // n, unanimous % n)
 
 
-def foreign_part(client: Client, squared: sparse.csr_array) -> sparse.csr_array:
+def _foreign_part(client: Client, squared: sparse.csr_array) -> sparse.csr_array:
     """What the nodes of others put into a client's rows of the squared normalised adjacency, times the row's degree.
 
     Args:
@@ -307,11 +307,11 @@ def foreign_part(client: Client, squared: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array(sparse.diags_array(degree) @ squared - within @ looped)
 
 
-def reciprocal_degrees(rest: sparse.csr_array, crossing: sparse.csr_array, tolerance: float) -> Floats:
+def _reciprocal_degrees(rest: sparse.csr_array, crossing: sparse.csr_array, tolerance: float) -> Floats:
     """1 / d_w of every foreign neighbour, float64 [n]; 0 for nodes that are none or of which no entry says anything.
 
     Args:
-        rest: see `foreign_part`.
+        rest: see `_foreign_part`.
         crossing: 0/1 CSR [n, n], which foreign nodes are neighbours of which own ones.
         tolerance: smaller values count as zero.
     """

@@ -33,7 +33,7 @@ ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SampledPairs:
+class _SampledPairs:
     """Pairs of device indices, int64 [2, k] each.
 
     Attributes:
@@ -49,7 +49,7 @@ class SampledPairs:
     hops: Ids
 
 
-def sampled_pairs(nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rng: np.random.Generator) -> SampledPairs:
+def _sampled(nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rng: np.random.Generator) -> _SampledPairs:
     """Draws up to `most` pairs of each kind.
 
     Args:
@@ -62,10 +62,10 @@ def sampled_pairs(nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rn
     """
     pairs = _some(among(edges, nodes), most, rng)
     anywhere = nodes[rng.integers(max(len(nodes), 1), size=pairs.shape)] if pairs.size else pairs
-    return SampledPairs(
+    return _SampledPairs(
         pairs,
         _with_another_end(pairs, edges, owner_of, nodes, rng),
-        anywhere[:, ~is_edge(anywhere, edges, len(owner_of)) & (anywhere[0] != anywhere[1])],
+        anywhere[:, ~_is_edge(anywhere, edges, len(owner_of)) & (anywhere[0] != anywhere[1])],
         _some(among(far, nodes), most, rng),
     )
 
@@ -83,9 +83,9 @@ def _with_another_end(pairs: Ids, edges: Ids, owner_of: Ids, among: Ids, rng: np
     """Edges with the second end moved to a random node of the same owner, such that they are none."""
     moved = pairs.copy()
     for _ in range(ATTEMPTS):
-        wrong = np.flatnonzero(is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
+        wrong = np.flatnonzero(_is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
         moved[1, wrong] = _same_owner(moved[1, wrong], owner_of, among, rng)
-    return moved[:, ~is_edge(moved, edges, len(owner_of)) & (moved[0] != moved[1])]
+    return moved[:, ~_is_edge(moved, edges, len(owner_of)) & (moved[0] != moved[1])]
 
 
 def _same_owner(nodes: Ids, owner_of: Ids, among: Ids, rng: np.random.Generator) -> Ids:
@@ -97,7 +97,7 @@ def _same_owner(nodes: Ids, owner_of: Ids, among: Ids, rng: np.random.Generator)
     return other
 
 
-def is_edge(pairs: Ids, edges: Ids, size: int) -> NDArray[np.bool_]:
+def _is_edge(pairs: Ids, edges: Ids, size: int) -> NDArray[np.bool_]:
     """Whether each pair [2, k] is among edges [2, m] of `size` nodes: bool [k]."""
     return np.asarray(np.isin(pairs[0] * size + pairs[1], edges[0] * size + edges[1]))
 
@@ -145,7 +145,7 @@ class PairScores:
 
 
 @dataclass(frozen=True, slots=True)
-class PairRanking:
+class _PairRanking:
     """How well edges between foreign nodes are ranked.
 
     Attributes:
@@ -167,14 +167,14 @@ class PairRanking:
     edges: int
 
 
-def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> PairRanking | None:
+def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> _PairRanking | None:
     """Compares scores with the edges of a graph; None where no client has an edge to find."""
     size, rng = len(truth.silo_of), np.random.default_rng(0)
     adjacency = undirected(truth.edges, size)
     edges, near = (np.stack(each.nonzero()).astype(np.int64) for each in (adjacency, adjacency @ adjacency))
-    far = near[:, ~is_edge(near, edges, size) & (near[0] != near[1])]
+    far = near[:, ~_is_edge(near, edges, size) & (near[0] != near[1])]
     most = -(-MOST // len(scored))
-    drawn = [sampled_pairs(each.nodes, edges, far, truth.silo_of, most, rng) for each in scored]
+    drawn = [_sampled(each.nodes, edges, far, truth.silo_of, most, rng) for each in scored]
     if not sum(pairs.edges.shape[1] for pairs in drawn):
         return None
     kinds = ([getattr(pairs, name) for pairs in drawn] for name in ("edges", "alike", "random", "hops"))
@@ -188,7 +188,7 @@ def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> PairRan
     (positive, ends), (alike, others), (random, _), (hops, _) = found
     interval = area_of_pairs(positive, alike, ends, others, size)
     areas = (area(positive, alike), interval, area(positive, random), area(positive, hops))
-    return PairRanking(*areas, *_precision(scored[0], edges, size), len(positive))
+    return _PairRanking(*areas, *_precision(scored[0], edges, size), len(positive))
 
 
 def _precision(scores: PairScores, edges: Ids, size: int) -> tuple[float, float]:
@@ -196,7 +196,7 @@ def _precision(scores: PairScores, edges: Ids, size: int) -> tuple[float, float]
     pairs = len(scores.nodes) * (len(scores.nodes) - 1) / 2
     if not there:
         return 0.0, 0.0
-    return float(is_edge(scores.top(there), edges, size).mean()), there / pairs
+    return float(_is_edge(scores.top(there), edges, size).mean()), there / pairs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,8 +228,8 @@ class NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]
         return RankedPairs(tuple(found)) if found else None
 
     def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Edges against random pairs of the same owners, see `ranking_of_edges`."""
-        return ranking_of_edges(guess, truth)
+        """Edges against random pairs of the same owners, see `_ranking_of_edges`."""
+        return _ranking_of_edges(guess, truth)
 
 
 class NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
@@ -250,11 +250,11 @@ class NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
         return RankedPairs(tuple(found)) if found else None
 
     def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Edges against random pairs of the same owners, see `ranking_of_edges`."""
-        return ranking_of_edges(guess, truth)
+        """Edges against random pairs of the same owners, see `_ranking_of_edges`."""
+        return _ranking_of_edges(guess, truth)
 
 
-def ranking_of_edges(guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
+def _ranking_of_edges(guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
     """Twice the area under the curve less one, edges against random pairs of the same owners: 0 without a view."""
     ranking = rank_pairs(guess.clients, truth)
     if ranking is None:

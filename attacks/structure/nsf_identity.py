@@ -158,7 +158,7 @@ class NamedNodes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MatchedGroup:
+class _MatchedGroup:
     """Nodes int64 [m], names int64 [m, r], choices and alike int64 [m] as in `NamedNodes`."""
 
     nodes: Ids
@@ -167,7 +167,7 @@ class MatchedGroup:
     alike: Ids
 
 
-def gathered(found: list[tuple[int, MatchedGroup]], rate: float) -> NamedNodes | None:
+def gathered(found: list[tuple[int, _MatchedGroup]], rate: float) -> NamedNodes | None:
     """The matches of all clients in one table; None without any."""
     if not found:
         return None
@@ -179,7 +179,7 @@ def gathered(found: list[tuple[int, MatchedGroup]], rate: float) -> NamedNodes |
     return NamedNodes(observers, nodes, names, choices, alike, rate)
 
 
-def share_named(metric: str, guess: NamedNodes, truth: StructureTruth, first: int) -> Measurement:
+def _share_named(metric: str, guess: NamedNodes, truth: StructureTruth, first: int) -> Measurement:
     """The share of nodes whose right name is among the first ones.
 
     Without the transcript any listed node of the client is as likely. Nodes with equal features are told apart by
@@ -226,20 +226,20 @@ class _Matching(InformedAttack[NamedNodes, CrawledGraph, StructureTruth]):
 
     def infer_with(self, view: View, public: PublicParameters, known: CrawledGraph) -> NamedNodes | None:  # noqa: ARG002  # needs no parameter
         """Matches each foreign client's nodes at every client alone."""
-        copy = features_of_copy(known)
+        copy = _features_of_copy(known)
         if copy is None:
             return None
-        same: dict[tuple[int, bytes, bytes], MatchedGroup | None] = {}  # what clients hold alike is matched once
+        same: dict[tuple[int, bytes, bytes], _MatchedGroup | None] = {}  # what clients hold alike is matched once
         found = []
         for client, held in foreign_features(view).items():
-            for group in by_owner(held):
+            for group in _by_owner(held):
                 key = int(group.owners[0]), group.nodes.tobytes(), group.values.tobytes()
                 if key not in same:
                     same[key] = self._among(group, copy, known.owners)
                 found.append((client, same[key]))
         return gathered([(client, match) for client, match in found if match is not None], known.rate)
 
-    def _among(self, group: HeldFeatures, copy: Floats, owner_of: Ids) -> MatchedGroup | None:
+    def _among(self, group: HeldFeatures, copy: Floats, owner_of: Ids) -> _MatchedGroup | None:
         listed = np.flatnonzero(owner_of == group.owners[0])
         _check_width(group.values, copy)
         if not len(listed):
@@ -249,7 +249,7 @@ class _Matching(InformedAttack[NamedNodes, CrawledGraph, StructureTruth]):
         if found is None:
             return None
         names = np.where(found >= 0, listed[found], -1)
-        return MatchedGroup(group.nodes, names, np.full(len(names), len(listed)), equal_rows(group.values))
+        return _MatchedGroup(group.nodes, names, np.full(len(names), len(listed)), equal_rows(group.values))
 
     @abstractmethod
     def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
@@ -257,7 +257,7 @@ class _Matching(InformedAttack[NamedNodes, CrawledGraph, StructureTruth]):
 
     def score(self, guess: NamedNodes, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of nodes whose first name is right."""
-        return (share_named("top-1", guess, truth, 1),)
+        return (_share_named("top-1", guess, truth, 1),)
 
 
 class NsfNearest(_Matching):
@@ -272,7 +272,7 @@ class NsfNearest(_Matching):
 
     def score(self, guess: NamedNodes, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of nodes whose first name, or one of the first five, is right."""
-        return share_named("top-1", guess, truth, 1), share_named("top-5", guess, truth, CANDIDATES)
+        return _share_named("top-1", guess, truth, 1), _share_named("top-5", guess, truth, CANDIDATES)
 
 
 class NsfAssignment(_Matching):
@@ -304,7 +304,7 @@ class NsfDegreeHashing(_Matching):
         return names
 
 
-def features_of_copy(known: CrawledGraph) -> Floats | None:
+def _features_of_copy(known: CrawledGraph) -> Floats | None:
     """The structure features of all listed nodes on the crawl, in single precision as clients share them."""
     if known.structure_features is None:
         return None
@@ -317,7 +317,7 @@ def features_of_copy(known: CrawledGraph) -> Floats | None:
     return comparable(copy.astype(np.float32).astype(np.float64))
 
 
-def by_owner(held: HeldFeatures) -> list[HeldFeatures]:
+def _by_owner(held: HeldFeatures) -> list[HeldFeatures]:
     """The nodes of each client that is known to own any, apart, with features as they are best compared."""
     there = replace(held, values=comparable(held.values))
     return [there.only(held.owners == owner) for owner in np.unique(held.owners[held.owners >= 0]).tolist()]
@@ -348,7 +348,7 @@ def common_neighbours(left: sparse.csr_array, right: sparse.csr_array, mapping: 
     return sparse.csr_array(left.astype(np.float64) @ matched @ right.astype(np.float64))
 
 
-def over_root_degree(scores: sparse.csr_array, right: sparse.csr_array) -> sparse.csr_array:
+def _over_root_degree(scores: sparse.csr_array, right: sparse.csr_array) -> sparse.csr_array:
     """Scores [n, k] over the root of each column's degree in `right`, 0/1 [k, k]."""
     degree = np.maximum(np.asarray(right.sum(axis=1), dtype=np.float64), 1)
     return sparse.csr_array(scores @ sparse.diags_array(1 / np.sqrt(degree)))
@@ -402,7 +402,7 @@ class NsfPropagation(InformedAttack[NamedNeighbours, CrawledGraph, StructureTrut
 
     def infer_with(self, view: View, public: PublicParameters, known: CrawledGraph) -> NamedNeighbours | None:  # noqa: ARG002  # needs no parameter
         """Names every external neighbour whose features are known, at every client alone."""
-        copy, owner_of = features_of_copy(known), known.owners
+        copy, owner_of = _features_of_copy(known), known.owners
         if copy is None:
             return None
         listed = _Listed(undirected(known.edges, len(owner_of)), copy, owner_of)
@@ -456,7 +456,7 @@ def _at_client(
     mapping[own_names[:, 0]] = own_names[:, 1]
     every = common_neighbours(undirected(edges[:, :2].T, size), listed.adjacency, mapping)[nodes]
     common = _of_owner(sparse.csr_array(every), owners, listed.owner_of)
-    scores = over_root_degree(common, listed.adjacency)
+    scores = _over_root_degree(common, listed.adjacency)
     values = comparable(held.values)[np.searchsorted(held.nodes, nodes)]
     unaided, names = eccentric_best(scores), np.full(len(nodes), -1, dtype=np.int64)
     for row in range(len(nodes)):

@@ -46,7 +46,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KnownNodes:
+class _KnownNodes:
     """What one client knows.
 
     Attributes:
@@ -93,12 +93,12 @@ class KnownNodes:
         return np.asarray(self.own.nodes[among[chosen]])
 
 
-def known_nodes(view: View) -> list[KnownNodes]:
+def known_nodes(view: View) -> list[_KnownNodes]:
     """What every client knows, of those that know features of both and their own edges."""
     foreign, own, edges = foreign_features(view), own_features(view), own_rows(view, OWN_EDGES)
     size = len(view.parties.ids(Role.DEVICE))
     return [
-        KnownNodes(client, foreign[client], own[client], undirected(edges[client][:, :2].T, size))
+        _KnownNodes(client, foreign[client], own[client], undirected(edges[client][:, :2].T, size))
         for client in sorted(set(foreign) & set(own) & set(edges))
     ]
 
@@ -162,12 +162,12 @@ class NsfEgoNets(Attack[NodeClaims, StructureTruth]):
         return (_share_right("ego networks", ego_nets, guess, truth),)
 
 
-def _degrees(known: KnownNodes) -> Ids:
+def _degrees(known: _KnownNodes) -> Ids:
     degrees, _ = ego_networks(known.adjacency)
     return np.asarray(degrees[known.degree_lenders(degrees)])
 
 
-def _ego_nets(known: KnownNodes) -> Ids | None:
+def _ego_nets(known: _KnownNodes) -> Ids | None:
     """int64 [m]; None where no own node's ego network is known.
 
     Neighbours abroad have the degrees that `NsfDegrees` predicts, and no edges between each other; an own node that

@@ -156,7 +156,7 @@ class RoundStates:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MeanState:
+class _MeanState:
     """The weighted mean of what the clients of one round came to.
 
     Attributes:
@@ -184,7 +184,7 @@ def client_states(view: View, layout: VirtualSlices) -> tuple[RoundStates, ...]:
     return tuple(RoundStates(*each, known.get(each[0])) for each in found if len(each[1]))
 
 
-def mean_states(view: View, layout: VirtualSlices) -> tuple[MeanState, ...]:
+def mean_states(view: View, layout: VirtualSlices) -> tuple[_MeanState, ...]:
     """The means of all rounds of which the server has every summand or their sum, in ascending order."""
     clients = view.parties.counts.get(Role.SILO, 0)
     noted = [rows for rows in view.own(PARTICIPANTS) if not rows.step.evaluation]
@@ -199,7 +199,7 @@ def mean_states(view: View, layout: VirtualSlices) -> tuple[MeanState, ...]:
     means = {number: total[: layout.entries] / total[-1] for number, total in totals.items()}
     known = _handed_out(means, layout)
     weight = {number: float(total[-1]) / clients for number, total in totals.items()}
-    return tuple(MeanState(number, means[number], weight[number], known.get(number)) for number in sorted(means))
+    return tuple(_MeanState(number, means[number], weight[number], known.get(number)) for number in sorted(means))
 
 
 def _handed_out(means: dict[int, Floats], layout: VirtualSlices) -> dict[int, Floats]:

@@ -76,15 +76,9 @@ class MatchingConformance(GradientConformance):
         """A round of four clients on small graphs."""
         return shaped(clusters(nodes=24, words=8), self.setting, loss, recording)
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
         """A round on a graph with other features."""
-        plain = super().exchange(graph, values, loss, recording)
+        plain = super().exchange(graph, values, **network)
         return _with_shapes(plain, self.setting)
 
 

@@ -288,10 +288,10 @@ def test_fresh_masks_stop_what_shared_masks_allow() -> None:
 def careless(
     graph: FederatedGraph,
     values: NDArray[np.float64],
-    loss: Loss | None,
-    recording: Recording | None,
     *,
     masked: bool,
+    loss: Loss | None = None,
+    recording: Recording | None = None,
 ) -> Run:
     """Shares at a relay of senders that use one mask, or none."""
     scheme = RelayCoded(R=3, k_min=1, profile=Profile.SHOWN)
@@ -313,14 +313,8 @@ class TestSingleShares(AttackConformance):
             for sender, row in zip(each.senders.tolist(), each.values, strict=True)
         )
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
-        return careless(graph, values, loss, recording, masked=False)
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
+        return careless(graph, values, masked=False, **network)
 
 
 class TestShareDifferences(AttackConformance):
@@ -334,14 +328,8 @@ class TestShareDifferences(AttackConformance):
             for first, second, values in zip(each.first, each.second, each.values, strict=True)
         )
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
-        return careless(graph, values, loss, recording, masked=True)
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
+        return careless(graph, values, masked=True, **network)
 
 
 @pytest.mark.parametrize("each", [SingleShares(), ShareDifferences()])

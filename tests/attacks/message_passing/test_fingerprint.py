@@ -29,8 +29,7 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.secmp.claim import PUBLISHED_CLAIM
-from fgl_secure.runtime import Phase, Recording, Role
-from fgl_secure.runtime.channel import Loss
+from fgl_secure.runtime import Phase, Role
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.message_passing.recovered import messages_of
 from tests.attacks.recorded import Run, both_ways, federated, random_graph, record, words
@@ -61,14 +60,8 @@ class Fingerprint(AttackConformance):
             (int(target), tuple(row.tolist())) for target, row in zip(guess.targets, guess.values, strict=True)
         )
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
-        return record(graph, SecretMessagePassing(), weighted(graph, values), loss=loss, recording=recording)
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
+        return record(graph, SecretMessagePassing(), weighted(graph, values), **network)
 
     @pytest.mark.parametrize("fraction_bits", [12, 16, 20])
     def test_takes_a_sum_of_three_apart(self, fraction_bits: int) -> None:

@@ -33,7 +33,6 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
-from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.message_passing.recovered import claimed_rows, messages_of, without_steps
@@ -80,14 +79,8 @@ class TestMessageCountsAtSilo(Counts):
     attack: Attack[CountedMessages, Any] = MessageCountsAtSilo()
     rests_on = (frozenset({Phase.VALUES}),)
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
-        return record(graph, Plaintext(Path.SILO), values, loss=loss, recording=recording)
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
+        return record(graph, Plaintext(Path.SILO), values, **network)
 
     @pytest.mark.parametrize("scheme", [SecretMessagePassing(), Plaintext(Path.SILO)])
     def test_counts_neighbours_in_the_silo(self, scheme: SecretMessagePassing | Plaintext) -> None:
@@ -117,14 +110,8 @@ class TestMessageCountsAtRelay(Counts):
     attack: Attack[CountedMessages, Any] = MessageCountsAtRelay()
     rests_on = (frozenset({Phase.SHARE_HEADERS}),)
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],  # noqa: ARG002  # counts do not depend on it
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
-        return record_tagged(graph, loss=loss, recording=recording)
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
+        return record_tagged(graph, **network)
 
     def test_counts_answered_messages(self) -> None:
         """A relay sees how many messages each device sends for sums that are computed."""
@@ -289,14 +276,9 @@ class TestDeviceGradients(AttackConformance):
             labels += Counter((layer, d, tuple(r.tolist())) for d, r in zip(devices.tolist(), rows, strict=True))
         return labels
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],  # noqa: ARG002  # gradients of the graph's own features
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
-        channel = Channel(hierarchy_of(graph), SimulationCoins(0), recording or Recording.everything(), loss)
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
+        kept = network.get("recording") or Recording.everything()
+        channel = Channel(hierarchy_of(graph), SimulationCoins(0), kept, network.get("loss"))
         send_gradients(channel, graph, 0)
         return Run(graph, PublicParameters(), channel.transcript, MessageTruth.of(channel.transcript, graph))
 

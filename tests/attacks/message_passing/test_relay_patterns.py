@@ -52,7 +52,6 @@ from fgl_secure.runtime import (
     Step,
     Transcript,
 )
-from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.neighbourhood import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from tests.attacks.conformance import AttackConformance, Claims
@@ -85,14 +84,8 @@ class TestTagMatching(AttackConformance):
     def claims(self, guess: ClaimedEdges) -> Claims:
         return Counter(zip(guess.sources.tolist(), guess.targets.tolist(), strict=True))
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],  # noqa: ARG002  # patterns do not depend on it
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
-        return record_tagged(graph, loss=loss, recording=recording)
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
+        return record_tagged(graph, **network)
 
     @pytest.mark.parametrize("k_min", [1, 3])
     def test_fresh_tags_do_not_hide_edges(self, k_min: int) -> None:
@@ -181,14 +174,8 @@ class TestSiloPattern(AttackConformance):
         rows = zip(guess.tags.tolist(), guess.counts.tolist(), strict=True)
         return Counter((*tag, *counts) for tag, counts in rows)
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],  # noqa: ARG002  # counts do not depend on it
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
-        return record_forwarded(graph, loss=loss, recording=recording)
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
+        return record_forwarded(graph, **network)
 
     @pytest.mark.parametrize(("mixed", "most"), [(False, 1.0), (True, 0.5)])
     def test_counts_are_right_where_silos_do_not_mix(self, mixed: bool, most: float) -> None:
@@ -333,14 +320,8 @@ class OfSilentDevices(AttackConformance):
 
     rests_on = (frozenset({Phase.SHARE_HEADERS}), frozenset({Phase.FETCH}))
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],  # noqa: ARG002  # counts do not depend on it
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
-        return record_silent(graph, loss=loss, recording=recording)
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
+        return record_silent(graph, **network)
 
 
 class TestSilentPartners(OfSilentDevices):

@@ -174,15 +174,9 @@ class Differencing(AttackConformance):
             for sender, target, values in zip(rows.senders, targets, rows.values, strict=True)
         )
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
         present = np.random.default_rng(1).random((4, graph.num_devices)) < 0.7
-        return in_rounds(graph, SecretMessagePassing(), values, present, loss, recording)
+        return in_rounds(graph, SecretMessagePassing(), values, present, **network)
 
     @given(st.integers(0, 10_000))
     @settings(max_examples=15)
@@ -388,16 +382,10 @@ class TestMaliciousSingleNeighbour(AttackConformance):
     def claims(self, guess: Recovered) -> Claims:
         return claimed_rows(guess)
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
         scheme, deviation = SecretMessagePassing(), Deviation()
-        parties, kept = hierarchy_of(graph), recording or Recording.everything()
-        channel = Channel(parties, SimulationCoins(0), kept, loss, deviation)
+        kept = network.get("recording") or Recording.everything()
+        channel = Channel(hierarchy_of(graph), SimulationCoins(0), kept, network.get("loss"), deviation)
         exchange(graph, scheme, channel, values)
         if len(deviation.devices):
             channel.note_inputs(CHOSEN, Step(0, 0), deviation.devices, deviation.chosen)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,8 +14,7 @@ from fgl_secure.attacks.structure.nsf_walk_degrees import NsfWalkDegrees, ReadDe
 from fgl_secure.attacks.structure.scope import EmbeddingModel, StructureTruth
 from fgl_secure.attacks.truth import foreign_neighbours
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.runtime import Phase, PublicParameters, Recording, Role
-from fgl_secure.runtime.channel import Loss
+from fgl_secure.runtime import Phase, PublicParameters, Role
 from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import Claims, losing, losing_of_even
 from tests.attacks.recorded import Run, both_ways, federated, star_and_path
@@ -40,8 +41,8 @@ class Edges(StructureConformance):
     needs_edges = False
     two_hops = 0.0
 
-    def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
-        return record_hop2vec(graph, loss=loss, recording=recording)
+    def recorded(self, graph: FederatedGraph, **network: Any) -> Run:
+        return record_hop2vec(graph, **network)
 
     def claims(self, guess: RankedPairs) -> Claims:
         found: Claims = Claims()
@@ -53,7 +54,7 @@ class Edges(StructureConformance):
 
     def test_ranks_edges_above_both_kinds_of_other_pairs(self) -> None:
         """Random pairs are easy, pairs two hops apart harder; learnt features hardly tell those from edges at all."""
-        run = self.recorded(communities(), None, None)
+        run = self.recorded(communities())
         guess = self.guess(run)
         ranking = rank_pairs(guess.clients, run.truth)
         assert ranking is not None
@@ -92,8 +93,8 @@ class TestNsfWalkEdges(Edges):
     attack = NsfWalkEdges()
     two_hops = 0.8
 
-    def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
-        return record_rule(graph, loss=loss, recording=recording)
+    def recorded(self, graph: FederatedGraph, **network: Any) -> Run:
+        return record_rule(graph, **network)
 
     def test_rests_on_messages(self) -> None:
         """Without features of others there is no score, and with half of them scores of fewer pairs.
@@ -116,8 +117,8 @@ class TestNsfWalkDegrees(StructureConformance):
     rests_on = (FEATURES,)
     needs_edges = False
 
-    def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
-        return record_rule(graph, loss=loss, recording=recording)
+    def recorded(self, graph: FederatedGraph, **network: Any) -> Run:
+        return record_rule(graph, **network)
 
     def claims(self, guess: list[ReadDegrees]) -> Claims:
         found: Claims = Claims()

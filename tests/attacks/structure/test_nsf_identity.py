@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,8 +33,7 @@ from fgl_secure.attacks.structure.scope import CrawledGraph
 from fgl_secure.attacks.truth import foreign_neighbours
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.runtime import Phase, Recording, Role
-from fgl_secure.runtime.channel import Loss
+from fgl_secure.runtime import Phase, Role
 from tests.attacks.conformance import Claims
 from tests.attacks.recorded import Run
 from tests.attacks.structure.structure_conformance import StructureConformance, claimed, structure_references
@@ -55,8 +55,8 @@ class Identity(StructureConformance):
     rests_on = (frozenset({Phase.STRUCTURE_FEATURES}),)
     needs_edges = False
 
-    def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
-        return record_rule(graph, loss=loss, recording=recording)
+    def recorded(self, graph: FederatedGraph, **network: Any) -> Run:
+        return record_rule(graph, **network)
 
     def claims(self, guess: NamedNodes | NamedNeighbours) -> Claims:
         return claimed(guess.nodes, guess.names if guess.names.ndim == 1 else guess.names[:, 0])

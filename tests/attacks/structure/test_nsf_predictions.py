@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +22,7 @@ from fgl_secure.attacks.structure.nsf_predictions import (
 from fgl_secure.attacks.structure.nsf_walk_degrees import TOLERANCE, DegreeMultisets
 from fgl_secure.attacks.structure.scope import EmbeddingModel, NodeClaims, StructureTruth
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.runtime import Phase, PublicParameters, Recording, Role
-from fgl_secure.runtime.channel import Loss
+from fgl_secure.runtime import Phase, PublicParameters, Role
 from tests.attacks.conformance import Claims, losing, losing_of_even
 from tests.attacks.recorded import Run, both_ways, federated
 from tests.attacks.structure.structure_conformance import StructureConformance, claimed, structure_references
@@ -47,8 +47,8 @@ class Topology(StructureConformance):
 
     rests_on = (FEATURES,)
 
-    def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
-        return record_rule(graph, loss=loss, recording=recording)
+    def recorded(self, graph: FederatedGraph, **network: Any) -> Run:
+        return record_rule(graph, **network)
 
     def claims(self, guess: NodeClaims) -> Claims:
         return claimed(guess.nodes, guess.values)
@@ -142,8 +142,8 @@ class Learnt(StructureConformance):
     rests_on = (frozenset({Phase.STRUCTURE_FEATURES}),)
     needs_edges = False
 
-    def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
-        return record_hop2vec(graph, loss=loss, recording=recording)
+    def recorded(self, graph: FederatedGraph, **network: Any) -> Run:
+        return record_hop2vec(graph, **network)
 
     def figure(self, run: Run) -> float:
         """The figure of the attack on a run."""
@@ -151,7 +151,7 @@ class Learnt(StructureConformance):
 
     def test_reads_the_end_of_training(self) -> None:
         """The features as sent at the start say nothing; what clients hold in the end does."""
-        run = self.recorded(communities(), None, None)
+        run = self.recorded(communities())
         view = run.transcript.views(Role.SILO)
         start = replace(view, private=())
         guess = guess_of(self.attack, start, run.public, run.knowledge)
@@ -166,7 +166,7 @@ class Labels(Learnt):
 
     def test_goes_through_the_embedding_that_everybody_holds(self) -> None:
         """Logits that are permuted by the embedding are read in the embedding's order."""
-        run = self.recorded(communities(), None, None)
+        run = self.recorded(communities())
         turned = run.told(EmbeddingModel(lambda features: features[:, ::-1]))
         assert self.figure(turned) < 0.1
         both = EmbeddingModel(lambda features: features[:, ::-1][:, ::-1])

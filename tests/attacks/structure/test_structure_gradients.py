@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,8 +57,8 @@ class Gradients(StructureConformance):
     rests_on = (frozenset({Phase.VECTORS}),)
     needs_edges = False
 
-    def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
-        return record_hop2vec(graph, loss=loss, recording=recording)
+    def recorded(self, graph: FederatedGraph, **network: Any) -> Run:
+        return record_hop2vec(graph, **network)
 
     def claims(self, guess: NodeClaims) -> Claims:
         return claimed(guess.observers, guess.nodes, np.linalg.norm(guess.values, axis=1))
