@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import area_within, mean_area, ranking_of_nodes
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
-from fgl_secure.attacks.gradients.model import Activation, GradientModel
-from fgl_secure.attacks.gradients.scope import (
+from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG,
     UPDATES,
     Candidates,
     ClientGradients,
     GradientKnowledge,
-    GradientTruth,
     client_gradients,
 )
+from fgl_secure.attacks.gradients.model import Activation, GradientModel
+from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.attacks.neighbourhoods import undirected
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_advantage, clustered_proportion

@@ -37,17 +37,17 @@ from fgl_secure.attacks.gradients.inversion import (
     inverting_gradients,
     likeliest_edges,
 )
-from fgl_secure.attacks.gradients.model import side_by_side
-from fgl_secure.attacks.gradients.scope import (
+from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG_SMOOTH,
     SUM,
     UPDATES,
     ClientGradients,
     GradientKnowledge,
-    GradientTruth,
     client_gradients,
 )
+from fgl_secure.attacks.gradients.model import side_by_side
 from fgl_secure.attacks.gradients.single import counted, mean_predictions
+from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 

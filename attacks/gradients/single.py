@@ -24,18 +24,17 @@ from scipy import sparse
 from scipy.optimize import nnls
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
-from fgl_secure.attacks.gradients.model import GradientModel
-from fgl_secure.attacks.gradients.scope import (
+from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG,
     FEDAVG_SINGLE,
     UPDATES,
     Candidates,
-    ClientBatch,
     ClientGradients,
     GradientKnowledge,
-    GradientTruth,
     client_gradients,
 )
+from fgl_secure.attacks.gradients.model import GradientModel
+from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth
 from fgl_secure.attacks.neighbourhoods import undirected
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View

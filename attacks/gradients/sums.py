@@ -14,14 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
-from fgl_secure.attacks.gradients.scope import (
-    FEDAVG_PAIRS,
-    FEDAVG_STATIC,
-    UPDATES,
-    UpdateTruth,
-    participants_of,
-    update_sums,
-)
+from fgl_secure.attacks.gradients.knowledge import FEDAVG_PAIRS, FEDAVG_STATIC, UPDATES, participants_of, update_sums
+from fgl_secure.attacks.gradients.truth import UpdateTruth
 from fgl_secure.attacks.row_space import leverages, row_basis, solver
 from fgl_secure.attacks.suspects import Population, Suspects
 from fgl_secure.errors import InputError

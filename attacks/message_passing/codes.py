@@ -19,17 +19,23 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField, lagrange_matrix
 from fgl_secure.attacks.base import Attack, Card, Measurement
-from fgl_secure.attacks.message_passing.scope import (
+from fgl_secure.attacks.message_passing.knowledge import (
     SECMP,
     SHARED_MASKS,
     SMALL_FEATURES,
     SMALL_FIELD,
     TRAINING,
     UNMASKED_SHARES,
-    MessageTruth,
-    RowReader,
 )
-from fgl_secure.attacks.recovery import UNNAMED, Recovered, RecoveredRows, largest_share, share_right
+from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.recovery import (
+    UNNAMED,
+    Recovered,
+    RecoveredRows,
+    largest_share,
+    score_recovered_rows,
+    share_right,
+)
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, Step, View
 from fgl_secure.statistics.metrics import exact_rows_recovered
 
@@ -123,6 +129,14 @@ LARGEST_BRUTE_FORCE = 100_000
 
 PROBED = 64
 """Columns on which brute force compares decoders; a wrong one passes one column with probability 2 / modulus."""
+
+
+class RowReader(Attack[Recovered, MessageTruth]):
+    """An attack that says what rows were sent, and by which devices."""
+
+    def score(self, guess: Recovered, truth: MessageTruth) -> tuple[Measurement, ...]:
+        """The share of rows that are exact, see `score_recovered_rows`."""
+        return score_recovered_rows(guess, truth)
 
 
 class _CodeReader(RowReader):

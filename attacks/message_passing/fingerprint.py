@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.edge_claims import ClaimedEdges, score_claimed_edges
-from fgl_secure.attacks.message_passing.scope import SECMP_STATIC, STATIC_ROWS, MessageTruth, PublicRows
+from fgl_secure.attacks.message_passing.knowledge import SECMP_STATIC, STATIC_ROWS, PublicRows
 from fgl_secure.attacks.message_passing.sums import SeenSums, seen_sums
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import ClaimedTerms, score_claimed_terms
 from fgl_secure.runtime import Circumstance, Directory, PublicParameters, Role, Secret, View
 

@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, Measurement
 from fgl_secure.attacks.edge_claims import ClaimedEdges
-from fgl_secure.attacks.message_passing.scope import (
+from fgl_secure.attacks.message_passing.codes import RowReader
+from fgl_secure.attacks.message_passing.knowledge import (
     CLEAR_GRADIENTS,
     FRESH_TAGS,
     PLAINTEXT,
     SECMP,
     SILO_PATH,
     TRAINING,
-    MessageTruth,
-    RowReader,
 )
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import Recovered, RecoveredRows, largest_share, share_of_numbers
 from fgl_secure.attacks.truth import foreign_neighbours
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View

@@ -29,17 +29,17 @@ from scipy import sparse
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.edge_claims import ClaimedEdges, score_claimed_edges
-from fgl_secure.attacks.message_passing.scope import (
+from fgl_secure.attacks.message_passing.knowledge import (
     FRESH_TAGS,
     NOT_SILENT,
     OWN_SILOS,
     SILENCE,
     SILENT_SENDERS,
     TRAINING,
-    MessageTruth,
     SilentDevices,
     by_fetch,
 )
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import largest_share, share_of_numbers, share_right
 from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion

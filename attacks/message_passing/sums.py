@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.attacks.base import Attack, Card, Measurement
-from fgl_secure.attacks.message_passing.codes import basis_at, weighted_rows
-from fgl_secure.attacks.message_passing.scope import (
+from fgl_secure.attacks.message_passing.codes import RowReader, basis_at, weighted_rows
+from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
     DROP_OUTS,
     SECMP,
     SECMP_DEVIATING,
     SECMP_DROP_OUTS,
     TRAINING,
-    MessageTruth,
-    RowReader,
 )
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import ClaimedTerms, Recovered, RecoveredRows, largest_share, score_recovered_rows
 from fgl_secure.attacks.truth import only_source
 from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, Step, View

@@ -20,17 +20,17 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
 from fgl_secure.attacks.proxies.fractions import joined, joined_on_grid, one_more, whole_counts
-from fgl_secure.attacks.proxies.scope import (
+from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY_ROUNDS,
     LAYOUT,
     PROXIES,
     SUM,
     ProxyKnowledge,
     ProxyRows,
-    ProxyTruth,
     close,
     proxy_rows,
 )
+from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import advantage, exact_proportion

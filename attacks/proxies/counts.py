@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
 from fgl_secure.attacks.proxies.fractions import whole_counts
-from fgl_secure.attacks.proxies.scope import (
+from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY,
     LAYOUT,
     PROXIES,
     ProxyKnowledge,
     ProxyRows,
-    ProxyTruth,
     close,
     proxy_rows,
     share_of_cells,
 )
+from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_advantage, exact_proportion
 

@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
-from fgl_secure.attacks.proxies.scope import (
+from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY_SUM,
     PROXIES,
     ProxyKnowledge,
     ProxyRows,
-    ProxyTruth,
     proxy_rows,
     share_of_cells,
 )
+from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 
 Ids = NDArray[np.int64]

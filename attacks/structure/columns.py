@@ -16,7 +16,8 @@ from scipy import sparse
 from fgl_secure.attacks.base import Attack, Card, Measurement
 from fgl_secure.attacks.edge_claims import linked_pairs
 from fgl_secure.attacks.neighbourhoods import COMBINED_ROWS, Client, clients_of, held_matrix, rows_of, stacked
-from fgl_secure.attacks.structure.scope import FEDSTRUCT, STRUCTURE, StructureTruth
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, STRUCTURE
+from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.intervals import Interval, Proportion
 

@@ -32,7 +32,8 @@ from fgl_secure.attacks.edge_claims import (
 from fgl_secure.attacks.neighbourhoods import Client, clients_of, rows_of, stacked
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.row_space import Solver, solver
-from fgl_secure.attacks.structure.scope import FEDSTRUCT_HOPWISE, FEDSTRUCT_QUERIES, STRUCTURE, StructureTruth
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_HOPWISE, FEDSTRUCT_QUERIES, STRUCTURE
+from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, Step, Transcript, View
 from fgl_secure.statistics.metrics import clustered_proportion
 

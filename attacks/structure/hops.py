@@ -37,7 +37,8 @@ from fgl_secure.attacks.neighbourhoods import (
     stacked,
 )
 from fgl_secure.attacks.row_space import solver
-from fgl_secure.attacks.structure.scope import FEDSTRUCT, STRUCTURE, StructureTruth
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, STRUCTURE
+from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 
 Ids = NDArray[np.int64]

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.areas import area, area_of_pairs
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import OWN_EDGES, undirected
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, EmbeddingModel
 from fgl_secure.attacks.structure.nsf_views import MODEL, MODEL_ALONE, embedded, foreign_features, own_rows
 from fgl_secure.attacks.structure.nsf_walk_degrees import ReadDegrees, read_degrees
-from fgl_secure.attacks.structure.scope import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, EmbeddingModel, StructureTruth
+from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval
 

@@ -21,6 +21,7 @@ from scipy.spatial.distance import cdist
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import OWN_EDGES, undirected
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_LOUVAIN, STRUCTURE, CrawledGraph
 from fgl_secure.attacks.structure.nsf_views import (
     OWN_NAMES,
     HeldFeatures,
@@ -28,7 +29,7 @@ from fgl_secure.attacks.structure.nsf_views import (
     foreign_features,
     own_rows,
 )
-from fgl_secure.attacks.structure.scope import FEDSTRUCT_LOUVAIN, STRUCTURE, CrawledGraph, StructureTruth
+from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion

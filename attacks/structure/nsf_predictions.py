@@ -19,6 +19,7 @@ from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import OWN_EDGES, ego_networks, undirected
 from fgl_secure.attacks.recovery import largest_share
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, EmbeddingModel, NodeClaims
 from fgl_secure.attacks.structure.nsf_identity import comparable, nearest
 from fgl_secure.attacks.structure.nsf_views import (
     MODEL,
@@ -30,14 +31,7 @@ from fgl_secure.attacks.structure.nsf_views import (
     own_features,
     own_rows,
 )
-from fgl_secure.attacks.structure.scope import (
-    FEDSTRUCT,
-    FEDSTRUCT_LOUVAIN,
-    STRUCTURE,
-    EmbeddingModel,
-    NodeClaims,
-    StructureTruth,
-)
+from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
 

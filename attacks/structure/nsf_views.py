@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.structure.scope import EmbeddingModel
+from fgl_secure.attacks.structure.knowledge import EmbeddingModel
 from fgl_secure.runtime import Phase, PrivateRows, Role, View
 
 Ids = NDArray[np.int64]

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Attack, Card, Measurement
 from fgl_secure.attacks.neighbourhoods import OWN_EDGES, degree_words, ego_networks, neighbour_degrees, undirected
 from fgl_secure.attacks.recovery import largest_share
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_LOUVAIN, STRUCTURE
 from fgl_secure.attacks.structure.nsf_views import NeighbourSums, foreign_features, neighbour_sums, own_rows
-from fgl_secure.attacks.structure.scope import FEDSTRUCT_LOUVAIN, STRUCTURE, StructureTruth
+from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.attacks.truth import foreign_neighbours
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion

@@ -27,14 +27,8 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement, Truth
 from fgl_secure.attacks.neighbourhoods import clients_of, undirected
-from fgl_secure.attacks.structure.scope import (
-    FEDSTRUCT,
-    FEDSTRUCT_HOPWISE,
-    STRUCTURE,
-    EmbeddingModel,
-    NodeClaims,
-    StructureTruth,
-)
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_HOPWISE, STRUCTURE, EmbeddingModel, NodeClaims
+from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.attacks.truth import moved_on
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View

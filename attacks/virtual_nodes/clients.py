@@ -18,14 +18,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
-from fgl_secure.attacks.virtual_nodes.scope import (
-    FEDVN,
-    VIRTUAL_NODES,
-    RoundStates,
-    VirtualNodeTruth,
-    VirtualSlices,
-    client_states,
-)
+from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, VIRTUAL_NODES, RoundStates, VirtualSlices, client_states
+from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, clustered_proportion
 

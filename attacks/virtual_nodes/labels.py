@@ -23,15 +23,15 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
-from fgl_secure.attacks.virtual_nodes.scope import (
+from fgl_secure.attacks.virtual_nodes.knowledge import (
     FEDVN_SKEWED,
     VIRTUAL_NODES,
     LocalWork,
-    VirtualNodeTruth,
     VirtualSlices,
     client_states,
     mean_states,
 )
+from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, exact_proportion
 

@@ -8,7 +8,8 @@ from typing import cast
 
 import torch
 
-from fgl_secure.attacks.message_passing.scope import TRAINING, MessageTruth
+from fgl_secure.attacks.message_passing.knowledge import TRAINING
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import Asked, loaded
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject

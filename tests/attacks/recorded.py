@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.algebra import Overflow, PrimeField
-from fgl_secure.attacks.message_passing.scope import (
+from fgl_secure.attacks.message_passing.knowledge import (
     CLEAR_GRADIENTS,
     FRESH_TAGS,
     OWN_SILOS,
@@ -24,9 +24,9 @@ from fgl_secure.attacks.message_passing.scope import (
     SILO_PATH,
     SMALL_FIELD,
     UNMASKED_SHARES,
-    MessageTruth,
     PublicRows,
 )
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.programs import public_of
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins

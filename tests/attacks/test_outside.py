@@ -29,8 +29,8 @@ MODULE = dedent('''
     from dataclasses import dataclass
 
     from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement, Truth
-    from fgl_secure.attacks.message_passing.scope import MessageTruth
-    from fgl_secure.attacks.message_passing.scope import TRAINING
+    from fgl_secure.attacks.message_passing.truth import MessageTruth
+    from fgl_secure.attacks.message_passing.knowledge import TRAINING
     from fgl_secure.auditing.recorded_run import RecordedRun
     from fgl_secure.methods.hifgl.controls import CONTROLS as TREE
     from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, Step, Transcript

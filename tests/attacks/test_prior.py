@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from fgl_secure.attacks.base import Alone, Attack, InformedAttack, alone, measured
 from fgl_secure.attacks.edge_claims import ClaimedEdges
 from fgl_secure.attacks.gradients.fields import FieldGuess, by_degree
-from fgl_secure.attacks.gradients.scope import Candidates
+from fgl_secure.attacks.gradients.knowledge import Candidates
 from fgl_secure.attacks.message_passing import fingerprint
 from fgl_secure.attacks.message_passing.fingerprint import ContainmentAtDevice, ContainmentAtSilo, likest_pairs
-from fgl_secure.attacks.message_passing.scope import MessageTruth, PublicRows
+from fgl_secure.attacks.message_passing.knowledge import PublicRows
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.registry import IN_TREE
-from fgl_secure.attacks.structure.scope import StructureTruth
+from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.auditing.controls import control
 from fgl_secure.graph import Data
 from fgl_secure.methods.fed2gnn.scenarios import CONTROLS as FED2GNN

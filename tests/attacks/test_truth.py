@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.gradients.scope import ClientBatch, GradientTruth, UpdateTruth
-from fgl_secure.attacks.message_passing.scope import MessageTruth
-from fgl_secure.attacks.proxies.scope import ProxyTruth
+from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth, UpdateTruth
+from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.attacks.rooted_trees.truth import TreeTruth
-from fgl_secure.attacks.structure.scope import StructureTruth
+from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.attacks.truth import foreign_neighbours, only_source
-from fgl_secure.attacks.virtual_nodes.scope import VirtualNodeTruth
+from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.plaintext import Plaintext

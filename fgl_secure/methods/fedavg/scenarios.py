@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.attacks.gradients.knowledge import UPDATES, Candidates, GradientKnowledge
 from fgl_secure.attacks.gradients.model import Convolution, GradientModel, receptive_field
-from fgl_secure.attacks.gradients.scope import UPDATES, Candidates, ClientBatch, GradientKnowledge, GradientTruth
+from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel, receptive_field
-from fgl_secure.attacks.gradients.scope import (
+from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG,
     FEDAVG_PAIRS,
     FEDAVG_SINGLE,
@@ -22,8 +21,9 @@ from fgl_secure.attacks.gradients.scope import (
     PARTICIPANTS,
     SERVER_SUM,
     UPDATES,
-    UpdateTruth,
 )
+from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel, receptive_field
+from fgl_secure.attacks.gradients.truth import UpdateTruth
 from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun

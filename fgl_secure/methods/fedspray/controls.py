@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.proxies.scope import FEDSPRAY, FEDSPRAY_ROUNDS, FEDSPRAY_SUM, PROXIES, ProxyKnowledge
+from fgl_secure.attacks.proxies.knowledge import FEDSPRAY, FEDSPRAY_ROUNDS, FEDSPRAY_SUM, PROXIES, ProxyKnowledge
 from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun

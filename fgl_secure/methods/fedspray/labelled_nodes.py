@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.proxies.scope import ProxySlices, ProxyTruth
+from fgl_secure.attacks.proxies.knowledge import ProxySlices
+from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.methods.fedspray.alignment import ProxyLayout, shares_of
 from fgl_secure.methods.fedspray.client import FedSpray
 

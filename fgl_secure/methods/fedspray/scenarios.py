@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fgl_secure.attacks.proxies.scope import PROXIES, ProxyKnowledge
+from fgl_secure.attacks.proxies.knowledge import PROXIES, ProxyKnowledge
 from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins

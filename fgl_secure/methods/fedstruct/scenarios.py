@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.structure.hop_sums import noted_embeddings
-from fgl_secure.attacks.structure.scope import (
+from fgl_secure.attacks.structure.knowledge import (
     FEDSTRUCT,
     FEDSTRUCT_HOPWISE,
     FEDSTRUCT_LOUVAIN,
@@ -22,8 +22,8 @@ from fgl_secure.attacks.structure.scope import (
     STRUCTURE,
     CrawledGraph,
     EmbeddingModel,
-    StructureTruth,
 )
+from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.attacks.truth import sent_rows
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.virtual_nodes.scope import FEDVN, FEDVN_SKEWED
+from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, FEDVN_SKEWED
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph.graph_sets.graph_set import GraphSet

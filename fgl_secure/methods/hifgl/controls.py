@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.message_passing.scope import (
+from fgl_secure.attacks.message_passing.knowledge import (
     CLEAR_GRADIENTS,
     FRESH_TAGS,
     OWN_SILOS,
@@ -25,8 +25,8 @@ from fgl_secure.attacks.message_passing.scope import (
     SMALL_FIELD,
     TRAINING,
     UNMASKED_SHARES,
-    MessageTruth,
 )
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins

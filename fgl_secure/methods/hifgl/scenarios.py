@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Overflow, PrimeField
 from fgl_secure.algebra.quantization import largest_magnitude
-from fgl_secure.attacks.message_passing.scope import (
+from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
     DROP_OUTS,
     NOT_SILENT,
@@ -22,11 +22,11 @@ from fgl_secure.attacks.message_passing.scope import (
     SMALL_FEATURES,
     STATIC_ROWS,
     TRAINING,
-    MessageTruth,
     PublicRows,
     SilentDevices,
 )
 from fgl_secure.attacks.message_passing.sums import CHOSEN, PARTICIPANTS
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.programs import public_of
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins

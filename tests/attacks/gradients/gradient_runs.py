@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel, layout_of
-from fgl_secure.attacks.gradients.scope import (
+from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG,
     FEDAVG_PAIRS,
     FEDAVG_SINGLE,
@@ -20,11 +19,10 @@ from fgl_secure.attacks.gradients.scope import (
     SERVER_SUM,
     UPDATES,
     Candidates,
-    ClientBatch,
     GradientKnowledge,
-    GradientTruth,
-    UpdateTruth,
 )
+from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel, layout_of
+from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth, UpdateTruth
 from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins

@@ -8,6 +8,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from fgl_secure.attacks.gradients.knowledge import Candidates
 from fgl_secure.attacks.gradients.model import (
     Activation,
     Convolution,
@@ -19,7 +20,6 @@ from fgl_secure.attacks.gradients.model import (
     receptive_field,
     side_by_side,
 )
-from fgl_secure.attacks.gradients.scope import Candidates
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.small_rounds import fresh_model

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import guess_of
+from fgl_secure.attacks.gradients.knowledge import GradientKnowledge, client_gradients
 from fgl_secure.attacks.gradients.model import Convolution
-from fgl_secure.attacks.gradients.scope import GradientKnowledge, client_gradients
 from fgl_secure.attacks.gradients.single import (
     GradientLabels,
     GradientSingleNeighbours,

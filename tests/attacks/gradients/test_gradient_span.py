@@ -8,8 +8,8 @@ import pytest
 
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.gradients.fields import FieldGuess, GradientFilter, GradientSpan, residuals, span_of
+from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
 from fgl_secure.attacks.gradients.model import Convolution
-from fgl_secure.attacks.gradients.scope import GradientKnowledge
 from fgl_secure.graph import Graph
 from fgl_secure.runtime import PublicParameters, Role
 from tests.attacks.conformance import Claims, measured

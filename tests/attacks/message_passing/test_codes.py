@@ -26,7 +26,7 @@ from fgl_secure.attacks.message_passing.codes import (
     decoders,
 )
 from fgl_secure.attacks.message_passing.messages import ClearValues
-from fgl_secure.attacks.message_passing.scope import MessageTruth
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import UNNAMED, RecoveredRows
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.coins import SimulationCoins

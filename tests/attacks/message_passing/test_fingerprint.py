@@ -21,7 +21,7 @@ from fgl_secure.attacks.message_passing.fingerprint import (
     contained,
     unmix,
 )
-from fgl_secure.attacks.message_passing.scope import PublicRows
+from fgl_secure.attacks.message_passing.knowledge import PublicRows
 from fgl_secure.attacks.recovery import ClaimedTerms
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.plaintext import Path, Plaintext

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Measurement
 from fgl_secure.attacks.edge_claims import ClaimedEdges
+from fgl_secure.attacks.message_passing.knowledge import SECMP, SILO_PATH, SMALL_FIELD
 from fgl_secure.attacks.message_passing.messages import (
     ClearValues,
     CountedMessages,
@@ -23,7 +24,7 @@ from fgl_secure.attacks.message_passing.messages import (
     VisibleDevices,
     VisibleEdges,
 )
-from fgl_secure.attacks.message_passing.scope import SECMP, SILO_PATH, SMALL_FIELD, MessageTruth
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import RecoveredRows
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, boundary_share

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_31
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.message_passing.scope import MessageTruth
 from fgl_secure.attacks.message_passing.sums import (
     CHOSEN,
     UNKNOWN,
@@ -24,6 +23,7 @@ from fgl_secure.attacks.message_passing.sums import (
     SingleNeighbourAtSilo,
     seen_sums,
 )
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import ClaimedTerms, Recovered, RecoveredRows
 from fgl_secure.auditing.programs import public_of
 from fgl_secure.coins import SimulationCoins

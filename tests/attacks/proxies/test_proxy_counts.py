@@ -32,7 +32,8 @@ from fgl_secure.attacks.proxies.fractions import (
     too_large,
     whole_numbers,
 )
-from fgl_secure.attacks.proxies.scope import ProxyKnowledge, ProxyRows, ProxyTruth
+from fgl_secure.attacks.proxies.knowledge import ProxyKnowledge, ProxyRows
+from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.methods.fedspray.alignment import ProxyLayout, shares_of

@@ -15,7 +15,7 @@ from fgl_secure.attacks.proxies.additions import (
     ProxyLabelChanges,
     ProxyMembership,
 )
-from fgl_secure.attacks.proxies.scope import ProxyKnowledge
+from fgl_secure.attacks.proxies.knowledge import ProxyKnowledge
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.fedspray.controls import drawn_nodes, drawn_pairs, growing, recorded_rounds
 from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes

@@ -10,14 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.attacks.structure.scope import (
-    FEDSTRUCT,
-    FEDSTRUCT_LOUVAIN,
-    STRUCTURE,
-    CrawledGraph,
-    EmbeddingModel,
-    StructureTruth,
-)
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, CrawledGraph, EmbeddingModel
+from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks

@@ -14,6 +14,7 @@ from fgl_secure.attacks import base
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.neighbourhoods import undirected
 from fgl_secure.attacks.structure import nsf_identity as nsf_matching
+from fgl_secure.attacks.structure.knowledge import CrawledGraph
 from fgl_secure.attacks.structure.nsf_identity import (
     NamedNeighbours,
     NamedNodes,
@@ -29,7 +30,6 @@ from fgl_secure.attacks.structure.nsf_identity import (
     one_to_one,
     squared_distances,
 )
-from fgl_secure.attacks.structure.scope import CrawledGraph
 from fgl_secure.attacks.truth import foreign_neighbours
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph

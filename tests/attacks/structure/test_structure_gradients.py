@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.registry import attacks
-from fgl_secure.attacks.structure.scope import EmbeddingModel, NodeClaims, StructureTruth
+from fgl_secure.attacks.structure.knowledge import EmbeddingModel, NodeClaims
 from fgl_secure.attacks.structure.structure_gradients import (
     DegreeTruth,
     EncoderDegrees,
@@ -24,6 +24,7 @@ from fgl_secure.attacks.structure.structure_gradients import (
     StructureGradientNeighbours,
     logit_gradients,
 )
+from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, TooFewClientsError

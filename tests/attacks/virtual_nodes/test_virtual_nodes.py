@@ -8,6 +8,7 @@ import pytest
 
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.virtual_nodes.clients import LinkedSummands, Part, VirtualNodeClients, directions, links
+from fgl_secure.attacks.virtual_nodes.knowledge import LocalWork, VirtualSlices, mean_states
 from fgl_secure.attacks.virtual_nodes.labels import (
     COMMONEST,
     METRIC,
@@ -23,7 +24,6 @@ from fgl_secure.attacks.virtual_nodes.labels import (
     mean_interval,
     nearest_shares,
 )
-from fgl_secure.attacks.virtual_nodes.scope import LocalWork, VirtualSlices, mean_states
 from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Phase, Role

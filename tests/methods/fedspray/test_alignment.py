@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.proxies.scope import ProxySlices
+from fgl_secure.attacks.proxies.knowledge import ProxySlices
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedspray.alignment import ProxyLayout, fractions
 from fgl_secure.training.server_sums import quotients

@@ -9,7 +9,7 @@ import pytest
 
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
 from fgl_secure.attacks.registry import attacks
-from fgl_secure.attacks.structure.scope import FEDSTRUCT, FEDSTRUCT_HOPWISE, FEDSTRUCT_LOUVAIN, FEDSTRUCT_QUERIES
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_HOPWISE, FEDSTRUCT_LOUVAIN, FEDSTRUCT_QUERIES
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.report import Report
 from fgl_secure.auditing.schema import contradictions

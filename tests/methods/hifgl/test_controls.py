@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.gradients.scope import UPDATES
-from fgl_secure.attacks.message_passing.scope import (
+from fgl_secure.attacks.gradients.knowledge import UPDATES
+from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
     DROP_OUTS,
     PLAINTEXT,
@@ -21,8 +21,8 @@ from fgl_secure.attacks.message_passing.scope import (
     SMALL_FIELD,
     STATIC_ROWS,
     TRAINING,
-    MessageTruth,
 )
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.graph import load
 from fgl_secure.methods.fedavg.small_rounds import CONTROLS as UPDATE_CONTROLS

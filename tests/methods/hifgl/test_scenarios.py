@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.message_passing.scope import (
+from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
     DROP_OUTS,
     SILENCE,
     SMALL_FEATURES,
     STATIC_ROWS,
     TRAINING,
-    MessageTruth,
     PublicRows,
 )
 from fgl_secure.attacks.message_passing.sums import PARTICIPANTS
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.audit import audit
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods import HiFGL

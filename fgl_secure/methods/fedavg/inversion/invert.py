@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Attack, Measurement
 from fgl_secure.attacks.gradients.fields import GradientFilter, GradientSpan
 from fgl_secure.attacks.gradients.inversion import likeliest_edges
+from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
 from fgl_secure.attacks.gradients.matching import (
     DeepLeakage,
     EdgeScores,
@@ -30,8 +31,8 @@ from fgl_secure.attacks.gradients.matching import (
     row_scores,
 )
 from fgl_secure.attacks.gradients.model import Activation, Convolution
-from fgl_secure.attacks.gradients.scope import GradientKnowledge, GradientTruth
 from fgl_secure.attacks.gradients.single import GradientSingleRow
+from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data

@@ -1,4 +1,4 @@
-"""Runs that attacks on virtual nodes read, what a server knows and sees of them, and what it is scored against."""
+"""Runs that attacks on virtual nodes read, and what a server knows and sees of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.base import Truth
-from fgl_secure.attacks.truth import moved_on
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Phase, Role, View
 
@@ -103,30 +101,6 @@ class VirtualSlices:
 
 
 Ids = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class VirtualNodeTruth(Truth):
-    """Whose summands are whose, and how often labels occur.
-
-    Attributes:
-        clients: int64 [K], which client each summand of a round is from, by its place in the record.
-        label_shares: float64 [K, C], how often each label occurs among a client's training graphs; None where graphs
-            have values in place of labels.
-        population: float64 [C], how often each label occurs among all training graphs; None likewise. The null control
-            moves labels on.
-    """
-
-    clients: Ids
-    label_shares: Floats | None = None
-    population: Floats | None = None
-
-    def permuted(self, seed: int) -> VirtualNodeTruth:  # noqa: ARG002  # clients and labels move on by one
-        """Every client's secrets at the next client, and every label's share at the next label."""
-        shares = None if self.label_shares is None else moved_on(self.label_shares)
-        return VirtualNodeTruth(
-            moved_on(self.clients), shares, None if self.population is None else moved_on(self.population)
-        )
 
 
 SERVER_SUM = "server sum"
