@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
+from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import LabelledDevices
 from fgl_secure.statistics.intervals import clopper_pearson
-from fgl_secure.statistics.metrics import Interval, clustered_proportion
+from fgl_secure.statistics.metrics import Interval
 
 Bools = NDArray[np.bool_]
 
@@ -54,10 +55,14 @@ def area_of_pairs(positive: Floats, negative: Floats, ends: Ids, others: Ids, si
     if not len(negative):
         return Interval(0.0, 1.0)
     drawn = np.concatenate(list(_resampled(positive, negative, ends, others, size)))
-    low, high = np.percentile(drawn[~np.isnan(drawn)], (2.5, 97.5))
+    return _bounds(value, drawn[~np.isnan(drawn)], len(np.unique(ends)))
+
+
+def _bounds(value: float, drawn: Floats, units: int) -> Interval:
+    """The middle 95 % of some draws with the value among them; Clopper-Pearson on the units where all agree."""
+    low, high = np.percentile(drawn, (2.5, 97.5)) if len(drawn) else (0.0, 1.0)
     if high - low < 1e-12:
-        nodes = len(np.unique(ends))
-        return clopper_pearson(value * nodes, nodes)
+        return clopper_pearson(value * units, units)
     return Interval(min(float(low), value), max(float(high), value))
 
 
@@ -77,9 +82,6 @@ def _resampled(positive: Floats, negative: Floats, ends: Ids, others: Ids, size:
         total = weight.sum(axis=1) * passed[:, -1]
         with np.errstate(invalid="ignore", divide="ignore"):
             yield (weight * (passed[:, below] + passed[:, upto])).sum(axis=1) / (2 * total)
-
-
-"""Weights of nodes that are laid out at once."""
 
 
 def area_within(scores: Floats, positive: Bools, asked: Bools) -> tuple[float, Interval] | None:
@@ -102,11 +104,7 @@ def area_within(scores: Floats, positive: Bools, asked: Bools) -> tuple[float, I
         return None
     value = mean_area(scores, positive, asked)
     drawn = np.concatenate(list(_resampled_within(scores[both], up[both], down[both], up[both].sum(axis=1))))
-    low, high = np.percentile(drawn, (2.5, 97.5)) if len(drawn) else (0.0, 1.0)
-    if high - low < 1e-12:
-        fewer = int(min(up[both].any(axis=0).sum(), down[both].any(axis=0).sum()))
-        return value, clopper_pearson(value * fewer, fewer)
-    return value, Interval(min(float(low), value), max(float(high), value))
+    return value, _bounds(value, drawn, int(min(up[both].any(axis=0).sum(), down[both].any(axis=0).sum())))
 
 
 def mean_area(scores: Floats, positive: Bools, asked: Bools) -> float:
@@ -159,13 +157,10 @@ def share_of_labels(metric: str, guess: Ids, nodes: Ids, truth: LabelledDevices)
         truth: with the labels and the clients.
     """
     actual, client = truth.labels[nodes], truth.silo_of[nodes]
-    right = guess == actual
-    share = clustered_proportion(right, nodes, seed=0)
-    finding = f"{int(right.sum()):,} of {len(right):,} {metric} are read."
     counts = np.zeros((int(truth.silo_of.max()) + 1, int(truth.labels.max()) + 1))
     np.add.at(counts, (client, actual), 1)
     prior, random = float(counts.max(axis=1).sum()) / max(len(nodes), 1), 1 / counts.shape[1]
-    return Measurement(metric, share.value, share.interval, share.n, random, prior, 1.0, True, finding)
+    return share_right(metric, guess == actual, nodes, f"{metric} are read.", random=random, prior=prior)
 
 
 def ranking_of_nodes(metric: str, scores: Floats, positive: NDArray[np.bool_], nodes: Ids, what: str) -> Measurement:
@@ -181,8 +176,7 @@ def ranking_of_nodes(metric: str, scores: Floats, positive: NDArray[np.bool_], n
     value = area(scores[positive], scores[~positive])
     interval = _interval(value, scores, positive, nodes)
     finding = f"{what} are told apart with an area under the curve of {value:.3f}."
-    bounds = Interval(2 * interval.low - 1, 2 * interval.high - 1)
-    return Measurement(metric, 2 * value - 1, bounds, len(np.unique(nodes)), 0.0, 0.0, 1.0, False, finding)
+    return Measurement.of_area(metric, value, interval, len(np.unique(nodes)), finding)
 
 
 def _interval(value: float, scores: Floats, positive: NDArray[np.bool_], nodes: Ids) -> Interval:
@@ -196,8 +190,5 @@ def _interval(value: float, scores: Floats, positive: NDArray[np.bool_], nodes: 
         up, down = (np.bincount(group, weights=weight * which[order]) for which in (positive, ~positive))
         if up.sum() > 0 and down.sum() > 0:
             drawn.append(float((up * (np.cumsum(down) - down / 2)).sum() / (up.sum() * down.sum())))
-    low, high = np.percentile(drawn, (2.5, 97.5)) if drawn else (0.0, 1.0)
-    if high - low < 1e-12:
-        fewer = int(min(len(np.unique(nodes[positive])), len(np.unique(nodes[~positive]))))
-        return clopper_pearson(value * fewer, fewer)
-    return Interval(min(float(low), value), max(float(high), value))
+    fewer = min(len(np.unique(nodes[positive])), len(np.unique(nodes[~positive])))
+    return _bounds(value, np.array(drawn), fewer)

@@ -57,6 +57,28 @@ class Measurement:
     arms: tuple[int, int, float] | None = None
 
     @classmethod
+    def of_share(
+        cls,
+        metric: str,
+        found: Proportion,
+        finding: str,
+        *,
+        random: float = 0.0,
+        prior: float = 0.0,
+        reachable: float = 1.0,
+        context: bool = False,
+    ) -> Self:
+        """A share of secrets that were recovered; arguments as for the class."""
+        value, interval, n = found.value, found.interval, found.n
+        return cls(metric, value, interval, n, random, prior, reachable, True, finding, context)
+
+    @classmethod
+    def of_area(cls, metric: str, area: float, interval: Interval, n: int, finding: str, prior: float = 0.0) -> Self:
+        """Twice an area under the curve, or a share of pairs, less one: 0 for a random ranking, which has one half."""
+        bounds = Interval(2 * interval.low - 1, 2 * interval.high - 1)
+        return cls(metric, 2 * area - 1, bounds, n, 0.0, prior, 1.0, False, finding)
+
+    @classmethod
     def of_advantage(cls, metric: str, found: Proportion, alarms: float, finding: str) -> Self:
         """A difference of two rates that nobody has without the transcript.
 
@@ -194,11 +216,11 @@ def guess_of(
     """
     if not isinstance(attack, InformedAttack):
         return attack.infer(view, public)
-    known = known_to(attack, knowledge)
+    known = _known_to(attack, knowledge)
     return None if known is None else attack.infer_with(view, public, known)
 
 
-def known_to(attack: Attack[Any, Any], knowledge: Iterable[object]) -> Any:  # of the type that its card names
+def _known_to(attack: Attack[Any, Any], knowledge: Iterable[object]) -> Any:  # of the type that its card names
     """The one piece of knowledge that an attack is shown; None where its card names none, or it is not there."""
     wanted = attack.card.knowledge
     return next((each for each in knowledge if wanted is not None and isinstance(each, wanted)), None)
@@ -234,7 +256,7 @@ def measured(
         parties: numbering of the parties.
         knowledge: what may be known beside the view, at most one object of a type.
     """
-    found, known = attack.score(guess, truth), known_to(attack, knowledge)
+    found, known = attack.score(guess, truth), _known_to(attack, knowledge)
     if known is None or not isinstance(attack, InformedAttack):
         return found
     blind = attack.guess_without(guess, known, parties)

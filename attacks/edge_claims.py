@@ -1,4 +1,4 @@
-"""Edges that observers claim to know, and how they are scored: any devices' edges, or those of other clients."""
+"""Edges that observers claim to know, how they are scored, and what a sum over known surroundings is made of."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from scipy import sparse
 
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.neighbourhoods import Client
+from fgl_secure.attacks.row_space import exposed, row_basis
 from fgl_secure.attacks.truth import LinkedDevices, LinkedParties, crosses_silos, foreign_neighbours
 from fgl_secure.runtime import Role
 from fgl_secure.statistics.metrics import clustered_proportion, node_block_proportion, pair_advantage
@@ -63,21 +64,38 @@ def score_claimed_edges(guess: ClaimedEdges, truth: LinkedParties, *, crossing: 
         f"{len(claimed):,} pairs of devices are taken for neighbours, {int(right.sum()):,} of them rightly; there are "
         f"{len(edges):,} {what}."
     )
-    ends = np.stack([edges // devices, edges % devices])
-    recall = node_block_proportion(read, ends, devices, seed=0)
-    wrong, others = claimed[~right], max(pairs - len(edges), 0)
-    gain = pair_advantage(read, ends, np.stack([wrong // devices, wrong % devices]), others, devices, seed=0)
-    random, density = len(claimed) / max(pairs, 1), len(edges) / max(pairs, 1)
+    apart = np.stack([edges // devices, edges % devices]), np.stack([claimed // devices, claimed % devices])
+    return _figures(read, right, *apart, pairs, devices, finding)
+
+
+def _figures(
+    read: NDArray[np.bool_], right: NDArray[np.bool_], there: Ids, claimed: Ids, pairs: int, nodes: int, finding: str,
+    reach: float = 1.0,
+) -> tuple[Measurement, ...]:  # fmt: skip
+    """Precision, if anything is claimed, recall and advantage.
+
+    Args:
+        read: bool [m], which edges are claimed.
+        right: bool [k], which claims are edges.
+        there: int64 [2, m], ends of the edges.
+        claimed: int64 [2, k], ends of the claims.
+        pairs: how many pairs could be edges.
+        nodes: how many nodes there are.
+        finding: the figures in words.
+        reach: the share of the edges that a complete break would find.
+    """
+    recall = node_block_proportion(read, there, nodes, seed=0)
+    wrong, others = claimed[:, ~right], max(pairs - len(read), 0)
+    gain = pair_advantage(read, there, wrong, others, nodes, seed=0)
+    random, density = len(right) / max(pairs, 1), len(read) / max(pairs, 1)
     found = (
-        Measurement("recall", recall.value, recall.interval, recall.n, random, random, 1.0, True, finding),
-        Measurement.of_advantage("advantage", gain, len(wrong) / max(others, 1), finding),
+        Measurement.of_share("recall", recall, finding, random=random, prior=random, reachable=reach),
+        replace(Measurement.of_advantage("advantage", gain, wrong.shape[1] / max(others, 1), finding), reachable=reach),
     )
     if not len(right):
         return found
-    precision = clustered_proportion(right, claimed // devices, seed=0)
-    value, interval, n = precision.value, precision.interval, precision.n
-    beside = Measurement("precision", value, interval, n, density, density, 1.0, True, finding, context=True)
-    return (beside, *found)
+    precision = clustered_proportion(right, claimed[0], seed=0)
+    return Measurement.of_share("precision", precision, finding, random=density, prior=density, context=True), *found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,21 +151,9 @@ def score_foreign_edges(
         f"{len(sizes)} clients, each alone, claim {len(right):,} edges between nodes of others, {int(right.sum()):,} "
         f"of them rightly; there are {len(read):,} such edges, counted once for each client."
     )
-    recall = node_block_proportion(read, np.stack([lower, upper]), nodes, seed=0)
-    wrong, others = np.stack([guess.lower, guess.upper])[:, ~right], max(pairs - len(read), 0)
-    gain = pair_advantage(read, np.stack([lower, upper]), wrong, others, nodes, seed=0)
-    random, density = len(right) / max(pairs, 1), len(read) / max(pairs, 1)
     reach = float(within_reach.mean()) if len(within_reach) else 0.0
-    found = (
-        Measurement("recall", recall.value, recall.interval, recall.n, random, random, reach, True, finding),
-        replace(Measurement.of_advantage("advantage", gain, wrong.shape[1] / max(others, 1), finding), reachable=reach),
-    )
-    if not len(right):
-        return found
-    precision = clustered_proportion(right, guess.lower, seed=0)
-    value, interval, n = precision.value, precision.interval, precision.n
-    beside = Measurement("precision", value, interval, n, density, density, 1.0, True, finding, context=True)
-    return (beside, *found)
+    ends = np.stack([lower, upper]), np.stack([guess.lower, guess.upper])
+    return _figures(read, right, *ends, pairs, nodes, finding, reach)
 
 
 def foreign_edges(truth: LinkedDevices) -> tuple[Ids, Ids, Ids]:
@@ -175,3 +181,55 @@ def edges_at_neighbours(truth: LinkedDevices) -> NDArray[np.bool_]:
     client, lower, upper = foreign_edges(truth)
     touched = foreign_neighbours(truth)
     return np.asarray(touched[lower, client] | touched[upper, client])
+
+
+Floats = NDArray[np.float64]
+
+MARGIN = 4
+"""How many times its bound a rounding error may be."""
+
+
+def explained_by(known: Floats, error: Floats, change: Floats, later: Floats, slack: float) -> Ids:
+    """The one or two known rows that a change consists of; none where no, or more than one, explanation fits.
+
+    Args:
+        known: float64 [k, w], candidates.
+        error: float64 [k], how far each may be off.
+        change: float64 [w]; each row in it adds `later` to what must be explained, as it adds 1 to the degree.
+        later: float64 [w].
+        slack: how far the change may be off.
+
+    Returns:
+        int64, positions of the rows.
+    """
+    if np.abs(change).max() <= slack:
+        return np.empty(0, dtype=np.int64)  # no foreign neighbour
+    one = np.flatnonzero(np.abs(known - (change + later)).max(axis=1) <= slack + error)
+    order = np.argsort(known[:, 0], kind="stable")
+    first, wanted = known[order, 0], change + 2 * later
+    reach = slack + 2 * float(error.max(initial=0.0))
+    start, stop = (np.searchsorted(first, wanted[0] - known[:, 0] + d) for d in (-reach, reach))
+    a = np.repeat(np.arange(len(known)), stop - start)
+    offset = np.arange(len(a)) - np.repeat(np.cumsum(stop - start) - (stop - start), stop - start)
+    b = order[np.repeat(start, stop - start) + offset]
+    a, b = a[a < b], b[a < b]
+    off = np.abs(known[a] + known[b] - wanted).max(axis=1, initial=0.0)
+    fits = off <= slack + error[a] + error[b]
+    if len(one) + int(fits.sum()) != 1:
+        return np.empty(0, dtype=np.int64)
+    return one.astype(np.int64) if len(one) else np.concatenate([a[fits], b[fits]])
+
+
+def edges_of_known_surroundings(truth: LinkedDevices) -> NDArray[np.bool_]:
+    """Bool [m] in the order of `foreign_edges`: whether an end and all its neighbours are read or the client's own."""
+    client, lower, upper = foreign_edges(truth)
+    edges, silo_of = linked_pairs(truth), truth.silo_of
+    closed = np.zeros((int(silo_of.max()) + 1, len(silo_of)), dtype=np.bool_)
+    for index in range(len(closed)):
+        own = silo_of == index
+        crossing = edges[np.flatnonzero(own)][:, np.flatnonzero(~own)]
+        outside = np.flatnonzero(crossing.sum(axis=0))
+        read = np.zeros(len(own), dtype=np.bool_)
+        read[np.flatnonzero(~own)[outside]] = exposed(row_basis(crossing[:, outside].toarray()))
+        closed[index] = read & ((edges @ (~(read | own)).astype(np.float64)) == 0)
+    return np.asarray(closed[client, lower] | closed[client, upper])

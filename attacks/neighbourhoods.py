@@ -119,7 +119,7 @@ def clients_of(view: View) -> tuple[Client, ...]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stacked:
+class _Stacked:
     """Rows of several observers: values [m, ...] and int64 [m], whose they are."""
 
     observers: Ids
@@ -131,9 +131,9 @@ class Stacked:
         return mine
 
 
-def stacked(rows: tuple[PrivateRows, ...]) -> Stacked:
+def stacked(rows: tuple[PrivateRows, ...]) -> _Stacked:
     """All rows of a name as one table; at least one batch."""
-    return Stacked(np.concatenate([each.observers for each in rows]), np.concatenate([each.values for each in rows]))
+    return _Stacked(np.concatenate([each.observers for each in rows]), np.concatenate([each.values for each in rows]))
 
 
 def rows_of(view: View, name: str, layer: int | None = None) -> tuple[PrivateRows, ...]:

@@ -36,6 +36,9 @@ class RecoveredRows:
     values: NDArray[Any]
 
 
+Recovered = tuple[RecoveredRows, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedTerms:
     """Rows that an observer claims to be in a sum, without saying whose they are.
@@ -103,7 +106,7 @@ def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: SentR
         "could be attacked."
     )
     prior = most_frequent / len(hit)
-    return Measurement(metric, share.value, share.interval, share.n, 0.0, prior, 1.0, True, finding)
+    return Measurement.of_share(metric, share, finding, prior=prior)
 
 
 def score_claimed_terms(guess: ClaimedTerms, truth: SentRows) -> tuple[Measurement, ...]:
@@ -125,12 +128,34 @@ def score_claimed_terms(guess: ClaimedTerms, truth: SentRows) -> tuple[Measureme
         f"{len(right):,} rows that are claimed are right."
     )
     recall = node_block_proportion(read, truth.edges, len(truth.silo_of), seed=0)
-    messages = Measurement("messages read", recall.value, recall.interval, recall.n, 0.0, prior, 1.0, True, finding)
+    messages = Measurement.of_share("messages read", recall, finding, prior=prior)
     if not len(right):
         return (messages,)
     precision = clustered_proportion(right, target, seed=0)
-    value, interval, n = precision.value, precision.interval, precision.n
-    return messages, Measurement("precision", value, interval, n, 0.0, prior, 1.0, True, finding, context=True)
+    return messages, Measurement.of_share("precision", precision, finding, prior=prior, context=True)
+
+
+def share_right(
+    metric: str, right: NDArray[np.bool_], units: Ids, what: str, *, prior: float = 0.0, random: float = 0.0
+) -> Measurement:
+    """The share of claims that are right, with a bootstrap over units.
+
+    Args:
+        metric: what the figure is called.
+        right: bool [k].
+        units: int64 [k], what claims that depend on each other have in common.
+        what: the rest of the sentence that begins with "3 of 7".
+        prior: the share that is right of the best claims without messages.
+        random: the same of random claims.
+    """
+    finding = f"{int(right.sum()):,} of {len(right):,} {what}"
+    return Measurement.of_share(metric, clustered_proportion(right, units, seed=0), finding, random=random, prior=prior)
+
+
+def share_of_numbers(metric: str, claimed: Ids, actual: Ids, units: Ids, what: str) -> Measurement:
+    """The share of whole numbers that are right; the prior is the most frequent one, see `share_right`."""
+    prior, random = largest_share(actual[:, None]), 1 / max(int(actual.max(initial=1)), 1)
+    return share_right(metric, claimed == actual, units, what, prior=prior, random=random)
 
 
 def _matched(these: Ids, those: Ids) -> NDArray[np.bool_]:

@@ -1,13 +1,9 @@
 """Which nodes clients' gradients were taken over: by the span of their rows, or by a matched filter.
 
-Which nodes a gradient was taken over: those whose rows lie in the column space of the first weights' gradient.
-
 The gradient of the first weight is the sum of outer products of the rows that entered (averaged over neighbours, under
 GCN) and the gradients at the layer's outputs. With fewer rows than the width of the layer its column space is exactly
 the span of those rows, and a public row is either in it or not (DAGER, NeurIPS 2024, for text; GRAIN, ICLR 2025, for
 graphs). With more rows the distance to that space still ranks nodes. Every client's gradient, or their sum, is tested.
-
-Which nodes a noisy gradient was taken over: a matched filter for what each public node would add to it.
 
 A node adds the outer product of the row that enters for it and the gradient at its outputs of the first layer. The
 latter is unknown, but lies near one of few directions that the model gives: soft-max less one-hot of a class, led back
@@ -17,6 +13,7 @@ the score; unlike a span it degrades slowly under noise (differential privacy), 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -25,13 +22,19 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import area_within, mean_area, ranking_of_nodes
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
-from fgl_secure.attacks.gradients.knowledge import FEDAVG, UPDATES, Candidates, GradientKnowledge
+from fgl_secure.attacks.gradients.knowledge import (
+    FEDAVG,
+    UPDATES,
+    Candidates,
+    ClientGradients,
+    GradientKnowledge,
+    client_gradients,
+)
 from fgl_secure.attacks.gradients.model import Activation, GradientModel
 from fgl_secure.attacks.gradients.truth import GradientTruth
-from fgl_secure.attacks.gradients.views import ClientGradients, client_gradients
 from fgl_secure.attacks.neighbourhoods import undirected
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import Interval, clustered_advantage, clustered_proportion
+from fgl_secure.statistics.metrics import clustered_advantage, clustered_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -108,7 +111,7 @@ def _directions(blocks: list[Floats]) -> Ids:
     return np.asarray(number.ravel(), dtype=np.int64)
 
 
-def score_fields(guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
+def _score_fields(guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
     """How well a guess tells the nodes of each client's gradient.
 
     Nodes whose row points the same way as one that entered are left out of those that did not. Figures: exact hits (the
@@ -159,12 +162,6 @@ def _hits(guess: FieldGuess, there: Bools, asked: Bools) -> Measurement | None:
     return Measurement("exact hits", gain.value, gain.interval, units, 0.0, 0.0, 1.0, True, finding)
 
 
-def _advantage(metric: str, found: tuple[float, Interval], units: int, prior: float, finding: str) -> Measurement:
-    value, interval = found
-    bounds = Interval(2 * interval.low - 1, 2 * interval.high - 1)
-    return Measurement(metric, 2 * value - 1, bounds, units, 0.0, prior, 1.0, False, finding)
-
-
 def _pairs(metric: str, guess: FieldGuess, degrees: Ids, there: Bools, asked: Bools, others: str) -> Measurement | None:
     """Twice the area under the curve less one, among the nodes of each client; the prior ranks nodes by degree."""
     found = area_within(guess.scores, there, asked)
@@ -175,7 +172,7 @@ def _pairs(metric: str, guess: FieldGuess, degrees: Ids, there: Bools, asked: Bo
         f"Nodes that a client's gradient was taken over and {others} are told apart with an area under the curve of "
         f"{found[0]:.3f}."
     )
-    return _advantage(metric, found, len(there), max(2 * usual - 1, 0.0), finding)
+    return Measurement.of_area(metric, *found, len(there), finding, max(2 * usual - 1, 0.0))
 
 
 def _anybody(guess: FieldGuess, there: Bools, twins: Bools) -> Measurement | None:
@@ -198,10 +195,9 @@ def _attribution(guess: FieldGuess, there: Bools) -> Measurement | None:
     named = np.lexsort((ties, scores), axis=0)[-1]
     right = there[named, nodes]
     share = clustered_proportion(right, nodes, seed=0)
-    chance = 1 / len(guess.clients)
     finding = f"For {int(right.sum()):,} of {len(nodes):,} nodes the client whose gradient they are in is named."
     prior = float(there[:, nodes].sum(axis=1).max() / len(nodes))
-    return Measurement("clients of nodes", share.value, share.interval, share.n, chance, prior, 1.0, True, finding)
+    return Measurement.of_share("clients of nodes", share, finding, random=1 / len(guess.clients), prior=prior)
 
 
 RANK = 1e-8
@@ -251,41 +247,44 @@ def residuals(rows: Floats, span: Span) -> Floats:
     return np.asarray(1 - np.divide(inside, total, out=np.zeros_like(total), where=total > 0))
 
 
-class GradientSpan(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
-    """The distance of every public row to the span, for each weight of the first layer; the larger one counts."""
-
-    @property
-    def card(self) -> Card:
-        """The server alone, with gradients of single clients or with their sum."""
-        return Card(
-            "gradient-span",
-            "the server tells which nodes a client's gradient was taken over, by the span of the first gradient",
-            "GRAIN (ICLR 2025) and DAGER (NeurIPS 2024), span check",
-            Role.SERVER,
-            Secret.TRAINING_NODE,
-            UPDATES,
-            FEDAVG,
-            minimum=0.95,
-            auxiliary="the model, public features of all nodes, and the edges that clients average over",
-            truth=GradientTruth,
-            knowledge=GradientKnowledge,
-        )
+class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
+    """What attacks on the nodes of gradients do with every candidate and the gradient of every client."""
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> FieldGuess | None:
-        """Tests every candidate against the gradient of every client."""
+        """Scores every candidate against the gradient of every client."""
         seen, candidates = client_gradients(view, public, known), known.candidates
         if seen is None or candidates is None:
             return None
         entering = candidates.entering(seen.model)
-        return fields_of(seen, candidates, entering, *_tested(seen, entering))
+        return fields_of(seen, candidates, entering, *self._scored(seen, entering))
+
+    @abstractmethod
+    def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Bools | None]:
+        """Scores, and what is claimed if anything is: both [clients, n]."""
 
     def guess_without(self, guess: FieldGuess, known: GradientKnowledge, parties: Directory) -> FieldGuess | None:  # noqa: ARG002  # needs no numbering
-        """Claims as many nodes, those of most neighbours: `by_degree`."""
+        """Ranks nodes by their neighbours, and claims as many: `by_degree`."""
         return None if known.candidates is None else by_degree(guess, known.candidates)
 
     def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
-        """Exact hits, and areas under the curve: `score_fields`."""
-        return score_fields(guess, truth)
+        """Exact hits, and areas under the curve: `_score_fields`."""
+        return _score_fields(guess, truth)
+
+
+class GradientSpan(_Fields):
+    """The distance of every public row to the span, for each weight of the first layer; the larger one counts."""
+
+    card = Card(
+        "gradient-span",
+        "the server tells which nodes a client's gradient was taken over, by the span of the first gradient",
+        "GRAIN (ICLR 2025) and DAGER (NeurIPS 2024), span check",
+        Role.SERVER, Secret.TRAINING_NODE, UPDATES, FEDAVG, minimum=0.95,
+        auxiliary="the model, public features of all nodes, and the edges that clients average over",
+        truth=GradientTruth, knowledge=GradientKnowledge,
+    )  # fmt: skip
+
+    def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Bools | None]:
+        return _tested(seen, entering)
 
 
 def _tested(seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, NDArray[np.bool_]]:
@@ -306,41 +305,20 @@ def _tested(seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats,
     return -farthest, hits
 
 
-class GradientFilter(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
+class GradientFilter(_Fields):
     """The best product of a gradient with what a node of any class would add."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with gradients of single clients or with their sum."""
-        return Card(
-            "gradient-filter",
-            "the server ranks nodes by how well a client's gradient goes with what they would add to it",
-            "against noise on gradients: a matched filter (North 1943) for GRAIN's candidates (ICLR 2025)",
-            Role.SERVER,
-            Secret.TRAINING_NODE,
-            UPDATES,
-            FEDAVG,
-            minimum=0.55,
-            auxiliary="the model, public features of all nodes, and the edges that clients average over",
-            truth=GradientTruth,
-            knowledge=GradientKnowledge,
-        )
+    card = Card(
+        "gradient-filter",
+        "the server ranks nodes by how well a client's gradient goes with what they would add to it",
+        "against noise on gradients: a matched filter (North 1943) for GRAIN's candidates (ICLR 2025)",
+        Role.SERVER, Secret.TRAINING_NODE, UPDATES, FEDAVG, minimum=0.55,
+        auxiliary="the model, public features of all nodes, and the edges that clients average over",
+        truth=GradientTruth, knowledge=GradientKnowledge,
+    )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> FieldGuess | None:
-        """Scores every candidate against the gradient of every client."""
-        seen, candidates = client_gradients(view, public, known), known.candidates
-        if seen is None or candidates is None:
-            return None
-        entering = candidates.entering(seen.model)
-        return fields_of(seen, candidates, entering, _scores(seen, entering), None)
-
-    def guess_without(self, guess: FieldGuess, known: GradientKnowledge, parties: Directory) -> FieldGuess | None:  # noqa: ARG002  # needs no numbering
-        """Ranks nodes by their neighbours: `by_degree`."""
-        return None if known.candidates is None else by_degree(guess, known.candidates)
-
-    def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
-        """Areas under the curve: `score_fields`."""
-        return score_fields(guess, truth)
+    def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Bools | None]:
+        return _scores(seen, entering), None
 
 
 def _scores(seen: ClientGradients, entering: dict[str, Floats]) -> Floats:

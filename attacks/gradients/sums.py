@@ -1,7 +1,5 @@
 """Updates of single clients from sums: which of two is in one, and solving those of many rounds.
 
-Updates of single clients from the sums of many rounds in which different clients took part.
-
 The sums are P U, with P the 0/1 matrix of who took part when and U the updates, where these hardly change (Lam et al.,
 ICML 2021). Client i's update is determined where its unit vector lies in the row space of P, that is where its leverage
 is 1. With clients drawn at random that happens after about as many rounds as there are clients (So et al., AAAI 2023);
@@ -16,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
-from fgl_secure.attacks.gradients.knowledge import FEDAVG_PAIRS, FEDAVG_STATIC, UPDATES
+from fgl_secure.attacks.gradients.knowledge import FEDAVG_PAIRS, FEDAVG_STATIC, UPDATES, participants_of, update_sums
 from fgl_secure.attacks.gradients.truth import UpdateTruth
-from fgl_secure.attacks.gradients.views import participants_of, update_sums
 from fgl_secure.attacks.row_space import leverages, row_basis, solver
 from fgl_secure.attacks.suspects import Population, Suspects
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import Interval, clustered_proportion, exact_proportion
+from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -51,22 +48,14 @@ class NamedUpdates:
 class SumMembership(InformedAttack[NamedUpdates, Suspects, UpdateTruth]):
     """One test for each client and round, against everybody else's updates as noise."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with the sum."""
-        return Card(
-            "sum-membership",
-            "the server tells which of two updates a client put into a secure sum",
-            "Ngo et al. 2024, secure aggregation is not private against membership inference",
-            Role.SERVER,
-            Secret.SUMMAND,
-            UPDATES,
-            FEDAVG_PAIRS,
-            minimum=0.9,
-            auxiliary="two updates of each client, of which it sent one, and a sample of what others send",
-            truth=UpdateTruth,
-            knowledge=Suspects,
-        )
+    card = Card(
+        "sum-membership",
+        "the server tells which of two updates a client put into a secure sum",
+        "Ngo et al. 2024, secure aggregation is not private against membership inference",
+        Role.SERVER, Secret.SUMMAND, UPDATES, FEDAVG_PAIRS, minimum=0.9,
+        auxiliary="two updates of each client, of which it sent one, and a sample of what others send",
+        truth=UpdateTruth, knowledge=Suspects,
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: Suspects) -> NamedUpdates | None:  # noqa: ARG002  # needs no parameter
         """Tests every client in the sum of every round; None without sums over two clients or more."""
@@ -106,9 +95,7 @@ class SumMembership(InformedAttack[NamedUpdates, Suspects, UpdateTruth]):
             f"{int((near < far).sum()):,} of {len(near):,} times the update in the sum is told from another one "
             f"({guess.expected:.3f} expected of normal updates)."
         )
-        bounds = Interval(2 * share.interval.low - 1, 2 * share.interval.high - 1)
-        value = 2 * share.value - 1
-        return (Measurement("updates told apart", value, bounds, share.n, 0.0, 0.0, 1.0, False, finding),)
+        return (Measurement.of_area("updates told apart", share.value, share.interval, share.n, finding),)
 
 
 def _tested(number: int, clients: Ids, total: Floats, pairs: Floats, population: Population) -> NamedUpdates:
@@ -200,19 +187,12 @@ class SolvedUpdates:
 class RoundDisaggregation(Attack[SolvedUpdates, UpdateTruth]):
     """Solves the sums of all rounds for the clients that are determined."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with sums."""
-        return Card(
-            "round-disaggregation",
-            "the server solves the sums of several rounds for the updates of single clients",
-            "Lam et al. (ICML 2021); So et al. (AAAI 2023)",
-            Role.SERVER,
-            Secret.SUMMAND,
-            UPDATES,
-            FEDAVG_STATIC,
-            truth=UpdateTruth,
-        )
+    card = Card(
+        "round-disaggregation",
+        "the server solves the sums of several rounds for the updates of single clients",
+        "Lam et al. (ICML 2021); So et al. (AAAI 2023)",
+        Role.SERVER, Secret.SUMMAND, UPDATES, FEDAVG_STATIC, truth=UpdateTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> SolvedUpdates | None:  # noqa: ARG002  # needs no parameter
         """Solves; None where there are not two sums or more."""
@@ -233,7 +213,7 @@ class RoundDisaggregation(Attack[SolvedUpdates, UpdateTruth]):
         right = int(_recovered(guess, actual).sum())
         exposed = guess.exposure
         total = len(exposed.exposed)
-        share = exposed.share  # who took part is known, and no sum is needed for it
+        # who took part is known, and no sum is needed for the second figure
         found, open_ = exact_proportion(right, total), exact_proportion(int(exposed.exposed.sum()), total)
         solved = f"The updates of {right:,} of {total:,} clients are solved from the sums of {guess.rounds:,} rounds."
         shape = (
@@ -241,8 +221,8 @@ class RoundDisaggregation(Attack[SolvedUpdates, UpdateTruth]):
             f"the same; the largest leverage is {exposed.largest:.2f}."
         )
         return (
-            Measurement("updates solved", found.value, found.interval, total, 0.0, 0.0, 1.0, True, solved),
-            Measurement("clients exposed", share, open_.interval, total, 0.0, share, 1.0, True, shape, context=True),
+            Measurement.of_share("updates solved", found, solved),
+            Measurement.of_share("clients exposed", open_, shape, prior=open_.value, context=True),
         )
 
 

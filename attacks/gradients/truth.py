@@ -14,6 +14,7 @@ from fgl_secure.attacks.truth import moved_on
 from fgl_secure.graph import FederatedGraph, within_silos
 
 Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.edge_claims import ClaimedEdges, score_claimed_edges
-from fgl_secure.attacks.message_passing.differencing import SeenSums, seen_sums
 from fgl_secure.attacks.message_passing.knowledge import SECMP_STATIC, STATIC_ROWS, PublicRows
+from fgl_secure.attacks.message_passing.sums import SeenSums, seen_sums
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import ClaimedTerms, score_claimed_terms
 from fgl_secure.runtime import Circumstance, Directory, PublicParameters, Role, Secret, View
@@ -105,39 +105,23 @@ class _Fingerprint(Attack[ClaimedTerms, MessageTruth]):
 class FingerprintAtDevice(_Fingerprint):
     """The target of an exact sum takes it apart: no scheme that hands out exact sums prevents it."""
 
-    @property
-    def card(self) -> Card:
-        """Every device alone."""
-        return Card(
-            "fingerprint-device",
-            "a device takes its sum of 0/1 features apart by the weights 1 / sqrt(degree)",
-            "on HiFGL 4.2.1, Eq. 2: exact sums of rows weighted by the sender's degree",
-            Role.DEVICE,
-            Secret.EMBEDDING,
-            STATIC_ROWS,
-            SECMP_STATIC,
-            Circumstance.SPARSE_SUM,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "fingerprint-device",
+        "a device takes its sum of 0/1 features apart by the weights 1 / sqrt(degree)",
+        "on HiFGL 4.2.1, Eq. 2: exact sums of rows weighted by the sender's degree",
+        Role.DEVICE, Secret.EMBEDDING, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, truth=MessageTruth,
+    )  # fmt: skip
 
 
 class FingerprintAtSilo(_Fingerprint):
     """A silo that decodes the sums of its devices takes them apart; it counts their terms by its own masks."""
 
-    @property
-    def card(self) -> Card:
-        """Every silo alone."""
-        return Card(
-            "fingerprint-silo",
-            "a silo takes the decoded sums of 0/1 features apart by the weights 1 / sqrt(degree)",
-            "against HiFGL 4.2.3 step 2: the silo decodes sums and cannot know the embedding of a neighbour",
-            Role.SILO,
-            Secret.EMBEDDING,
-            STATIC_ROWS,
-            SECMP_STATIC,
-            Circumstance.SPARSE_SUM,
-            truth=MessageTruth,
-        )
+    card = Card(
+        "fingerprint-silo",
+        "a silo takes the decoded sums of 0/1 features apart by the weights 1 / sqrt(degree)",
+        "against HiFGL 4.2.3 step 2: the silo decodes sums and cannot know the embedding of a neighbour",
+        Role.SILO, Secret.EMBEDDING, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, truth=MessageTruth,
+    )  # fmt: skip
 
 
 def _weights(sums: SeenSums, public: PublicParameters, view: View) -> Weights | None:
@@ -199,81 +183,56 @@ def _bits(there: NDArray[np.bool_]) -> NDArray[np.uint64]:
     return np.ascontiguousarray(np.packbits(np.ascontiguousarray(padded), axis=1).view(np.uint64).T)
 
 
-class ContainmentAtDevice(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
+class _Containment(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
+    """What both observers do with the sums that they have."""
+
+    def infer_with(self, view: View, public: PublicParameters, known: PublicRows) -> ClaimedEdges | None:
+        """Claims an edge from every device whose row is in a sum that the observer has."""
+        sums = seen_sums(view, public, self.card.observer)
+        if not sums:
+            return None
+        where, which = contained(sums[0].values, known.rows)
+        targets, sources = sums[0].targets[where], view.parties.ids(Role.DEVICE)[which]
+        others = sources != targets
+        return ClaimedEdges(sources[others], targets[others])
+
+    def guess_without(self, guess: ClaimedEdges, known: PublicRows, parties: Directory) -> ClaimedEdges:
+        """Claims as many edges, messages both ways between the rows of the list that are most alike."""
+        first, second = likest_pairs(known.rows, guess.number // 2)
+        devices = parties.ids(Role.DEVICE)
+        return ClaimedEdges(devices[np.concatenate([first, second])], devices[np.concatenate([second, first])])
+
+    def score(self, guess: ClaimedEdges, truth: MessageTruth) -> tuple[Measurement, ...]:
+        """Precision, recall and advantage over all pairs, or those across silos: see `score_claimed_edges`."""
+        return score_claimed_edges(guess, truth, crossing=self.card.observer is Role.SILO)
+
+
+class ContainmentAtDevice(_Containment):
     """The target of an exact sum finds its neighbours in the dictionary.
 
     A device knows the addresses of its neighbours anyway. That it finds their public rows is what it learns where
     addresses are pseudonyms, as HiFGL has it (4.2.3: senders are anonymous to receivers).
     """
 
-    @property
-    def card(self) -> Card:
-        """Every device alone."""
-        return Card(
-            "containment-device",
-            "a device finds its neighbours in a public list of feature rows: their words are in its sum",
-            "on HiFGL 4.2.1: exact sums of sparse rows, whatever the coding",
-            Role.DEVICE,
-            Secret.CROSS_EDGE,
-            STATIC_ROWS,
-            SECMP_STATIC,
-            Circumstance.SPARSE_SUM,
-            auxiliary=DICTIONARY,
-            truth=MessageTruth,
-            knowledge=PublicRows,
-        )
-
-    def infer_with(self, view: View, public: PublicParameters, known: PublicRows) -> ClaimedEdges | None:
-        """Claims an edge from every device whose row is in the observer's own sum."""
-        return _claimed(view, public, known, Role.DEVICE)
-
-    def guess_without(self, guess: ClaimedEdges, known: PublicRows, parties: Directory) -> ClaimedEdges:
-        """Claims as many edges, between the rows of the list that are most alike."""
-        return _likest(known, guess.number, parties)
-
-    def score(self, guess: ClaimedEdges, truth: MessageTruth) -> tuple[Measurement, ...]:
-        """Precision, recall and advantage over all pairs, see `score_claimed_edges`."""
-        return score_claimed_edges(guess, truth, crossing=False)
+    card = Card(
+        "containment-device",
+        "a device finds its neighbours in a public list of feature rows: their words are in its sum",
+        "on HiFGL 4.2.1: exact sums of sparse rows, whatever the coding",
+        Role.DEVICE, Secret.CROSS_EDGE, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, auxiliary=DICTIONARY,
+        truth=MessageTruth, knowledge=PublicRows,
+    )  # fmt: skip
 
 
-class ContainmentAtSilo(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
+class ContainmentAtSilo(_Containment):
     """A silo that decodes the sums of its devices finds their neighbours in other silos."""
 
-    @property
-    def card(self) -> Card:
-        """Every silo alone."""
-        return Card(
-            "containment-silo",
-            "a silo finds foreign neighbours in a public list of feature rows: their words are in a decoded sum",
-            "against HiFGL 4.1.1 and 5.1: cross-silo edges are known to their two devices only",
-            Role.SILO,
-            Secret.CROSS_EDGE,
-            STATIC_ROWS,
-            SECMP_STATIC,
-            Circumstance.SPARSE_SUM,
-            auxiliary=DICTIONARY,
-            truth=MessageTruth,
-            knowledge=PublicRows,
-        )
-
-    def infer_with(self, view: View, public: PublicParameters, known: PublicRows) -> ClaimedEdges | None:
-        """Claims an edge from every device whose row is in the sum of a device of the silo."""
-        return _claimed(view, public, known, Role.SILO)
-
-    def guess_without(self, guess: ClaimedEdges, known: PublicRows, parties: Directory) -> ClaimedEdges:
-        """Claims as many edges, between the rows of the list that are most alike."""
-        return _likest(known, guess.number, parties)
-
-    def score(self, guess: ClaimedEdges, truth: MessageTruth) -> tuple[Measurement, ...]:
-        """Precision, recall and advantage over pairs across silos, see `score_claimed_edges`."""
-        return score_claimed_edges(guess, truth, crossing=True)
-
-
-def _likest(known: PublicRows, claims: int, parties: Directory) -> ClaimedEdges:
-    """Messages both ways between the devices whose rows have the largest cosines: at most so many."""
-    first, second = likest_pairs(known.rows, claims // 2)
-    devices = parties.ids(Role.DEVICE)
-    return ClaimedEdges(devices[np.concatenate([first, second])], devices[np.concatenate([second, first])])
+    card = Card(
+        "containment-silo",
+        "a silo finds foreign neighbours in a public list of feature rows: their words are in a decoded sum",
+        "against HiFGL 4.1.1 and 5.1: cross-silo edges are known to their two devices only",
+        Role.SILO, Secret.CROSS_EDGE, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, auxiliary=DICTIONARY,
+        truth=MessageTruth, knowledge=PublicRows,
+    )  # fmt: skip
 
 
 PAIRS_AT_ONCE = 4_000_000
@@ -300,13 +259,3 @@ def likest_pairs(rows: NDArray[Any], most: int) -> tuple[Ids, Ids]:
         kept = np.argsort(-best, kind="stable")[:most]
         best, pairs = best[kept], pairs[:, kept]
     return pairs[0], pairs[1]
-
-
-def _claimed(view: View, public: PublicParameters, known: PublicRows, role: Role) -> ClaimedEdges | None:
-    sums = seen_sums(view, public, role)
-    if not sums:
-        return None
-    where, which = contained(sums[0].values, known.rows)
-    targets, sources = sums[0].targets[where], view.parties.ids(Role.DEVICE)[which]
-    others = sources != targets
-    return ClaimedEdges(sources[others], targets[others])

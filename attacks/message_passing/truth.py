@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Truth
-from fgl_secure.attacks.message_passing.labels import LABELS
+from fgl_secure.attacks.message_passing.knowledge import LABELS
 from fgl_secure.attacks.truth import sent_rows
 from fgl_secure.graph import FederatedGraph, within_silos
 from fgl_secure.runtime import Directory, Phase, Role, Step, Transcript

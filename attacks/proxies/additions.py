@@ -9,18 +9,27 @@ proxy of all clients stands for the client's own.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
-from fgl_secure.attacks.proxies.counts import LAYOUT
-from fgl_secure.attacks.proxies.fractions import joined, joined_on_grid, one_more, whole_numbers
-from fgl_secure.attacks.proxies.knowledge import FEDSPRAY_ROUNDS, PROXIES, ProxyKnowledge
-from fgl_secure.attacks.proxies.rows import SUM, ProxyRows, close, proxy_rows
+from fgl_secure.attacks.proxies.fractions import joined, joined_on_grid, one_more, whole_counts
+from fgl_secure.attacks.proxies.knowledge import (
+    FEDSPRAY_ROUNDS,
+    LAYOUT,
+    PROXIES,
+    SUM,
+    ProxyKnowledge,
+    ProxyRows,
+    close,
+    proxy_rows,
+)
 from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
@@ -62,11 +71,6 @@ def additions(rounds: tuple[ProxyRows, ...]) -> tuple[Addition, ...]:
     return tuple(found)
 
 
-def additions_of_sums(rounds: tuple[ProxyRows, ...]) -> tuple[Addition, ...]:
-    """The same from the sums alone, also where single rows are seen."""
-    return additions(tuple(rows if rows.summed else rows.total for rows in rounds))
-
-
 def adders(truth: ProxyTruth) -> tuple[tuple[int, int], ...]:
     """Which clients do have a labelled node more than in the round before: pairs of a round and a client."""
     more = truth.sizes[:, 1:] == truth.sizes[:, :-1] + 1
@@ -78,7 +82,7 @@ def _of_clients(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
     for row, client in enumerate(before.clients.tolist()):
         if client not in later or np.array_equal(before.shares[row], after.shares[later[client]]):
             continue
-        old, new = (_whole(*each) for each in ((before, row), (after, later[client])))
+        old, new = (whole_counts(*each) for each in ((before, row), (after, later[client])))
         found = None if old is None or new is None else one_more(old, new)
         if found is None:
             continue
@@ -108,108 +112,84 @@ def _of_sum(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
     yield Addition(after.round, SUM, counts, kind, proxy)
 
 
-def _whole(rows: ProxyRows, row: int) -> Ids | None:
-    shares = rows.shares[row]
-    return whole_numbers(shares, rows.rounding + rows.unit) if shares.any() else np.zeros(len(shares), dtype=np.int64)
-
-
 Found = tuple[Addition, ...]
 
 
-class ProxyDifferencing(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
-    """Differences of means, with the counts that shares tell."""
+class _Changes(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
+    """What attacks on added nodes do with all rounds that were seen."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with two rounds."""
-        return Card(
-            "proxy-differencing",
-            "the server takes the class proxy before a node was labelled from the one after, and has the node's own",
-            "contradicts FedSpray (KDD 2024), 4.5.1: class proxies are averages, which are irreversible",
-            Role.SERVER,
-            Secret.STRUCTURE_FEATURE,
-            PROXIES,
-            FEDSPRAY_ROUNDS,
-            Circumstance.REPEATED_SUM,
-            minimum=0.9,
-            auxiliary=LAYOUT,
-            truth=ProxyTruth,
-            knowledge=ProxyKnowledge,
-            tells_nothing="where the parts of a summand lie says nothing of what one more node adds to it",
-        )
+    metric: ClassVar[str]
+    finding: ClassVar[str]
 
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> Found | None:
         """Reads all rounds that were seen; None for fewer than two."""
         rounds = proxy_rows(view, public, known)
-        return additions(rounds) if len(rounds) > 1 else None
+        return additions(self._shown(rounds)) if len(rounds) > 1 else None
 
     def score(self, guess: Found, truth: ProxyTruth) -> tuple[Measurement, ...]:
-        """The share of added nodes whose proxy is recovered."""
-        events, proxies = adders(truth), truth.added
-        if not events:
+        """How often a node that is added is found right."""
+        right = [self._right(guess, truth, *event) for event in adders(truth)]
+        if not right:
             return ()
-        right = [_told(guess, number, client, proxies[client, number]) for number, client in events]
-        found = exact_proportion(sum(right), len(right))
-        finding = f"The proxies of {sum(right):,} of {len(right):,} nodes that were added are told by differences."
-        metric = "proxies of added nodes"
-        return (Measurement(metric, found.value, found.interval, found.n, 0.0, 0.0, 1.0, True, finding),)
+        finding = self.finding.format(f"{sum(right):,} of {len(right):,}")
+        return (Measurement.of_share(self.metric, exact_proportion(sum(right), len(right)), finding),)
+
+    def _shown(self, rounds: tuple[ProxyRows, ...]) -> tuple[ProxyRows, ...]:
+        """What of the rounds is read."""
+        return rounds
+
+    @abstractmethod
+    def _right(self, guess: Found, truth: ProxyTruth, number: int, client: int) -> bool:
+        """Whether the node that a client adds in a round is found right."""
 
 
-class ProxyLabelChanges(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
-    """Shares do not move with training, so all that changes in their sum is the client's that adds a node."""
+class ProxyDifferencing(_Changes):
+    """Differences of means, with the counts that shares tell: the proxies of added nodes."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with sums of two rounds."""
-        return Card(
-            "proxy-label-changes",
-            "the server counts the labels of a client that adds a node by how the sum of all clients' shares changes",
-            "rational reconstruction of differences; no paper here has it",
-            Role.SERVER,
-            Secret.LABEL_SHARES,
-            PROXIES,
-            FEDSPRAY_ROUNDS,
-            Circumstance.REPEATED_SUM,
-            minimum=0.75,
-            auxiliary=LAYOUT,
-            truth=ProxyTruth,
-            knowledge=ProxyKnowledge,
-            tells_nothing="where the parts of a summand lie says nothing of what one more node adds to it",
-        )
+    metric = "proxies of added nodes"
+    finding = "The proxies of {} nodes that were added are told by differences."
+    card = Card(
+        "proxy-differencing",
+        "the server takes the class proxy before a node was labelled from the one after, and has the node's own",
+        "contradicts FedSpray (KDD 2024), 4.5.1: class proxies are averages, which are irreversible",
+        Role.SERVER, Secret.STRUCTURE_FEATURE, PROXIES, FEDSPRAY_ROUNDS, Circumstance.REPEATED_SUM, minimum=0.9,
+        auxiliary=LAYOUT, truth=ProxyTruth, knowledge=ProxyKnowledge,
+        tells_nothing="where the parts of a summand lie says nothing of what one more node adds to it",
+    )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> Found | None:
-        """Reads the sums of all rounds that were seen; None for fewer than two."""
-        rounds = proxy_rows(view, public, known)
-        return additions_of_sums(rounds) if len(rounds) > 1 else None
-
-    def score(self, guess: Found, truth: ProxyTruth) -> tuple[Measurement, ...]:
-        """How often all counts of a client that adds a node are right, and its class."""
-        events, counts = adders(truth), truth.labelled
-        if not events:
-            return ()
-        right = [_counted(guess, number, counts[client, number - 1 : number + 1]) for number, client in events]
-        found = exact_proportion(sum(right), len(right))
-        finding = (
-            f"{sum(right):,} of {len(right):,} times when a client adds a labelled node, the sums of all clients' "
-            f"shares before and after tell how many it has of every class, and the class of the new one; not which "
-            f"client it is."
-        )
-        metric = "labels of a client that adds one"
-        return (Measurement(metric, found.value, found.interval, found.n, 0.0, 0.0, 1.0, True, finding),)
+    def _right(self, guess: Found, truth: ProxyTruth, number: int, client: int) -> bool:
+        proxy = truth.added[client, number]
+        at = [each for each in guess if each.round == number and each.client in (client, SUM)]
+        return any(bool(close(each.proxy, proxy)) for each in at)
 
 
-def _told(guess: Found, number: int, client: int, proxy: NDArray[np.float64]) -> bool:
-    at = [each for each in guess if each.round == number and each.client in (client, SUM)]
-    return any(bool(close(each.proxy, proxy)) for each in at)
+class ProxyLabelChanges(_Changes):
+    """Shares do not move with training, so all that changes in their sum is the client's that adds a node.
 
+    All counts of the client must be right, and the class that is added.
+    """
 
-def _counted(guess: Found, number: int, counts: NDArray[np.int64]) -> bool:
-    before, after = counts
-    return any(
-        np.array_equal(each.counts, before) and (after - before)[each.kind] == 1
-        for each in guess
-        if each.round == number
+    metric = "labels of a client that adds one"
+    finding = (
+        "{} times when a client adds a labelled node, the sums of all clients' shares before and after tell how many "
+        "it has of every class, and the class of the new one; not which client it is."
     )
+    card = Card(
+        "proxy-label-changes",
+        "the server counts the labels of a client that adds a node by how the sum of all clients' shares changes",
+        "rational reconstruction of differences; no paper here has it",
+        Role.SERVER, Secret.LABEL_SHARES, PROXIES, FEDSPRAY_ROUNDS, Circumstance.REPEATED_SUM, minimum=0.75,
+        auxiliary=LAYOUT, truth=ProxyTruth, knowledge=ProxyKnowledge,
+        tells_nothing="where the parts of a summand lie says nothing of what one more node adds to it",
+    )  # fmt: skip
+
+    def _shown(self, rounds: tuple[ProxyRows, ...]) -> tuple[ProxyRows, ...]:
+        return tuple(rows if rows.summed else rows.total for rows in rounds)
+
+    def _right(self, guess: Found, truth: ProxyTruth, number: int, client: int) -> bool:
+        before, after = truth.labelled[client, number - 1 : number + 1]
+        at = [each for each in guess if each.round == number]
+        return any(np.array_equal(each.counts, before) and (after - before)[each.kind] == 1 for each in at)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,24 +212,14 @@ class NamedProxy:
 class ProxyMembership(InformedAttack[tuple[NamedProxy, ...], ProxyKnowledge, ProxyTruth]):
     """One decision for each pair, about a node that was found to be added."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with two rounds."""
-        return Card(
-            "proxy-membership",
-            "the server tells which of two nodes a client added to those that it trains on",
-            "membership inference by differences of means, against FedSpray (KDD 2024), 4.5.1",
-            Role.SERVER,
-            Secret.TRAINING_NODE,
-            PROXIES,
-            FEDSPRAY_ROUNDS,
-            Circumstance.REPEATED_SUM,
-            minimum=0.9,
-            auxiliary="where the parts of a summand lie, and two proxies for each node added, of which it has one",
-            truth=ProxyTruth,
-            knowledge=ProxyKnowledge,
-            tells_nothing="two proxies in an order that says nothing",
-        )
+    card = Card(
+        "proxy-membership",
+        "the server tells which of two nodes a client added to those that it trains on",
+        "membership inference by differences of means, against FedSpray (KDD 2024), 4.5.1",
+        Role.SERVER, Secret.TRAINING_NODE, PROXIES, FEDSPRAY_ROUNDS, Circumstance.REPEATED_SUM, minimum=0.9,
+        auxiliary="where the parts of a summand lie, and two proxies for each node added, of which it has one",
+        truth=ProxyTruth, knowledge=ProxyKnowledge, tells_nothing="two proxies in an order that says nothing",
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> tuple[NamedProxy, ...] | None:
         """Decides about every pair of rounds in which something is found to be added; None without suspects."""

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
-from fgl_secure.attacks.proxies.fractions import whole_numbers
-from fgl_secure.attacks.proxies.knowledge import FEDSPRAY, PROXIES, ProxyKnowledge
-from fgl_secure.attacks.proxies.rows import ProxyRows, close, proxy_rows, share_of_cells
+from fgl_secure.attacks.proxies.fractions import whole_counts
+from fgl_secure.attacks.proxies.knowledge import (
+    FEDSPRAY,
+    LAYOUT,
+    PROXIES,
+    ProxyKnowledge,
+    ProxyRows,
+    close,
+    proxy_rows,
+    share_of_cells,
+)
 from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_advantage, exact_proportion
@@ -20,63 +30,69 @@ Bools = NDArray[np.bool_]
 
 Ids = NDArray[np.int64]
 
-LAYOUT = "where the parts of a summand lie"
-
-
-def sizes_of(known: ProxyKnowledge, clients: Ids) -> Ids | None:
-    """How many labelled nodes some clients have as the server knows, int64 [k]; None for a sum, or where it doesn't."""
-    if known.layout.labelled is None or (clients < 0).any():
-        return None
-    return np.array(known.layout.labelled, dtype=np.int64)[clients]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ClassPresence:
-    """What is there in the first round that was seen.
+class _FirstRound:
+    """What is said of the first round that was seen.
 
     Attributes:
         round: the training round.
         clients: int64 [k], indices of silos; [SUM] where only the sum is seen.
-        present: bool [k, C].
     """
 
     round: int
     clients: Ids
-    present: NDArray[np.bool_]
 
     @property
     def summed(self) -> bool:
         """Whether it speaks of all clients together."""
         return bool((self.clients < 0).any())
 
+    def among(self, clients: int) -> Ids:
+        """The clients that it speaks of, of so many."""
+        return np.arange(clients) if self.summed else self.clients
 
-class ProxyClasses(InformedAttack[ClassPresence, ProxyKnowledge, ProxyTruth]):
-    """A share or a proxy that is not zero."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with summands or their sum."""
-        return Card(
-            "proxy-classes",
-            "the server sees which classes a client has labelled nodes of: others come with zeros",
-            "contradicts what FedSpray (KDD 2024, 4.5.1) expects of averages",
-            Role.SERVER,
-            Secret.CLASS_PRESENCE,
-            PROXIES,
-            FEDSPRAY,
-            auxiliary=LAYOUT,
-            truth=ProxyTruth,
-            knowledge=ProxyKnowledge,
-        )
+Said = TypeVar("Said", bound=_FirstRound)
 
-    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> ClassPresence | None:
+
+class _Counting(InformedAttack[Said, ProxyKnowledge, ProxyTruth], Generic[Said]):
+    """What all attacks do with the first round that was seen."""
+
+    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> Said | None:
         """Reads the first round that was seen."""
         rounds = proxy_rows(view, public, known)
-        return ClassPresence(rounds[0].round, rounds[0].clients, rounds[0].present) if rounds else None
+        return self._read(rounds[0]) if rounds else None
+
+    @abstractmethod
+    def _read(self, rows: ProxyRows) -> Said:
+        """What the rows of one round say."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassPresence(_FirstRound):
+    """Which classes are there: bool [k, C]."""
+
+    present: Bools
+
+
+class ProxyClasses(_Counting[ClassPresence]):
+    """A share or a proxy that is not zero."""
+
+    card = Card(
+        "proxy-classes",
+        "the server sees which classes a client has labelled nodes of: others come with zeros",
+        "contradicts what FedSpray (KDD 2024, 4.5.1) expects of averages",
+        Role.SERVER, Secret.CLASS_PRESENCE, PROXIES, FEDSPRAY, auxiliary=LAYOUT, truth=ProxyTruth,
+        knowledge=ProxyKnowledge,
+    )  # fmt: skip
+
+    def _read(self, rows: ProxyRows) -> ClassPresence:
+        return ClassPresence(rows.round, rows.clients, rows.present)
 
     def guess_without(self, guess: ClassPresence, known: ProxyKnowledge, parties: Directory) -> ClassPresence:  # noqa: ARG002  # needs no numbering
         """Every class at every client that has labelled nodes."""
-        sizes = sizes_of(known, guess.clients)
+        sizes = known.sizes_of(guess.clients)
         some = np.ones((len(guess.clients), 1), dtype=np.bool_) if sizes is None else sizes[:, None] > 0
         return replace(guess, present=np.broadcast_to(some, guess.present.shape))
 
@@ -87,7 +103,7 @@ class ProxyClasses(InformedAttack[ClassPresence, ProxyKnowledge, ProxyTruth]):
         clients have it.
         """
         actual = truth.labelled[:, guess.round] > 0
-        clients = np.arange(len(actual)) if guess.summed else guess.clients
+        clients = guess.among(len(actual))
         right = np.broadcast_to(guess.present, (len(clients), actual.shape[1])) == actual[clients]
         found = share_of_cells(right)
         has = actual.mean(axis=0)
@@ -104,62 +120,34 @@ class ProxyClasses(InformedAttack[ClassPresence, ProxyKnowledge, ProxyTruth]):
                 f"times; {missing:,} times there are none."
             )
         metric = "classes of clients"
-        return (Measurement(metric, found.value, found.interval, found.n, 0.5, prior, 1.0, True, finding),)
+        return (Measurement.of_share(metric, found, finding, random=0.5, prior=prior),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelledCounts:
-    """Labels in the first round that was seen.
+class LabelledCounts(_FirstRound):
+    """Labels: shares float64 [k, C], and the smallest whole numbers behind them, int64 [k, C]; -1 where none fit."""
 
-    Attributes:
-        round: the training round.
-        clients: int64 [k], indices of silos; [SUM] where only the sum is seen.
-        shares: float64 [k, C].
-        counts: int64 [k, C], the smallest whole numbers behind the shares; -1 where there are none.
-    """
-
-    round: int
-    clients: Ids
     shares: Floats
     counts: Ids
 
-    @property
-    def summed(self) -> bool:
-        """Whether it speaks of all clients together."""
-        return bool((self.clients < 0).any())
 
-
-class ProxyCounts(InformedAttack[LabelledCounts, ProxyKnowledge, ProxyTruth]):
+class ProxyCounts(_Counting[LabelledCounts]):
     """Shares are fractions of one denominator, which is how many labelled nodes there are."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with summands or their sum."""
-        return Card(
-            "proxy-counts",
-            "the server counts a client's labelled nodes of each class by the denominators of its shares",
-            "rational reconstruction of the shares of FedSpray (KDD 2024), Eq. 15",
-            Role.SERVER,
-            Secret.LABEL_SHARES,
-            PROXIES,
-            FEDSPRAY,
-            minimum=0.9,
-            auxiliary=LAYOUT,
-            truth=ProxyTruth,
-            knowledge=ProxyKnowledge,
-        )
+    card = Card(
+        "proxy-counts",
+        "the server counts a client's labelled nodes of each class by the denominators of its shares",
+        "rational reconstruction of the shares of FedSpray (KDD 2024), Eq. 15",
+        Role.SERVER, Secret.LABEL_SHARES, PROXIES, FEDSPRAY, minimum=0.9, auxiliary=LAYOUT, truth=ProxyTruth,
+        knowledge=ProxyKnowledge,
+    )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> LabelledCounts | None:
-        """Reads the first round that was seen."""
-        rounds = proxy_rows(view, public, known)
-        if not rounds:
-            return None
-        first = rounds[0]
-        return LabelledCounts(first.round, first.clients, first.shares, counts_of(first))
+    def _read(self, rows: ProxyRows) -> LabelledCounts:
+        return LabelledCounts(rows.round, rows.clients, rows.shares, counts_of(rows))
 
     def guess_without(self, guess: LabelledCounts, known: ProxyKnowledge, parties: Directory) -> LabelledCounts:  # noqa: ARG002  # needs no numbering
         """As many labelled nodes of every class, where it is known how many a client has in all."""
-        sizes, even = sizes_of(known, guess.clients), np.ones_like(guess.shares) / guess.shares.shape[1]
+        sizes, even = known.sizes_of(guess.clients), np.ones_like(guess.shares) / guess.shares.shape[1]
         counts = np.full_like(guess.counts, -1) if sizes is None else np.rint(sizes[:, None] * even).astype(np.int64)
         return replace(guess, shares=even, counts=counts)
 
@@ -170,7 +158,7 @@ class ProxyCounts(InformedAttack[LabelledCounts, ProxyKnowledge, ProxyTruth]):
         of how many clients a label is the most frequent, and to guess the count that comes most often.
         """
         actual = truth.labelled[:, guess.round]
-        clients = np.arange(len(actual)) if guess.summed else guess.clients
+        clients = guess.among(len(actual))
         labels = _labels(np.broadcast_to(guess.shares, (len(clients), actual.shape[1])), actual[clients])
         if guess.summed:
             return labels
@@ -180,10 +168,8 @@ class ProxyCounts(InformedAttack[LabelledCounts, ProxyKnowledge, ProxyTruth]):
 def counts_of(rows: ProxyRows) -> Ids:
     """Whole numbers behind each client's shares, int64 [k, C]: zeros without labelled nodes, -1 where none fit."""
     counts = np.full(rows.shares.shape, -1, dtype=np.int64)
-    for row, shares in enumerate(rows.shares if not rows.summed else ()):
-        found = (
-            whole_numbers(shares, rows.rounding + rows.unit) if shares.any() else np.zeros(len(shares), dtype=np.int64)
-        )
+    for row in range(0 if rows.summed else len(counts)):
+        found = whole_counts(rows, row)
         if found is not None:
             counts[row] = found
     return counts
@@ -199,7 +185,7 @@ def _labels(shares: Floats, actual: Ids) -> tuple[Measurement, ...]:
     finding = f"The most frequent label is read right of {right:,} of {len(most):,} clients."
     random = 1 / actual.shape[1]
     metric = "most frequent labels"
-    return (Measurement(metric, found.value, found.interval, found.n, random, prior, 1.0, True, finding),)
+    return (Measurement.of_share(metric, found, finding, random=random, prior=prior),)
 
 
 def _counts(counts: Ids, actual: Ids) -> tuple[Measurement, ...]:
@@ -211,62 +197,39 @@ def _counts(counts: Ids, actual: Ids) -> tuple[Measurement, ...]:
     finding = f"How many labelled nodes of a class a client has is read right {right:,} of {cells:,} times."
     random, prior = 1 / (len(values) - 1), float(values.max() / values.sum())
     metric = "labelled nodes of a class"
-    return (Measurement(metric, found.value, found.interval, found.n, random, prior, 1.0, True, finding),)
+    return (Measurement.of_share(metric, found, finding, random=random, prior=prior),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SingleProxies:
+class SingleProxies(_FirstRound):
     """Class proxies, and which of them are one node's.
 
     Attributes:
-        round: the training round.
-        clients: int64 [k], indices of silos; [SUM] where only the sum is seen.
         single: bool [k, C], where the counts behind the shares say one; nowhere in a sum.
         proxies: float64 [k, C, d], NaN where there are none.
     """
 
-    round: int
-    clients: Ids
     single: Bools
     proxies: NDArray[np.float64]
 
-    @property
-    def summed(self) -> bool:
-        """Whether it speaks of all clients together."""
-        return bool((self.clients < 0).any())
 
-
-class ProxySingletons(InformedAttack[SingleProxies, ProxyKnowledge, ProxyTruth]):
+class ProxySingletons(_Counting[SingleProxies]):
     """Divides by the share, and counts."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with summands or their sum."""
-        return Card(
-            "proxy-singletons",
-            "the server reads the structure proxy of a node that is its client's only labelled one of a class",
-            "contradicts FedSpray (KDD 2024), 4.5.1: class proxies are averages, which are irreversible",
-            Role.SERVER,
-            Secret.STRUCTURE_FEATURE,
-            PROXIES,
-            FEDSPRAY,
-            minimum=0.9,
-            auxiliary=LAYOUT,
-            truth=ProxyTruth,
-            knowledge=ProxyKnowledge,
-        )
+    card = Card(
+        "proxy-singletons",
+        "the server reads the structure proxy of a node that is its client's only labelled one of a class",
+        "contradicts FedSpray (KDD 2024), 4.5.1: class proxies are averages, which are irreversible",
+        Role.SERVER, Secret.STRUCTURE_FEATURE, PROXIES, FEDSPRAY, minimum=0.9, auxiliary=LAYOUT, truth=ProxyTruth,
+        knowledge=ProxyKnowledge,
+    )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> SingleProxies | None:
-        """Reads the first round that was seen."""
-        rounds = proxy_rows(view, public, known)
-        if not rounds:
-            return None
-        first = rounds[0]
-        return SingleProxies(first.round, first.clients, counts_of(first) == 1, first.proxies)
+    def _read(self, rows: ProxyRows) -> SingleProxies:
+        return SingleProxies(rows.round, rows.clients, counts_of(rows) == 1, rows.proxies)
 
     def guess_without(self, guess: SingleProxies, known: ProxyKnowledge, parties: Directory) -> SingleProxies:  # noqa: ARG002  # needs no numbering
         """Single nodes where a client has about one labelled node a class, and no proxy of any."""
-        sizes, classes = sizes_of(known, guess.clients), guess.single.shape[1]
+        sizes, classes = known.sizes_of(guess.clients), guess.single.shape[1]
         about = 0.0 if sizes is None else np.rint(sizes / classes)[:, None]
         single = np.broadcast_to(np.equal(about, 1.0), guess.single.shape)
         return replace(guess, single=single, proxies=np.full_like(guess.proxies, np.nan))
@@ -278,7 +241,7 @@ class ProxySingletons(InformedAttack[SingleProxies, ProxyKnowledge, ProxyTruth])
         nobody has a single node.
         """
         counts, proxies = truth.labelled[:, guess.round], truth.singles[:, guess.round]
-        clients = np.arange(len(counts)) if guess.summed else guess.clients
+        clients = guess.among(len(counts))
         single, several = counts[clients] == 1, counts[clients] > 1
         if not single.any():
             return ()
@@ -290,7 +253,7 @@ class ProxySingletons(InformedAttack[SingleProxies, ProxyKnowledge, ProxyTruth])
             f"The proxies of {right:,} of {int(single.sum()):,} nodes that are single in their class are read {whence}."
         )
         metric = "proxies of single nodes"
-        recovered = Measurement(metric, found.value, found.interval, found.n, 0.0, 0.0, 1.0, True, finding)
+        recovered = Measurement.of_share(metric, found, finding)
         return (recovered,) if guess.summed else (recovered, _recognised(guess.single, single, several))
 
 

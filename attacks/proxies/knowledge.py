@@ -1,13 +1,27 @@
-"""Which runs attacks on proxies read, which they must break, and what a server may know beside its view."""
+"""Runs that attacks on structure proxies read, and what a server knows and sees of them.
+
+A client sends, for every class j, the share a_j of its labelled nodes that are of the class, and a_j times the mean s_j
+of these nodes' structure proxies (FedSpray, KDD 2024, Eq. 15). The two are numerator and denominator of the mean that
+the server takes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fgl_secure.attacks.suspects import Suspects
+from fgl_secure.runtime import Phase, PublicParameters, Role, View
+from fgl_secure.statistics.metrics import Proportion, clustered_proportion
 
 PROXIES = "structure proxies"
 """Scenario: what clients of FedSpray send to the server, or its sum: encoder, proxies and their weights."""
+
+LAYOUT = "where the parts of a summand lie"
+"""Auxiliary knowledge behind `ProxySlices`, in words."""
 
 FEDSPRAY = "fedspray in the clear, one round"
 FEDSPRAY_SUM = "fedspray under masks, one round, clients of different numbers of labelled nodes"
@@ -56,3 +70,159 @@ class ProxyKnowledge:
 
     layout: ProxySlices
     suspects: Suspects | None = None
+
+    def sizes_of(self, clients: Ids) -> Ids | None:
+        """How many labelled nodes clients have, int64 [k]; None for a sum, or where the server doesn't know."""
+        if self.layout.labelled is None or (clients < 0).any():
+            return None
+        return np.array(self.layout.labelled, dtype=np.int64)[clients]
+
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+SERVER_SUM = "server sum"
+"""Name of the server's row float64 [1, P], where it learns the sum over clients and no more."""
+
+PARTICIPANTS = "participants"
+"""Name of the server's rows int64 [k, 1]: indices of the silos that are in the sum of that round."""
+
+SUM = -1
+"""Stands for all participants where a row is their sum."""
+
+GRID_BITS = 32
+"""Bits behind the binary point of what is sent, where nothing else is known."""
+
+RECOVERED = 1e-5
+"""Up to this share of its length a proxy may be off and counts as recovered."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProxyRows:
+    """What was sent in one round.
+
+    Attributes:
+        round: the training round.
+        clients: int64 [k], index of the silo that each row is from; [SUM] for the sum.
+        shares: float64 [k, C].
+        products: float64 [k, C, d], shares times class proxies; NaN where they are not known.
+        rounding: what an entry is off by at most for the numbers that sums work on.
+        unit: clients round their shares to multiples of this before; 0 where they don't.
+    """
+
+    round: int
+    clients: Ids
+    shares: Floats
+    products: Floats
+    rounding: float
+    unit: float = 0.0
+
+    @property
+    def summed(self) -> bool:
+        """Whether it is the sum over all participants."""
+        return bool(self.clients.tolist() == [SUM])
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Bool [k, C]: whether there is a share or a proxy of the class."""
+        sent = np.nan_to_num(self.products) != 0
+        return np.asarray((self.shares > 0) | sent.any(axis=2), dtype=np.bool_)
+
+    @property
+    def proxies(self) -> Floats:
+        """float64 [k, C, d]: class proxies, NaN where there are none."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = self.products / self.shares[:, :, None]
+        return np.where(np.isfinite(found), found, np.nan)
+
+    @property
+    def total(self) -> ProxyRows:
+        """The sum of the rows, which whoever sees them can take."""
+        rounding = self.rounding * len(self.clients)
+        summed = (self.shares.sum(axis=0)[None], self.products.sum(axis=0)[None])
+        return ProxyRows(self.round, np.array([SUM]), *summed, rounding, self.unit)
+
+
+def proxy_rows(view: View, public: PublicParameters, known: ProxyKnowledge) -> tuple[ProxyRows, ...]:
+    """What the server got in each round, in order of the rounds; single clients' rows before their sum.
+
+    Rows of as many entries as there are classes are shares alone. Beside the sum they tell the class proxy of each
+    client that alone has a class.
+    """
+    layout = known.layout
+    unit = 2.0 ** -(1 + (GRID_BITS if public.fraction_bits is None else public.fraction_bits))
+    rounds = {rows.step.round for rows in view.messages(Phase.VECTORS)}
+    rounds |= {rows.step.round for rows in view.own(SERVER_SUM)}
+    found = [_round(view, number, layout, unit) for number in sorted(rounds)]
+    return tuple(rows for rows in found if rows is not None)
+
+
+def _round(view: View, number: int, layout: ProxySlices, unit: float) -> ProxyRows | None:
+    clear = _sent(view, number, lambda width: width >= layout.shares.stop)
+    if clear is not None:
+        return _read(number, *clear, layout, unit)
+    shares = _sent(view, number, lambda width: width == layout.classes)
+    total = _total(view, number, layout, unit)
+    return total if shares is None else _with_shares(number, *shares, total, layout, unit)
+
+
+def _sent(view: View, number: int, fits: Callable[[int], bool]) -> tuple[Ids, Floats] | None:
+    """Senders, by index, and what they sent in the clear, of a number of entries that fits; None for nothing."""
+    batches = [
+        (rows.senders, np.asarray(rows.payload, dtype=np.float64))
+        for rows in view.messages(Phase.VECTORS, round=number)
+        if len(rows.senders) and rows.payload is not None and fits(rows.payload.shape[1])
+    ]
+    if not batches:
+        return None
+    clients = [view.parties.index_of(senders, Role.SILO) for senders, _ in batches]
+    return np.concatenate(clients), np.concatenate([vectors for _, vectors in batches])
+
+
+def _total(view: View, number: int, layout: ProxySlices, unit: float) -> ProxyRows | None:
+    """The sum of a round; the summand itself where one client alone is in it."""
+    sums = [rows for rows in view.own(SERVER_SUM) if rows.step.round == number]
+    if not sums:
+        return None
+    told = [np.asarray(rows.values)[:, 0] for rows in view.own(PARTICIPANTS) if rows.step.round == number]
+    among = np.unique(np.concatenate(told)) if told else np.arange(view.parties.counts.get(Role.SILO, 0))
+    clients = among.astype(np.int64) if len(among) == 1 else np.array([SUM])
+    return _read(number, clients, np.asarray(sums[0].values, dtype=np.float64), layout, unit * max(len(among), 1))
+
+
+def _read(number: int, clients: Ids, vectors: Floats, layout: ProxySlices, rounding: float) -> ProxyRows:
+    products = vectors[:, layout.proxies].reshape(len(vectors), layout.classes, layout.width)
+    return ProxyRows(number, clients, vectors[:, layout.shares], products, rounding, _share_unit(layout))
+
+
+def _with_shares(
+    number: int, clients: Ids, shares: Floats, total: ProxyRows | None, layout: ProxySlices, rounding: float
+) -> ProxyRows:
+    products = np.full((*shares.shape, layout.width), np.nan)
+    if total is not None and total.summed:
+        lone = np.flatnonzero((shares > 0).sum(axis=0) == 1)
+        products[shares[:, lone].argmax(axis=0), lone] = total.products[0, lone]
+    return ProxyRows(number, clients, shares, products, rounding, _share_unit(layout))
+
+
+def _share_unit(layout: ProxySlices) -> float:
+    return 0.0 if layout.grid is None else 1 / layout.grid
+
+
+def close(read: Floats, right: Floats) -> NDArray[np.bool_]:
+    """Whether proxies [..., d] are recovered, bool [...]; never where one of the two is NaN."""
+    off = np.linalg.norm(read - right, axis=-1)
+    return np.asarray(off <= RECOVERED * np.linalg.norm(right, axis=-1), dtype=np.bool_)
+
+
+def share_of_cells(right: NDArray[np.bool_], there: NDArray[np.bool_] | None = None) -> Proportion:
+    """The share of right cells of a client and a class; cells of one client depend on each other.
+
+    Args:
+        right: bool [clients, classes].
+        there: which cells count; None counts all.
+    """
+    there = np.ones(right.shape, dtype=np.bool_) if there is None else there
+    client = np.broadcast_to(np.arange(len(right))[:, None], right.shape)
+    return clustered_proportion(right[there], client[there], seed=0)

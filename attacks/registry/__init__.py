@@ -13,89 +13,70 @@ from typing import Any
 
 from fgl_secure import plugins
 from fgl_secure.attacks.base import Attack, Card
-from fgl_secure.attacks.gradients import (
-    GradientFilter,
-    GradientLabels,
-    GradientSingleNeighbours,
-    GradientSingleRow,
-    GradientSpan,
-    RoundDisaggregation,
-    SumMembership,
-)
-from fgl_secure.attacks.gradients.matching.attacks import (
-    DeepLeakage,
-    FeaturesAndEdges,
-    ImprovedDeepLeakage,
-    InvertingGradients,
-)
-from fgl_secure.attacks.message_passing import (
+from fgl_secure.attacks.gradients.fields import GradientFilter, GradientSpan
+from fgl_secure.attacks.gradients.matching import DeepLeakage, FeaturesAndEdges, ImprovedDeepLeakage, InvertingGradients
+from fgl_secure.attacks.gradients.single import GradientLabels, GradientSingleNeighbours, GradientSingleRow
+from fgl_secure.attacks.gradients.sums import RoundDisaggregation, SumMembership
+from fgl_secure.attacks.message_passing.codes import (
     AllCodesOfOneSender,
-    ClearValues,
-    ContainmentAtDevice,
-    ContainmentAtSilo,
-    DeviceGradients,
-    DifferencingAtDevice,
-    DifferencingAtSilo,
-    FingerprintAtDevice,
-    FingerprintAtSilo,
-    MaliciousSingleNeighbour,
-    MessageCountsAtRelay,
-    MessageCountsAtSilo,
     OneCodeAndMu,
     ShareDifferences,
     SharedMask,
-    SilentPairs,
-    SilentPartners,
-    SiloPattern,
-    SingleNeighbourAtDevice,
-    SingleNeighbourAtSilo,
     SingleShares,
     SmallFieldBruteForce,
-    TagMatching,
+)
+from fgl_secure.attacks.message_passing.fingerprint import (
+    ContainmentAtDevice,
+    ContainmentAtSilo,
+    FingerprintAtDevice,
+    FingerprintAtSilo,
+)
+from fgl_secure.attacks.message_passing.messages import (
+    ClearValues,
+    DeviceGradients,
+    MessageCountsAtRelay,
+    MessageCountsAtSilo,
     VisibleDevices,
     VisibleEdges,
 )
-from fgl_secure.attacks.proxies import (
-    ProxyClasses,
-    ProxyCounts,
-    ProxyDifferencing,
-    ProxyLabelChanges,
-    ProxyMembership,
-    ProxyPartialFractions,
-    ProxySingletons,
+from fgl_secure.attacks.message_passing.relay_patterns import SilentPairs, SilentPartners, SiloPattern, TagMatching
+from fgl_secure.attacks.message_passing.sums import (
+    DifferencingAtDevice,
+    DifferencingAtSilo,
+    MaliciousSingleNeighbour,
+    SingleNeighbourAtDevice,
+    SingleNeighbourAtSilo,
 )
+from fgl_secure.attacks.proxies.additions import ProxyDifferencing, ProxyLabelChanges, ProxyMembership
+from fgl_secure.attacks.proxies.counts import ProxyClasses, ProxyCounts, ProxySingletons
+from fgl_secure.attacks.proxies.fractions import ProxyPartialFractions
 from fgl_secure.attacks.rooted_trees import (
     HopFeatureDifferencing,
     HopFeatureEdges,
     HopFeatureSingle,
     HopFeatureTopology,
 )
-from fgl_secure.attacks.structure import (
-    CombinedColumns,
-    HopFingerprint,
-    HopGradientLabels,
-    HopShares,
-    HopSumEdges,
-    HopSumRows,
-    HopUnfolding,
-    NsfAssignment,
-    NsfCosineEdges,
-    NsfDegreeHashing,
+from fgl_secure.attacks.structure.columns import CombinedColumns
+from fgl_secure.attacks.structure.hop_sums import HopSumEdges, HopSumRows, QueryRowSpace
+from fgl_secure.attacks.structure.hops import HopFingerprint, HopShares, HopUnfolding
+from fgl_secure.attacks.structure.nsf_edges import NsfCosineEdges, NsfWalkEdges
+from fgl_secure.attacks.structure.nsf_identity import NsfAssignment, NsfDegreeHashing, NsfNearest, NsfPropagation
+from fgl_secure.attacks.structure.nsf_predictions import (
     NsfDegrees,
     NsfEgoNets,
     NsfLabels,
     NsfMembership,
-    NsfNearest,
-    NsfPropagation,
     NsfTrainingLabels,
-    NsfWalkDegrees,
-    NsfWalkEdges,
-    QueryRowSpace,
+)
+from fgl_secure.attacks.structure.nsf_walk_degrees import NsfWalkDegrees
+from fgl_secure.attacks.structure.structure_gradients import (
+    HopGradientLabels,
     StructureGradientLabels,
     StructureGradientMembership,
     StructureGradientNeighbours,
 )
-from fgl_secure.attacks.virtual_nodes import VirtualNodeClients, VirtualNodeLabels, VirtualNodePopulation
+from fgl_secure.attacks.virtual_nodes.clients import VirtualNodeClients
+from fgl_secure.attacks.virtual_nodes.labels import VirtualNodeLabels, VirtualNodePopulation
 from fgl_secure.errors import InputError, UnknownNameError
 
 GROUP = "fgl_secure.attacks"

@@ -23,8 +23,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
-from fgl_secure.attacks.edge_claims import ForeignEdges, score_foreign_edges
-from fgl_secure.attacks.known_surroundings import MARGIN, edges_of_known_surroundings, explained_by
+from fgl_secure.attacks.edge_claims import (
+    MARGIN,
+    ForeignEdges,
+    edges_of_known_surroundings,
+    explained_by,
+    score_foreign_edges,
+)
 from fgl_secure.attacks.rooted_trees.knowledge import FED2GNN, HOP_SUMS, HopRules, PublicTopology
 from fgl_secure.attacks.rooted_trees.single import FeatureRows, score_feature_rows, sure
 from fgl_secure.attacks.rooted_trees.system import Determined, Equations, determined
@@ -42,21 +47,12 @@ MOST_HOPS = 3
 class HopFeatureDifferencing(Attack[FeatureRows, TreeTruth]):
     """A client solves its sums of the first hop by what it knows of its own nodes' edges."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "hop-feature-differencing",
-            "a client subtracts overlapping sums of the first hop for the features of single neighbours",
-            "on Fed2GNN 4.2: exact sums over overlapping sets of known neighbours",
-            Role.SILO,
-            Secret.NODE_FEATURES,
-            HOP_SUMS,
-            FED2GNN,
-            Circumstance.REPEATED_SUM,
-            minimum=0.9,
-            truth=TreeTruth,
-        )
+    card = Card(
+        "hop-feature-differencing",
+        "a client subtracts overlapping sums of the first hop for the features of single neighbours",
+        "on Fed2GNN 4.2: exact sums over overlapping sets of known neighbours",
+        Role.SILO, Secret.NODE_FEATURES, HOP_SUMS, FED2GNN, Circumstance.REPEATED_SUM, minimum=0.9, truth=TreeTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> FeatureRows | None:
         """Reads what the first hop determines beyond neighbours that are alone in a sum."""
@@ -71,24 +67,14 @@ class HopFeatureDifferencing(Attack[FeatureRows, TreeTruth]):
 class HopFeatureTopology(InformedAttack[FeatureRows, PublicTopology, TreeTruth]):
     """A client that knows all edges solves the sums of all hops together."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "hop-feature-topology",
-            "a client that knows the graph solves the sums of several hops for the features of single nodes",
-            "on Fed2GNN 4.2: later hops are sums of the same features, over walks that the graph tells",
-            Role.SILO,
-            Secret.NODE_FEATURES,
-            HOP_SUMS,
-            FED2GNN,
-            Circumstance.REPEATED_SUM,
-            minimum=0.9,
-            auxiliary="all edges and whose node is whose",
-            truth=TreeTruth,
-            knowledge=PublicTopology,
-            tells_nothing="edges say nothing of feature rows",
-        )
+    card = Card(
+        "hop-feature-topology",
+        "a client that knows the graph solves the sums of several hops for the features of single nodes",
+        "on Fed2GNN 4.2: later hops are sums of the same features, over walks that the graph tells",
+        Role.SILO, Secret.NODE_FEATURES, HOP_SUMS, FED2GNN, Circumstance.REPEATED_SUM, minimum=0.9,
+        auxiliary="all edges and whose node is whose", truth=TreeTruth, knowledge=PublicTopology,
+        tells_nothing="edges say nothing of feature rows",
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: PublicTopology) -> FeatureRows | None:
         """Reads what the first hops determine beyond neighbours that are alone in a sum of the first."""
@@ -191,19 +177,12 @@ def _claims(found: list[tuple[ClientSums, Determined]]) -> FeatureRows | None:
 class HopFeatureEdges(Attack[ForeignEdges, TreeTruth]):
     """A client explains the surroundings of nodes that it reads by other nodes that it reads."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "hop-feature-edges",
-            "a client explains the second hop's sums by the feature rows that the first hop gave away",
-            "on Fed2GNN 4.2: the second hop sums whole neighbourhoods of known nodes",
-            Role.SILO,
-            Secret.FOREIGN_EDGE,
-            HOP_SUMS,
-            FED2GNN,
-            truth=TreeTruth,
-        )
+    card = Card(
+        "hop-feature-edges",
+        "a client explains the second hop's sums by the feature rows that the first hop gave away",
+        "on Fed2GNN 4.2: the second hop sums whole neighbourhoods of known nodes",
+        Role.SILO, Secret.FOREIGN_EDGE, HOP_SUMS, FED2GNN, truth=TreeTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:
         """Looks for one or two known neighbours of every node that a client reads."""

@@ -84,7 +84,7 @@ def right_rows(nodes: Ids, values: Floats, truth: TreeTruth) -> tuple[NDArray[np
 def exact_rows(right: NDArray[np.bool_], nodes: Ids, prior: float, finding: str) -> Measurement:
     """The share of claimed rows that are right; the interval resamples nodes, of which several clients may speak."""
     share = clustered_proportion(right, nodes, seed=0)
-    return Measurement("exact recovery", share.value, share.interval, share.n, 0.0, prior, 1.0, True, finding)
+    return Measurement.of_share("exact recovery", share, finding, prior=prior)
 
 
 def score_feature_rows(guess: FeatureRows, truth: TreeTruth, reading: str) -> tuple[Measurement, ...]:
@@ -111,9 +111,8 @@ def _share_of_touched(guess: FeatureRows, right: NDArray[np.bool_], finding: str
     which = np.repeat(np.arange(len(read)), guess.touched)
     number = np.arange(len(which)) - np.repeat(np.cumsum(guess.touched) - guess.touched, guess.touched)
     share = clustered_proportion(number < read[which], guess.observers[which], seed=0)
-    value, interval, n = share.value, share.interval, share.n
     reach = int(guess.determined.sum()) / max(int(guess.touched.sum()), 1)
-    return Measurement("nodes exposed", value, interval, n, 0.0, 0.0, reach, True, finding, context=True)
+    return Measurement.of_share("nodes exposed", share, finding, reachable=reach, context=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,20 +133,12 @@ class SingleRows:
 class HopFeatureSingle(Attack[SingleRows, TreeTruth]):
     """A client takes each sum of the first hop that is over one node for that node's row."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "hop-feature-single",
-            "a client reads the features of a neighbour that is alone in a sum",
-            "on Fed2GNN 4.2: passive clients send sums over a node's neighbours, however few these are",
-            Role.SILO,
-            Secret.NODE_FEATURES,
-            HOP_SUMS,
-            FED2GNN,
-            Circumstance.SINGLE_NEIGHBOUR,
-            truth=TreeTruth,
-        )
+    card = Card(
+        "hop-feature-single",
+        "a client reads the features of a neighbour that is alone in a sum",
+        "on Fed2GNN 4.2: passive clients send sums over a node's neighbours, however few these are",
+        Role.SILO, Secret.NODE_FEATURES, HOP_SUMS, FED2GNN, Circumstance.SINGLE_NEIGHBOUR, truth=TreeTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> SingleRows | None:
         """Reads the sums of the first hop over one node."""
@@ -187,4 +178,4 @@ def single_neighbours(truth: TreeTruth) -> tuple[NDArray[np.bool_], NDArray[np.b
 
 def _share(metric: str, read: NDArray[np.bool_], reach: float, finding: str) -> Measurement:
     share = exact_proportion(int(read.sum()), len(read))
-    return Measurement(metric, share.value, share.interval, share.n, 0.0, 0.0, reach, True, finding, context=True)
+    return Measurement.of_share(metric, share, finding, reachable=reach, context=True)

@@ -1,7 +1,5 @@
 """Edges told by the columns of the combined adjacency, and how well scores of pairs rank them.
 
-Telling edges between other clients' nodes by the columns of the combined adjacency.
-
 A client that holds no power of the adjacency but only its rows of the combined one (FedStruct, ICLR 2025, Eq. 2)
 sees every node as a column: what walks from its own nodes end there. Neighbours are reached alike.
 """
@@ -93,7 +91,7 @@ def random_pairs(like: Ids, owner_of: Ids, edges: sparse.csr_array, seed: int) -
     starts = np.searchsorted(owner_of[order], owner_of[like])
     sizes = np.bincount(owner_of)[owner_of[like]]
     drawn = order[starts + rng.integers(sizes)] if like.size else like
-    return drawn[:, (drawn[0] != drawn[1]) & (entries_at(edges, drawn) == 0)]
+    return drawn[:, (drawn[0] != drawn[1]) & (_entries_at(edges, drawn) == 0)]
 
 
 def two_hop_pairs(like: Ids, owner_of: Ids, edges: sparse.csr_array, seed: int) -> Ids:
@@ -101,7 +99,7 @@ def two_hop_pairs(like: Ids, owner_of: Ids, edges: sparse.csr_array, seed: int) 
     walks = sparse.triu(edges @ edges, k=1).tocoo()
     pairs = np.stack([walks.row, walks.col]).astype(np.int64)
     pairs = pairs[:, np.isin(owner_of[pairs], owner_of[like]).all(axis=0)]
-    return sampled(pairs[:, entries_at(edges, pairs) == 0], like.shape[1], seed)
+    return sampled(pairs[:, _entries_at(edges, pairs) == 0], like.shape[1], seed)
 
 
 def sampled(pairs: Ids, count: int, seed: int) -> Ids:
@@ -111,7 +109,7 @@ def sampled(pairs: Ids, count: int, seed: int) -> Ids:
     return pairs[:, np.random.default_rng(seed).choice(pairs.shape[1], count, replace=False)]
 
 
-def entries_at(matrix: sparse.csr_array, pairs: Ids) -> Floats:
+def _entries_at(matrix: sparse.csr_array, pairs: Ids) -> Floats:
     """The entries of a matrix at pairs [2, m] of row and column, float64 [m]."""
     if not pairs.shape[1]:
         return np.empty(0)
@@ -178,20 +176,12 @@ class ColumnDirections:
 class CombinedColumns(Attack[tuple[ColumnDirections, ...], StructureTruth]):
     """A client ranks pairs of foreign nodes by the cosine of their columns."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "combined-columns",
-            "a client ranks pairs of foreign nodes by the cosine of their columns in its combined rows",
-            "on FedStruct (ICLR 2025) Eq. 2, even where no power of the adjacency is revealed",
-            Role.SILO,
-            Secret.FOREIGN_EDGE,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.51,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "combined-columns",
+        "a client ranks pairs of foreign nodes by the cosine of their columns in its combined rows",
+        "on FedStruct (ICLR 2025) Eq. 2, even where no power of the adjacency is revealed",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.51, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(
         self, view: View, public: PublicParameters  # noqa: ARG002  # needs no parameter

@@ -1,16 +1,17 @@
-"""What is left where no client holds a power of the adjacency: rows and edges from sums hop by hop.
+"""Structure embeddings and edges that clients solve sums and aggregated queries for.
 
-What is left where no client holds a power of the adjacency, but its sums over foreign neighbours hop by hop.
+A client that shares no structure features answers weighted sums of g(s_u) over its nodes u instead, with the asker's
+rows of the combined adjacency as weights (FedStruct, ICLR 2025, App. G.1, Eq. 47 and 49). The paper refuses further
+queries only where their number would let everything be solved; what matters is which nodes the row space of the
+asked weights determines (Chin and Ozsoyoglu, IEEE TSE 8, 1982), and one is enough.
 
 A client that computes z <- D^-1 (A + I) z with its neighbours' clients learns for each own node and hop the sum of the
 foreign neighbours' embeddings. It knows who is summed: its sums are equations with its crossing edges as coefficients,
 and foreign nodes that these determine (a node alone in a sum is the plain case) are read in every hop.
 
-Which edges between other clients' nodes hop-wise sums still tell: those that the recursion itself gives away.
-
-Of the foreign nodes w that a client reads in every hop (`hop_sums`), d_w z_w' = z_w + the sum of z_u over w's
-neighbours holds between one hop and the next. With the client's own nodes taken out, what remains is a sum of as many
-foreign rows as the degree leaves room for; where these rows are known too, it names them.
+Of the foreign nodes w that a client reads in every hop, d_w z_w' = z_w + the sum of z_u over w's neighbours holds
+between one hop and the next. With the client's own nodes taken out, what remains is a sum of as many foreign rows as
+the degree leaves room for; where these rows are known too, it names them.
 """
 
 from __future__ import annotations
@@ -21,17 +22,261 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, Measurement
-from fgl_secure.attacks.edge_claims import ForeignEdges, score_foreign_edges
-from fgl_secure.attacks.known_surroundings import MARGIN, edges_of_known_surroundings, explained_by
+from fgl_secure.attacks.edge_claims import (
+    MARGIN,
+    ForeignEdges,
+    edges_of_known_surroundings,
+    explained_by,
+    score_foreign_edges,
+)
 from fgl_secure.attacks.neighbourhoods import Client, clients_of, rows_of, stacked
-from fgl_secure.attacks.row_space import solver
-from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_HOPWISE, STRUCTURE
-from fgl_secure.attacks.structure.query_rowspace import CLOSE, SolvedEmbeddings, SolvedSystem, score_solved_embeddings
+from fgl_secure.attacks.recovery import largest_share
+from fgl_secure.attacks.row_space import Solver, solver
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_HOPWISE, FEDSTRUCT_QUERIES, STRUCTURE
 from fgl_secure.attacks.structure.truth import StructureTruth
-from fgl_secure.runtime import PublicParameters, Role, Secret, Step, Transcript, View
+from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, Step, Transcript, View
+from fgl_secure.statistics.metrics import clustered_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+CLOSE = 1e-2
+"""Up to this relative distance an embedding counts as read; rows that rounding may move further are not claimed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Systems:
+    """Systems of sums, one for each observer and client whose nodes are summed.
+
+    Attributes:
+        askers: int64 [p], index of the observing client; of the first one where several pool what they have.
+        targets: int64 [p], index of the client whose nodes are summed; that of the observer where they are of several.
+        equations: int64 [p], number of sums.
+        touched: int64 [p], nodes that are asked about.
+        exposed: int64 [p], how many of these the sums determine.
+    """
+
+    askers: Ids
+    targets: Ids
+    equations: Ids
+    touched: Ids
+    exposed: Ids
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SolvedSystem:
+    """One system: its row of `Systems`, and the nodes int64 [k] with the rows float64 [k, c] that are claimed."""
+
+    counts: tuple[int, int, int, int, int]
+    nodes: Ids
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SolvedEmbeddings:
+    """Structure embeddings that observers read from sums.
+
+    Attributes:
+        step: when the sums were given.
+        systems: who had which sums.
+        system: int64 [k], from which of these each row is read.
+        nodes: int64 [k], device index of the node that each row is said to belong to.
+        values: float64 [k, c], the rows.
+    """
+
+    step: Step
+    systems: Systems
+    system: Ids
+    nodes: Ids
+    values: Floats
+
+    @classmethod
+    def of_all(cls, step: Step, solved: list[_SolvedSystem]) -> SolvedEmbeddings:
+        """The claims from all systems, side by side; at least one system."""
+        systems = Systems(*np.array([each.counts for each in solved], dtype=np.int64).T)
+        system = np.repeat(np.arange(len(solved)), [len(each.nodes) for each in solved])
+        values = [each.values for each in solved if len(each.nodes)] or [solved[0].values]
+        nodes = np.concatenate([each.nodes for each in solved])
+        return cls(step, systems, system, nodes, np.concatenate(values))
+
+
+def _sure_rows(solution: Solver, sums: Floats, rounding: Floats) -> tuple[NDArray[np.bool_], Floats]:
+    """The determined rows, and which of them rounding moves by no more than `CLOSE`.
+
+    Args:
+        solution: how to combine the sums.
+        sums: float64 [q, c].
+        rounding: float64 [q], how far a coordinate of each sum may be off.
+
+    Returns:
+        Bool [k] and float64 [k, c].
+    """
+    values = solution.weights @ sums
+    moved = np.abs(solution.weights) @ rounding
+    return moved <= CLOSE * np.linalg.norm(values, axis=1), values
+
+
+def _score_solved_embeddings(guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
+    """How many rows are right, from how many systems and of how many nodes one is, and the labels read off.
+
+    The prior of the first two takes every node's row to be the most frequent one; that of labels is the majority.
+    """
+    systems = guess.systems
+    right, common = _right(guess, truth)
+    finding = (
+        f"{int(right.sum()):,} of {len(right):,} claimed rows of single nodes are right; "
+        f"{len(np.unique(guess.system[right])):,} of {len(systems.askers):,} systems of sums give one."
+    )
+    everyone = np.arange(len(systems.askers))
+    reading, guessing = (np.isin(everyone, guess.system[which]) for which in (right, common))
+    share = clustered_proportion(reading, systems.targets, seed=0)
+    reach, prior = float((systems.exposed > 0).mean()), float(guessing.mean())
+    name = "systems that give a node away"
+    found = (
+        Measurement.of_share(name, share, finding, prior=prior, reachable=reach),
+        _share_of_nodes(guess, right, finding),
+    )
+    if not len(right):
+        return found
+    exact = clustered_proportion(right, guess.nodes, seed=0)
+    rows = Measurement.of_share("exact recovery", exact, finding, prior=float(common.mean()))
+    return (rows, *found, _labels(guess, truth))
+
+
+def _right(guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Bool [k]: which claimed rows are right, and for which the most frequent row would be.
+
+    Where no two of the claimed nodes have the same row, none is frequent: nobody could guess it.
+    """
+    if not len(guess.nodes):
+        return np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
+    secret = truth.embeddings[guess.step][guess.nodes]
+    off = np.linalg.norm(guess.values - secret, axis=1)
+    _, first = np.unique(guess.nodes, return_index=True)
+    rows, counts = np.unique(secret[first], axis=0, return_counts=True)
+    common = (secret == rows[counts.argmax()]).all(axis=1) & (counts.max() > 1)
+    return off <= CLOSE * np.linalg.norm(secret, axis=1), np.asarray(common)
+
+
+def _share_of_nodes(guess: SolvedEmbeddings, right: NDArray[np.bool_], finding: str) -> Measurement:
+    """How many of the nodes that are asked about are read: the size of the leak."""
+    touched = guess.systems.touched
+    read = np.bincount(guess.system[right], minlength=len(touched))
+    which = np.repeat(np.arange(len(touched)), touched)
+    number = np.arange(len(which)) - np.repeat(np.cumsum(touched) - touched, touched)
+    share = clustered_proportion(number < read[which], guess.systems.targets[which], seed=0)
+    reach = int(guess.systems.exposed.sum()) / max(int(touched.sum()), 1)
+    return Measurement.of_share("nodes exposed", share, finding, reachable=reach, context=True)
+
+
+def _labels(guess: SolvedEmbeddings, truth: StructureTruth) -> Measurement:
+    """How often the largest coordinate of a claimed row is the node's label; right rows can tell no more of it."""
+    actual = truth.labels[guess.nodes]
+    right = guess.values.argmax(axis=1) == actual
+    share = clustered_proportion(right, guess.nodes, seed=0)
+    reach = float((truth.embeddings[guess.step][guess.nodes].argmax(axis=1) == actual).mean())
+    finding = (
+        f"The largest coordinate of {int(right.sum()):,} of {len(right):,} rows that are read is the node's label."
+    )
+    random, prior = 1 / (int(truth.labels.max()) + 1), largest_share(actual[:, None])
+    return Measurement.of_share("labels", share, finding, random=random, prior=prior, reachable=reach)
+
+
+OWN_QUERIES = "own query weights"
+"""Name of a client's rows (client that is asked, own node, node of that client, weight): what it asks."""
+
+ROUNDING = 2.0**-23
+"""Relative rounding of an answer, which is a float32."""
+
+
+class QueryRowSpace(Attack[SolvedEmbeddings, StructureTruth]):
+    """A client solves the answers of every other client for the nodes that its own weights determine."""
+
+    card = Card(
+        "query-rowspace",
+        "a client solves the answers to its aggregated queries for the embeddings of single nodes",
+        "against FedStruct (ICLR 2025) App. G.1: counting queries keeps structure features private",
+        Role.SILO, Secret.STRUCTURE_FEATURE, STRUCTURE, FEDSTRUCT_QUERIES, minimum=0.75, truth=StructureTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> SolvedEmbeddings | None:  # noqa: ARG002  # needs no parameter
+        """Solves the answers of the last round that the view holds, apart for every pair of clients."""
+        asked = rows_of(view, OWN_QUERIES)
+        if not asked:
+            return None
+        queries = stacked(asked)
+        owners = view.parties.index_of(np.concatenate([rows.owners for rows in asked]), Role.SILO)
+        step, answers = _last_answers(view)
+        targets = queries.values[:, 0].astype(np.int64)
+        solved = []
+        for observer, target in np.unique(np.stack([queries.observers, targets]), axis=1).T.tolist():
+            here = (queries.observers == observer) & (targets == target)
+            told = answers.values[(answers.observers == observer) & (answers.targets == target)]
+            solved.append(_solved(int(owners[here].min()), target, queries.values[here, 1:], told))
+        return SolvedEmbeddings.of_all(step, solved)
+
+    def score(self, guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """Rows that are right, pairs of clients and nodes that are exposed, labels: `_score_solved_embeddings`."""
+        return _score_solved_embeddings(guess, truth)
+
+
+def queries_allowed(touched: Ids, *, width: int = 1, classes: int = 1) -> Ids:
+    """The most queries that the paper's count allows: m d_s / c after Eq. 47, and m after Eq. 49 (the default).
+
+    Args:
+        touched: int64, number m of nodes that are asked about.
+        width: d_s, the number of structure features.
+        classes: c, the number of coordinates of an answer.
+    """
+    return np.asarray(touched * width // classes)
+
+
+def leaking_although_allowed(systems: Systems, *, width: int = 1, classes: int = 1) -> tuple[int, int]:
+    """How many pairs of clients expose a node although they obey the paper's count, and how many obey it.
+
+    Args:
+        systems: the pairs, see `QueryRowSpace.infer`.
+        width: see `queries_allowed`.
+        classes: see `queries_allowed`.
+    """
+    obeying = systems.equations <= queries_allowed(systems.touched, width=width, classes=classes)
+    return int((systems.exposed[obeying] > 0).sum()), int(obeying.sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Answers:
+    """What observers are told: int64 [m] observers and clients that answer, float64 [m, 1 + c] (node, sums)."""
+
+    observers: Ids
+    targets: Ids
+    values: Floats
+
+
+def _last_answers(view: View) -> tuple[Step, _Answers]:
+    batches = [batch for batch in view.messages(Phase.QUERY_ANSWERS) if not batch.step.evaluation]
+    step = max((batch.step for batch in batches), key=lambda step: step.round, default=Step(0))
+    last = [batch for batch in batches if batch.step == step]
+    if not last:
+        nobody = np.empty(0, dtype=np.int64)
+        return step, _Answers(nobody, nobody, np.empty((0, 1)))
+    senders = view.parties.index_of(np.concatenate([batch.senders for batch in last]), Role.SILO)
+    values = np.concatenate([np.asarray(batch.payload, dtype=np.float64) for batch in last])
+    return step, _Answers(np.concatenate([batch.observers for batch in last]), senders, values)
+
+
+def _solved(asker: int, target: int, queries: Floats, told: Floats) -> _SolvedSystem:
+    """Solves the answers [q, 1 + c] to queries [m, 3] (own node, foreign node, weight)."""
+    nodes, column = np.unique(queries[:, 1].astype(np.int64), return_inverse=True)
+    answered, first = np.unique(told[:, 0].astype(np.int64), return_index=True)
+    there = np.isin(queries[:, 0], answered)
+    row = np.searchsorted(answered, queries[there, 0].astype(np.int64))
+    matrix = np.zeros((len(answered), len(nodes)))
+    np.add.at(matrix, (row, column[there]), queries[there, 2])
+    solution, sums = solver(matrix), told[first, 1:]
+    sure, values = _sure_rows(solution, sums, ROUNDING * np.abs(sums).max(axis=1, initial=0.0))
+    counts = (asker, target, len(answered), len(nodes), len(solution.unknowns))
+    return _SolvedSystem(counts, nodes[solution.unknowns[sure]], values[sure])
+
 
 HOP_SUMS = "hop sums"
 """Name of a client's rows (own node, sum of its foreign neighbours' embeddings), by layer from 0."""
@@ -44,7 +289,7 @@ REAL_BITS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HopSystem:
+class _HopSystem:
     """One client's sums of all hops, and the foreign rows that they determine.
 
     Attributes:
@@ -69,36 +314,28 @@ class HopSystem:
 class HopSumRows(Attack[SolvedEmbeddings, StructureTruth]):
     """A client solves its sums over foreign neighbours for the structure embeddings of single ones."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "hop-sum-rows",
-            "a client solves its sums over foreign neighbours for the structure embeddings of single nodes",
-            "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: exact sums over few known neighbours",
-            Role.SILO,
-            Secret.STRUCTURE_FEATURE,
-            STRUCTURE,
-            FEDSTRUCT_HOPWISE,
-            minimum=0.9,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "hop-sum-rows",
+        "a client solves its sums over foreign neighbours for the structure embeddings of single nodes",
+        "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: exact sums over few known neighbours",
+        Role.SILO, Secret.STRUCTURE_FEATURE, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.9, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> SolvedEmbeddings | None:
         """The rows of the first hop, g(s_u) themselves."""
         steps = [rows.step for rows in rows_of(view, HOP_SUMS)]
-        systems = hop_systems(view, public)
+        systems = _hop_systems(view, public)
         if not systems:
             return None
         first = min(steps, key=lambda step: (step.round, step.layer))
-        return SolvedEmbeddings.of_all(first, [_solved(system) for system in systems])
+        return SolvedEmbeddings.of_all(first, [_solved_hop(system) for system in systems])
 
     def score(self, guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Rows that are right, clients that read one, nodes that are exposed, labels: `score_solved_embeddings`."""
-        return score_solved_embeddings(guess, truth)
+        """Rows that are right, clients that read one, nodes that are exposed, labels: `_score_solved_embeddings`."""
+        return _score_solved_embeddings(guess, truth)
 
 
-def hop_systems(view: View, public: PublicParameters) -> list[HopSystem]:
+def _hop_systems(view: View, public: PublicParameters) -> list[_HopSystem]:
     """The sums of every client that has some, of the first round, solved."""
     batches = rows_of(view, HOP_SUMS)
     first = min((rows.step.round for rows in batches), default=0)
@@ -144,7 +381,7 @@ def _by_layer(view: View, name: str, layers: list[int], step: Step, client: Clie
     return values, there
 
 
-def _system(client: Client, sums: Floats, summed: Ids, own: Floats, public: PublicParameters) -> HopSystem:
+def _system(client: Client, sums: Floats, summed: Ids, own: Floats, public: PublicParameters) -> _HopSystem:
     outside = client.outside
     solution = solver(client.neighbours[summed][:, outside].toarray())
     scale = float(np.abs(sums).max(initial=0.0))
@@ -152,37 +389,29 @@ def _system(client: Client, sums: Floats, summed: Ids, own: Floats, public: Publ
     terms = client.neighbours[summed][:, outside].sum(axis=1)
     error = np.abs(solution.weights) @ (unit * terms)
     rows = np.einsum("kq,hqc->hkc", solution.weights, sums)
-    return HopSystem(client, own, len(summed), outside[solution.unknowns], rows, error, unit)
+    return _HopSystem(client, own, len(summed), outside[solution.unknowns], rows, error, unit)
 
 
-def _solved(system: HopSystem) -> SolvedSystem:
+def _solved_hop(system: _HopSystem) -> _SolvedSystem:
     index, touched = system.client.index, len(system.client.outside)
     counts = (index, index, system.sums, touched, len(system.nodes))
     sure = system.error <= CLOSE * np.linalg.norm(system.rows[0], axis=1)
-    return SolvedSystem(counts, system.nodes[sure], system.rows[0, sure])
+    return _SolvedSystem(counts, system.nodes[sure], system.rows[0, sure])
 
 
 class HopSumEdges(Attack[ForeignEdges, StructureTruth]):
     """A client explains the change of a foreign row from hop to hop by foreign rows that it knows."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "hop-sum-edges",
-            "a client explains the change of foreign rows from hop to hop by the rows of their neighbours",
-            "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: what the recursion tells of the graph",
-            Role.SILO,
-            Secret.FOREIGN_EDGE,
-            STRUCTURE,
-            FEDSTRUCT_HOPWISE,
-            minimum=0.51,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "hop-sum-edges",
+        "a client explains the change of foreign rows from hop to hop by the rows of their neighbours",
+        "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: what the recursion tells of the graph",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.51, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:
         """Looks for one or two known foreign neighbours of every foreign node that a client reads."""
-        systems = hop_systems(view, public)
+        systems = _hop_systems(view, public)
         return ForeignEdges.of_all([_explained(system) for system in systems]) if systems else None
 
     def score(self, guess: ForeignEdges, truth: StructureTruth) -> tuple[Measurement, ...]:
@@ -190,7 +419,7 @@ class HopSumEdges(Attack[ForeignEdges, StructureTruth]):
         return score_foreign_edges(guess, truth, edges_of_known_surroundings(truth))
 
 
-def _explained(system: HopSystem) -> ForeignEdges:
+def _explained(system: _HopSystem) -> ForeignEdges:
     """Claims the neighbours of each known row whose change has one explanation by at most two known rows."""
     hops, count, c = system.rows.shape
     width = max(hops - 1, 0) * c

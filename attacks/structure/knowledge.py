@@ -1,8 +1,8 @@
-"""Which runs attacks on structure read, which they must break, and what attackers may know beside their views."""
+"""Runs that attacks on structure read, and what attackers know beside their views."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,3 +54,28 @@ class EmbeddingModel:
 
     embed: Callable[[NDArray[Any]], NDArray[Any]] | None = None
     jacobian: Callable[[Ids], NDArray[Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeClaims:
+    """What observers say of nodes.
+
+    Attributes:
+        observers: int64 [k], party identifiers of the clients that say it, or, at the server, the index of the client
+            that it is said of; -1 for all clients together.
+        nodes: int64 [k], device indices.
+        values: [k, ...], what is said: labels, scores, degrees, ego networks or gradient rows.
+    """
+
+    observers: Ids
+    nodes: Ids
+    values: NDArray[Any]
+
+    @classmethod
+    def of_all(cls, parts: Iterable[tuple[int, Ids, NDArray[Any] | None]]) -> NodeClaims | None:
+        """The claims of all clients, each with its identifier, nodes and values; None without any."""
+        found = [part for part in parts if part[2] is not None]
+        if not found:
+            return None
+        observers = np.concatenate([np.full(len(nodes), client) for client, nodes, _ in found])
+        return cls(observers, *(np.concatenate([part[at] for part in found]) for at in (1, 2)))

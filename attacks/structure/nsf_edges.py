@@ -1,12 +1,8 @@
 """Edges between foreign nodes from their structure features, and how well scores rank pairs.
 
-Scores of pairs of nodes, and how well they rank edges above pairs that are none.
-
 Two kinds of pairs without an edge: random ones, and the harder ones two hops apart. Clients know who owns which node,
 and most edges of a clustered partition are inside clients; so the random pairs that count have the same owners as the
 edges, and the best guess without the transcript ranks no better than chance.
-
-Edges between foreign nodes from their structure features.
 
 Features that are learnt or trained along the edges (Hop2Vec, Node2Vec) are alike at both ends of an edge. FedStar's say
 the degrees of a node's neighbours, and an edge needs that each end has a neighbour of the other's degree.
@@ -21,9 +17,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import area, area_of_pairs
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
-from fgl_secure.attacks.neighbourhoods import undirected
+from fgl_secure.attacks.neighbourhoods import OWN_EDGES, undirected
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, EmbeddingModel
-from fgl_secure.attacks.structure.nsf_views import MODEL, MODEL_ALONE, OWN_EDGES, embedded, foreign_features, own_rows
+from fgl_secure.attacks.structure.nsf_views import MODEL, MODEL_ALONE, embedded, foreign_features, own_rows
 from fgl_secure.attacks.structure.nsf_walk_degrees import ReadDegrees, read_degrees
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
@@ -38,7 +34,7 @@ ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SampledPairs:
+class _SampledPairs:
     """Pairs of device indices, int64 [2, k] each.
 
     Attributes:
@@ -54,7 +50,7 @@ class SampledPairs:
     hops: Ids
 
 
-def sampled_pairs(nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rng: np.random.Generator) -> SampledPairs:
+def _sampled(nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rng: np.random.Generator) -> _SampledPairs:
     """Draws up to `most` pairs of each kind.
 
     Args:
@@ -67,10 +63,10 @@ def sampled_pairs(nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rn
     """
     pairs = _some(among(edges, nodes), most, rng)
     anywhere = nodes[rng.integers(max(len(nodes), 1), size=pairs.shape)] if pairs.size else pairs
-    return SampledPairs(
+    return _SampledPairs(
         pairs,
         _with_another_end(pairs, edges, owner_of, nodes, rng),
-        anywhere[:, ~is_edge(anywhere, edges, len(owner_of)) & (anywhere[0] != anywhere[1])],
+        anywhere[:, ~_is_edge(anywhere, edges, len(owner_of)) & (anywhere[0] != anywhere[1])],
         _some(among(far, nodes), most, rng),
     )
 
@@ -88,9 +84,9 @@ def _with_another_end(pairs: Ids, edges: Ids, owner_of: Ids, among: Ids, rng: np
     """Edges with the second end moved to a random node of the same owner, such that they are none."""
     moved = pairs.copy()
     for _ in range(ATTEMPTS):
-        wrong = np.flatnonzero(is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
+        wrong = np.flatnonzero(_is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
         moved[1, wrong] = _same_owner(moved[1, wrong], owner_of, among, rng)
-    return moved[:, ~is_edge(moved, edges, len(owner_of)) & (moved[0] != moved[1])]
+    return moved[:, ~_is_edge(moved, edges, len(owner_of)) & (moved[0] != moved[1])]
 
 
 def _same_owner(nodes: Ids, owner_of: Ids, among: Ids, rng: np.random.Generator) -> Ids:
@@ -102,7 +98,7 @@ def _same_owner(nodes: Ids, owner_of: Ids, among: Ids, rng: np.random.Generator)
     return other
 
 
-def is_edge(pairs: Ids, edges: Ids, size: int) -> NDArray[np.bool_]:
+def _is_edge(pairs: Ids, edges: Ids, size: int) -> NDArray[np.bool_]:
     """Whether each pair [2, k] is among edges [2, m] of `size` nodes: bool [k]."""
     return np.asarray(np.isin(pairs[0] * size + pairs[1], edges[0] * size + edges[1]))
 
@@ -150,7 +146,7 @@ class PairScores:
 
 
 @dataclass(frozen=True, slots=True)
-class PairRanking:
+class _PairRanking:
     """How well edges between foreign nodes are ranked.
 
     Attributes:
@@ -172,14 +168,14 @@ class PairRanking:
     edges: int
 
 
-def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> PairRanking | None:
+def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> _PairRanking | None:
     """Compares scores with the edges of a graph; None where no client has an edge to find."""
     size, rng = len(truth.silo_of), np.random.default_rng(0)
     adjacency = undirected(truth.edges, size)
     edges, near = (np.stack(each.nonzero()).astype(np.int64) for each in (adjacency, adjacency @ adjacency))
-    far = near[:, ~is_edge(near, edges, size) & (near[0] != near[1])]
+    far = near[:, ~_is_edge(near, edges, size) & (near[0] != near[1])]
     most = -(-MOST // len(scored))
-    drawn = [sampled_pairs(each.nodes, edges, far, truth.silo_of, most, rng) for each in scored]
+    drawn = [_sampled(each.nodes, edges, far, truth.silo_of, most, rng) for each in scored]
     if not sum(pairs.edges.shape[1] for pairs in drawn):
         return None
     kinds = ([getattr(pairs, name) for pairs in drawn] for name in ("edges", "alike", "random", "hops"))
@@ -193,7 +189,7 @@ def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> PairRan
     (positive, ends), (alike, others), (random, _), (hops, _) = found
     interval = area_of_pairs(positive, alike, ends, others, size)
     areas = (area(positive, alike), interval, area(positive, random), area(positive, hops))
-    return PairRanking(*areas, *_precision(scored[0], edges, size), len(positive))
+    return _PairRanking(*areas, *_precision(scored[0], edges, size), len(positive))
 
 
 def _precision(scores: PairScores, edges: Ids, size: int) -> tuple[float, float]:
@@ -201,7 +197,7 @@ def _precision(scores: PairScores, edges: Ids, size: int) -> tuple[float, float]
     pairs = len(scores.nodes) * (len(scores.nodes) - 1) / 2
     if not there:
         return 0.0, 0.0
-    return float(is_edge(scores.top(there), edges, size).mean()), there / pairs
+    return float(_is_edge(scores.top(there), edges, size).mean()), there / pairs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,24 +210,13 @@ class RankedPairs:
 class NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]):
     """The cosine of two nodes' features."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "nsf-cosine-edges",
-            "a client takes foreign nodes for neighbours whose learnt structure features point the same way",
-            "on FedStruct (ICLR 2025) App. G.1, as Duddu et al. (2020) for node embeddings",
-            Role.SILO,
-            Secret.FOREIGN_EDGE,
-            STRUCTURE,
-            FEDSTRUCT,
-            circumstance=Circumstance.SHARED_FEATURES,
-            minimum=0.55,
-            auxiliary=MODEL,
-            truth=StructureTruth,
-            knowledge=EmbeddingModel,
-            tells_nothing=MODEL_ALONE,
-        )
+    card = Card(
+        "nsf-cosine-edges",
+        "a client takes foreign nodes for neighbours whose learnt structure features point the same way",
+        "on FedStruct (ICLR 2025) App. G.1, as Duddu et al. (2020) for node embeddings",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, circumstance=Circumstance.SHARED_FEATURES, minimum=0.55,
+        auxiliary=MODEL, truth=StructureTruth, knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
         """Scores all pairs of foreign nodes at every client alone."""
@@ -244,28 +229,20 @@ class NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]
         return RankedPairs(tuple(found)) if found else None
 
     def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Edges against random pairs of the same owners, see `ranking_of_edges`."""
-        return ranking_of_edges(guess, truth)
+        """Edges against random pairs of the same owners, see `_ranking_of_edges`."""
+        return _ranking_of_edges(guess, truth)
 
 
 class NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
     """How likely an edge is that joins two nodes with these degrees and these degrees of neighbours."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "nsf-walk-edges",
-            "a client intersects the neighbours' degrees that FedStar's features say of foreign nodes",
-            "on FedStruct (ICLR 2025) App. A and G.1: the diagonals of A^ and its powers are shared",
-            Role.SILO,
-            Secret.FOREIGN_EDGE,
-            STRUCTURE,
-            FEDSTRUCT_LOUVAIN,
-            circumstance=Circumstance.SHARED_FEATURES,
-            minimum=0.55,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "nsf-walk-edges",
+        "a client intersects the neighbours' degrees that FedStar's features say of foreign nodes",
+        "on FedStruct (ICLR 2025) App. A and G.1: the diagonals of A^ and its powers are shared",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT_LOUVAIN, circumstance=Circumstance.SHARED_FEATURES,
+        minimum=0.55, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
         """Scores all pairs of foreign nodes at every client alone."""
@@ -274,24 +251,22 @@ class NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
         return RankedPairs(tuple(found)) if found else None
 
     def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Edges against random pairs of the same owners, see `ranking_of_edges`."""
-        return ranking_of_edges(guess, truth)
+        """Edges against random pairs of the same owners, see `_ranking_of_edges`."""
+        return _ranking_of_edges(guess, truth)
 
 
-def ranking_of_edges(guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
+def _ranking_of_edges(guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
     """Twice the area under the curve less one, edges against random pairs of the same owners: 0 without a view."""
     ranking = rank_pairs(guess.clients, truth)
     if ranking is None:
         return ()
-    gain, bounds = 2 * ranking.same_owners - 1, ranking.interval
-    interval = Interval(2 * bounds.low - 1, 2 * bounds.high - 1)
     finding = (
         f"Edges between foreign nodes are ranked above pairs of the same owners with an area under the curve of "
         f"{ranking.same_owners:.3f}, above random pairs with {ranking.random:.3f}, above pairs two hops apart with "
         f"{ranking.two_hops:.3f}; {ranking.precision:.1%} of as many top pairs as there are edges are edges, of all "
         f"pairs {ranking.density:.2%}."
     )
-    return (Measurement("ranking of edges", gain, interval, ranking.edges, 0.0, 0.0, 1.0, False, finding),)
+    return (Measurement.of_area("ranking of edges", ranking.same_owners, ranking.interval, ranking.edges, finding),)
 
 
 def _likely(read: ReadDegrees, own: Ids | None) -> PairScores:

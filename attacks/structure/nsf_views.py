@@ -1,7 +1,5 @@
 """What a client holds that attacks on structure features start from, and what return probabilities say.
 
-What a FedStruct client holds that attacks on structure features start from, client by client.
-
 Base FedStruct hands every client the structure features of all nodes (FedStruct, ICLR 2025, Algorithms 1 and 2).
 Tables are keyed by the party identifier of the client, so that views side by side and views of one party alone give
 the same.
@@ -36,8 +34,6 @@ SHARED_FEATURES = "shared features"
 """Name of a client's rows (node, s_u) of other clients' nodes at the end of training."""
 OWN_FEATURES = "own features"
 """Name of a client's rows (node, s_v) of its own nodes at the end of training."""
-OWN_EDGES = "own edges"
-"""Name of a client's rows (own node, neighbour, client of the neighbour)."""
 OWN_NAMES = "own names"
 """Name of a client's rows (own node, index in the list that a crawl goes by)."""
 

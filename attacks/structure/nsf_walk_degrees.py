@@ -1,7 +1,5 @@
 """Degrees of foreign nodes and of their neighbours, read off FedStar's features in closed form.
 
-Degrees of foreign nodes and of their neighbours, read off FedStar's features in closed form.
-
 The diagonal of A^ is the reciprocal of a degree, so every degree is there to read; that of A^^2 has the sum of the
 neighbours' reciprocals, which only few multisets of the degrees in the graph have.
 """
@@ -15,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, Measurement
-from fgl_secure.attacks.neighbourhoods import degree_words, ego_networks, neighbour_degrees, undirected
+from fgl_secure.attacks.neighbourhoods import OWN_EDGES, degree_words, ego_networks, neighbour_degrees, undirected
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_LOUVAIN, STRUCTURE
-from fgl_secure.attacks.structure.nsf_views import OWN_EDGES, NeighbourSums, foreign_features, neighbour_sums, own_rows
+from fgl_secure.attacks.structure.nsf_views import NeighbourSums, foreign_features, neighbour_sums, own_rows
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.attacks.truth import foreign_neighbours
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
@@ -44,6 +42,7 @@ class DegreeMultisets:
 
     def __init__(self, numbers: Ids) -> None:
         self._numbers = numbers
+        self._solved: dict[tuple[str, ...], Ids | None] = {}
         self._halves: list[tuple[Ids, Floats, Floats]] = [self._sums(np.empty((1, 0), dtype=np.int64))]
         rows = self._halves[0][0]
         for size in range(1, LARGEST // 2 + 1):
@@ -78,6 +77,20 @@ class DegreeMultisets:
             if len(found):
                 return np.asarray(self._numbers[found[0]]) if len(found) == 1 else None
         return None
+
+    def neighbours(self, sums: NeighbourSums) -> tuple[Ids | None, ...]:
+        """The degrees of each node's neighbours, where the numbers are one more than degrees; each sum once."""
+        keys = np.stack([sums.degrees, *(np.round(each / TOLERANCE) for each in (sums.reciprocals, sums.squares))])
+        rows = zip(keys.T.tolist(), sums.degrees.tolist(), sums.reciprocals, sums.squares, strict=True)
+        return tuple(self._one(tuple(map(str, key)), *row) for key, *row in rows)
+
+    def _one(self, key: tuple[str, ...], degree: int, reciprocals: float, squares: float) -> Ids | None:
+        if degree == 0:
+            return np.empty(0, dtype=np.int64)
+        if key not in self._solved:
+            found = self.solve(degree, reciprocals, squares)
+            self._solved[key] = None if found is None else found - 1
+        return self._solved[key]
 
     def _longer(self, rows: Ids) -> Ids:
         """Rows of places, ascending in each, with one more place at the end."""
@@ -122,7 +135,7 @@ def read_degrees(view: View) -> list[ReadDegrees]:
     """What every client reads alone; empty where features have no return probabilities."""
     edges, size = own_rows(view, OWN_EDGES), len(view.parties.ids(Role.DEVICE))
     found: list[ReadDegrees] = []
-    solvers: dict[bytes, _Solver] = {}
+    solvers: dict[bytes, DegreeMultisets] = {}
     for client, held in foreign_features(view).items():
         sums = neighbour_sums(held.values)
         if sums is None:
@@ -132,7 +145,7 @@ def read_degrees(view: View) -> list[ReadDegrees]:
             own = np.asarray(undirected(edges[client][:, :2].T, size).sum(axis=1), dtype=np.int64)
             present = np.concatenate([present, own[edges[client][:, 0]]])
         looped = np.unique(present[present > 0]) + 1
-        solver = solvers.setdefault(looped.tobytes(), _Solver(looped))
+        solver = solvers.setdefault(looped.tobytes(), DegreeMultisets(looped))
         found.append(ReadDegrees(client, held.nodes, sums.degrees, solver.neighbours(sums)))
     return found
 
@@ -140,20 +153,12 @@ def read_degrees(view: View) -> list[ReadDegrees]:
 class NsfWalkDegrees(Attack[list[ReadDegrees], StructureTruth]):
     """A client solves return probabilities for the degrees of foreign nodes and of their neighbours."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "nsf-walk-degrees",
-            "a client reads degrees off FedStar's features, and solves them for the degrees of neighbours",
-            "on FedStruct (ICLR 2025) App. A and G.1: the diagonals of A^ and its powers are shared",
-            Role.SILO,
-            Secret.DEGREE,
-            STRUCTURE,
-            FEDSTRUCT_LOUVAIN,
-            minimum=0.52,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "nsf-walk-degrees",
+        "a client reads degrees off FedStar's features, and solves them for the degrees of neighbours",
+        "on FedStruct (ICLR 2025) App. A and G.1: the diagonals of A^ and its powers are shared",
+        Role.SILO, Secret.DEGREE, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.52, truth=StructureTruth,
+    )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> list[ReadDegrees] | None:  # noqa: ARG002  # needs none
         """Reads every foreign node at every client alone."""
@@ -178,32 +183,6 @@ class NsfWalkDegrees(Attack[list[ReadDegrees], StructureTruth]):
         return (*found, _share("neighbours' degrees", exact[inner], nodes[inner], around)) if inner.any() else found
 
 
-class _Solver:
-    """Solves sums for multisets of some degrees, each sum once.
-
-    Args:
-        looped: int64 [k], one more than the degrees that there are, ascending.
-    """
-
-    def __init__(self, looped: Ids) -> None:
-        self._multisets = DegreeMultisets(looped)
-        self._solved: dict[tuple[str, ...], Ids | None] = {}
-
-    def neighbours(self, sums: NeighbourSums) -> tuple[Ids | None, ...]:
-        """The degrees of each node's neighbours."""
-        keys = np.stack([sums.degrees, *(np.round(each / TOLERANCE) for each in (sums.reciprocals, sums.squares))])
-        rows = zip(keys.T.tolist(), sums.degrees.tolist(), sums.reciprocals, sums.squares, strict=True)
-        return tuple(self._one(tuple(map(str, key)), *row) for key, *row in rows)
-
-    def _one(self, key: tuple[str, ...], degree: int, reciprocals: float, squares: float) -> Ids | None:
-        if degree == 0:
-            return np.empty(0, dtype=np.int64)
-        if key not in self._solved:
-            found = self._multisets.solve(degree, reciprocals, squares)
-            self._solved[key] = None if found is None else found - 1
-        return self._solved[key]
-
-
 def _name(degrees: Ids) -> int:
     """The name that `neighbour_degrees` gives to a multiset."""
     return int(degree_words(degrees).sum(dtype=np.uint64).view(np.int64))
@@ -213,4 +192,4 @@ def _share(metric: str, right: NDArray[np.bool_], nodes: Ids, actual: Ids) -> Me
     share = clustered_proportion(right, nodes, seed=0)
     prior, random = largest_share(actual[nodes][:, None]), 1 / max(len(np.unique(actual)), 1)
     finding = f"Of {len(right):,} foreign nodes, the {metric} of {int(right.sum()):,} are read exactly."
-    return Measurement(metric, share.value, share.interval, share.n, random, prior, 1.0, True, finding)
+    return Measurement.of_share(metric, share, finding, random=random, prior=prior)

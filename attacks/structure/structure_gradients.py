@@ -1,23 +1,18 @@
-"""Labels and neighbours from the gradients of structure features and embeddings.
-
-Labels and neighbours from the gradients of the structure features that clients send to the server.
+"""Labels and neighbours from the gradients of structure that clients send.
 
 The gradient of client i's loss in s_u is the sum over its labelled nodes v of A-bar_vu (y^_v - y_v), by way of the
 Jacobian of the embedding (FedStruct, ICLR 2025, Prop. 2). The row of a labelled node is mostly its own term, which is
 negative at the label and nowhere else; rows of nodes next to labelled ones come next in length. Rows of different
 clients hardly collide, so their sum tells the labels as well.
 
-Labels from the gradients that come back hop by hop.
-
 Where structure embeddings travel hop by hop, the gradient of the loss goes back the same way. In the last hop a client
-gets, for each of its nodes, the sum over the node's foreign neighbours v of (y^_v - y_v) / d~_v (FedStruct, ICLR 2025,
-Lemma 1 and Eq. 9): where there is one neighbour alone, and it is labelled, that is negative at its label and nowhere
-else; where it is not labelled, it is zero.
+gets, for each of its nodes, the sum over the node's foreign neighbours v of (y^_v - y_v) / d~_v (Lemma 1 and Eq. 9):
+where there is one neighbour alone, and it is labelled, that is negative at its label and nowhere else; where it is not
+labelled, it is zero.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +21,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import clients_of, undirected
-from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_HOPWISE, STRUCTURE, EmbeddingModel
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_HOPWISE, STRUCTURE, EmbeddingModel, NodeClaims
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
@@ -44,22 +39,7 @@ RANK = 1e-12
 """Squared singular values of a Jacobian up to this share of the largest count as none."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GradientRows:
-    """Gradients in single nodes' structure features, of the first round.
-
-    Attributes:
-        clients: int64 [k], index of the client that each is from; -1 for the sum over all.
-        nodes: int64 [k], device indices.
-        rows: float64 [k, d]; none of them all zero.
-    """
-
-    clients: Ids
-    nodes: Ids
-    rows: Floats
-
-
-def gradient_rows(view: View) -> GradientRows | None:
+def gradient_rows(view: View) -> NodeClaims | None:
     """The rows that the server sees of the first round: of single clients, or their sum; None where it sees neither."""
     sums = view.own(GRADIENT_SUM)
     if not sums:
@@ -74,15 +54,15 @@ def gradient_rows(view: View) -> GradientRows | None:
     return _nonzero(np.repeat(senders, len(nodes)), np.tile(nodes, len(senders)), vectors)
 
 
-def logit_gradients(rows: GradientRows, known: EmbeddingModel) -> Floats:
+def logit_gradients(rows: NodeClaims, known: EmbeddingModel) -> Floats:
     """Gradients in the logits, float64 [k, c]: the rows themselves, or their least-squares solution.
 
     A row is J^T delta with J the Jacobian [c, d] of the embedding at the node's features.
     """
     if known.jacobian is None:
-        return rows.rows
+        return rows.values
     parts = [np.arange(start, min(start + CHUNK, len(rows.nodes))) for start in range(0, len(rows.nodes), CHUNK)]
-    solved = [_solved(known.jacobian(rows.nodes[part]), rows.rows[part]) for part in parts]
+    solved = [_solved(known.jacobian(rows.nodes[part]), rows.values[part]) for part in parts]
     return np.concatenate(solved)
 
 
@@ -98,132 +78,96 @@ def _solved(jacobian: NDArray[Any], rows: Floats) -> Floats:
     return np.asarray(np.einsum("kcb,kbd,kd->kc", inverse, wide, rows, optimize=True))
 
 
-def _nonzero(clients: Ids, nodes: Ids, vectors: NDArray[Any]) -> GradientRows:
+def _nonzero(clients: Ids, nodes: Ids, vectors: NDArray[Any]) -> NodeClaims:
     """The rows that are not zero of vectors [k, n d], node after node."""
     rows = vectors.astype(np.float64).reshape(len(nodes), -1)
     telling = rows.any(axis=1)
-    return GradientRows(clients[telling], nodes[telling], rows[telling])
+    return NodeClaims(clients[telling], nodes[telling], rows[telling])
 
 
 SOURCE = "on FedStruct (ICLR 2025) Prop. 2 and Eq. 50: gradients of S at the server"
 JACOBIAN = "the Jacobian of the embedding at S, which the server hands out, where the embedding is not the identity"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GradientLabels:
-    """Labels that the server reads, one for each row: clients, nodes, labels int64 [k] and lengths float64 [k]."""
-
-    clients: Ids
-    nodes: Ids
-    labels: Ids
-    lengths: Floats
-
-
-class StructureGradientLabels(InformedAttack[GradientLabels, EmbeddingModel, StructureTruth]):
+class StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, StructureTruth]):
     """The class of the smallest entry of a row."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with rows of single clients or with their sums."""
-        return Card(
-            "structure-gradient-labels",
-            "the server reads training labels off the gradients of structure features, summed over clients or not",
-            SOURCE,
-            Role.SERVER,
-            Secret.LABEL,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.9,
-            auxiliary=JACOBIAN,
-            truth=StructureTruth,
-            knowledge=EmbeddingModel,
-            tells_nothing="features before the first round have seen no label, and so has no Jacobian at them",
-        )
+    card = Card(
+        "structure-gradient-labels",
+        "the server reads training labels off the gradients of structure features, summed over clients or not",
+        SOURCE,
+        Role.SERVER, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.9, auxiliary=JACOBIAN, truth=StructureTruth,
+        knowledge=EmbeddingModel,
+        tells_nothing="features before the first round have seen no label, and so has no Jacobian at them",
+    )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> GradientLabels | None:  # noqa: ARG002  # needs no parameter
+    def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
         """Reads a label off every row."""
         found = gradient_rows(view)
         if found is None or not len(found.nodes):
             return None
-        delta = logit_gradients(found, known)
-        lengths = np.linalg.norm(delta, axis=1)
-        return GradientLabels(found.clients, found.nodes, delta.argmin(axis=1).astype(np.int64), lengths)
+        labels = logit_gradients(found, known).argmin(axis=1)
+        return NodeClaims(found.observers, found.nodes, labels.astype(np.int64))
 
-    def score(self, guess: GradientLabels, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of training labels that are right; a node's owner, whom the server knows, speaks for it.
 
         A training node that its owner sent no row of, or one of zeros, counts as wrong.
         """
-        sums = bool((guess.clients < 0).all())
-        owned = (guess.clients == truth.silo_of[guess.nodes]) | sums
+        sums = bool((guess.observers < 0).all())
+        owned = (guess.observers == truth.silo_of[guess.nodes]) | sums
         labels = np.full(len(truth.silo_of), -1, dtype=np.int64)
-        labels[guess.nodes[owned]] = guess.labels[owned]
-        nodes = np.flatnonzero(truth.labelled & (np.isin(truth.silo_of, guess.clients) | sums))
+        labels[guess.nodes[owned]] = guess.values[owned]
+        nodes = np.flatnonzero(truth.labelled & (np.isin(truth.silo_of, guess.observers) | sums))
         return (share_of_labels("training labels", labels[nodes], nodes, truth),) if len(nodes) else ()
 
 
-class StructureGradientMembership(Attack[GradientRows, StructureTruth]):
+class StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
     """Which nodes carry a label, by the length of their rows."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with rows of single clients or with their sums."""
-        return Card(
-            "structure-gradient-membership",
-            "the server tells which nodes carry a label by the lengths of the gradients of their structure features",
-            SOURCE,
-            Role.SERVER,
-            Secret.LABEL,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.55,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "structure-gradient-membership",
+        "the server tells which nodes carry a label by the lengths of the gradients of their structure features",
+        SOURCE,
+        Role.SERVER, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, truth=StructureTruth,
+    )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> GradientRows | None:  # noqa: ARG002  # needs no parameter
+    def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
         """Takes the rows as they are."""
         found = gradient_rows(view)
         return found if found is not None and len(found.nodes) else None
 
-    def score(self, guess: GradientRows, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         """Twice the area under the curve less one, over all nodes, those without a row of their owner at 0."""
-        owned = (guess.clients == truth.silo_of[guess.nodes]) | (guess.clients < 0)
+        owned = (guess.observers == truth.silo_of[guess.nodes]) | (guess.observers < 0)
         lengths = np.zeros(len(truth.silo_of))
-        np.add.at(lengths, guess.nodes[owned], np.linalg.norm(guess.rows[owned], axis=1))
+        np.add.at(lengths, guess.nodes[owned], np.linalg.norm(guess.values[owned], axis=1))
         if truth.labelled.all() or not truth.labelled.any():
             return ()
         what = "Nodes with and without a label"
         return (ranking_of_nodes("labelled nodes", lengths, truth.labelled, np.arange(len(lengths)), what),)
 
 
-class StructureGradientNeighbours(Attack[GradientRows, StructureTruth]):
+class StructureGradientNeighbours(Attack[NodeClaims, StructureTruth]):
     """Which foreign nodes are next to a client's labelled ones, by the length of that client's rows."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with rows of single clients."""
-        return Card(
-            "structure-gradient-neighbours",
-            "the server finds the external neighbours of a client's labelled nodes by the lengths of its gradients",
-            SOURCE,
-            Role.SERVER,
-            Secret.FOREIGN_NODE,
-            STRUCTURE,
-            FEDSTRUCT,
-            minimum=0.7,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "structure-gradient-neighbours",
+        "the server finds the external neighbours of a client's labelled nodes by the lengths of its gradients",
+        SOURCE,
+        Role.SERVER, Secret.FOREIGN_NODE, STRUCTURE, FEDSTRUCT, minimum=0.7, truth=StructureTruth,
+    )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> GradientRows | None:  # noqa: ARG002  # needs no parameter
+    def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
         """Takes the rows of single clients; a sum says nothing of whose they are."""
         found = gradient_rows(view)
-        return found if found is not None and (found.clients >= 0).any() else None
+        return found if found is not None and (found.observers >= 0).any() else None
 
-    def score(self, guess: GradientRows, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         """Twice the area under the curve less one, over all pairs of a client that sent rows and a foreign node."""
-        senders = np.unique(guess.clients)
+        senders = np.unique(guess.observers)
         lengths = np.zeros((len(senders), len(truth.silo_of)))
-        lengths[np.searchsorted(senders, guess.clients), guess.nodes] = np.linalg.norm(guess.rows, axis=1)
+        lengths[np.searchsorted(senders, guess.observers), guess.nodes] = np.linalg.norm(guess.values, axis=1)
         owned = truth.silo_of == senders[:, None]
         adjacency = undirected(truth.edges, len(truth.silo_of))
         next_to = np.stack([adjacency @ (mine & truth.labelled) > 0 for mine in owned])
@@ -239,33 +183,17 @@ HOP_GRADIENTS = "hop gradients"
 """Name of a client's rows (own node, what came back to it in a hop)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NeighbourLabels:
-    """Labels of foreign nodes as clients read them: nodes and labels int64 [k]."""
-
-    nodes: Ids
-    labels: Ids
-
-
-class HopGradientLabels(Attack[NeighbourLabels, StructureTruth]):
+class HopGradientLabels(Attack[NodeClaims, StructureTruth]):
     """The class of the smallest entry of what comes back to a node with a single foreign neighbour."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "hop-gradient-labels",
-            "a client reads labels of foreign nodes off the gradients that come back to their only neighbours",
-            "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: gradients that travel back",
-            Role.SILO,
-            Secret.LABEL,
-            STRUCTURE,
-            FEDSTRUCT_HOPWISE,
-            minimum=0.9,
-            truth=StructureTruth,
-        )
+    card = Card(
+        "hop-gradient-labels",
+        "a client reads labels of foreign nodes off the gradients that come back to their only neighbours",
+        "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: gradients that travel back",
+        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.9, truth=StructureTruth,
+    )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> NeighbourLabels | None:  # noqa: ARG002  # needs no parameter
+    def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
         """Reads the last hop of the first round, at every client alone."""
         returned, neighbour = view.own(HOP_GRADIENTS), _only_neighbours(view)
         if not returned:
@@ -274,13 +202,13 @@ class HopGradientLabels(Attack[NeighbourLabels, StructureTruth]):
         nodes = last.values[:, 0].astype(np.int64)
         rows = last.values[:, 1:]
         read = (neighbour[nodes] >= 0) & (np.abs(rows).max(axis=1, initial=0.0) > 0)
-        return NeighbourLabels(neighbour[nodes[read]], rows[read].argmin(axis=1).astype(np.int64))
+        return NodeClaims(last.owners[read], neighbour[nodes[read]], rows[read].argmin(axis=1).astype(np.int64))
 
-    def score(self, guess: NeighbourLabels, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of the labels that are right, over all that clients read."""
         if not len(guess.nodes):
             return ()
-        return (share_of_labels("labels of foreign neighbours", guess.labels, guess.nodes, truth),)
+        return (share_of_labels("labels of foreign neighbours", guess.values, guess.nodes, truth),)
 
 
 def _only_neighbours(view: View) -> Ids:

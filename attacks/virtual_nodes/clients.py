@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
-from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, VIRTUAL_NODES, VirtualSlices
+from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, VIRTUAL_NODES, RoundStates, VirtualSlices, client_states
 from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
-from fgl_secure.attacks.virtual_nodes.views import RoundStates, client_states
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, clustered_proportion
 
@@ -66,23 +65,14 @@ class LinkedSummands:
 class VirtualNodeClients(InformedAttack[LinkedSummands, VirtualSlices, VirtualNodeTruth]):
     """Names for summands of one round by those of the round before."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with summands in the clear whose senders it forgets."""
-        return Card(
-            "virtual-node-clients",
-            "the server tells by virtual nodes which client a summand without a name is from",
-            "FedVN (AAAI 2025) leaves open what virtual nodes tell; linking as in Narayanan and Shmatikov (2008)",
-            Role.SERVER,
-            Secret.CLIENT_IDENTITY,
-            VIRTUAL_NODES,
-            FEDVN,
-            minimum=0.8,
-            auxiliary="the parts of a summand, and who sent those of the rounds before",
-            truth=VirtualNodeTruth,
-            knowledge=VirtualSlices,
-            tells_nothing="where the parts of a summand lie doesn't say whose it is",
-        )
+    card = Card(
+        "virtual-node-clients",
+        "the server tells by virtual nodes which client a summand without a name is from",
+        "FedVN (AAAI 2025) leaves open what virtual nodes tell; linking as in Narayanan and Shmatikov (2008)",
+        Role.SERVER, Secret.CLIENT_IDENTITY, VIRTUAL_NODES, FEDVN, minimum=0.8,
+        auxiliary="the parts of a summand, and who sent those of the rounds before", truth=VirtualNodeTruth,
+        knowledge=VirtualSlices, tells_nothing="where the parts of a summand lie doesn't say whose it is",
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: VirtualSlices) -> LinkedSummands | None:  # noqa: ARG002  # needs no parameter
         """Links each round to those before; None without two rounds of the same clients, at least two."""

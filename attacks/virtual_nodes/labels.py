@@ -23,9 +23,15 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
-from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN_SKEWED, VIRTUAL_NODES, LocalWork, VirtualSlices
+from fgl_secure.attacks.virtual_nodes.knowledge import (
+    FEDVN_SKEWED,
+    VIRTUAL_NODES,
+    LocalWork,
+    VirtualSlices,
+    client_states,
+    mean_states,
+)
 from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
-from fgl_secure.attacks.virtual_nodes.views import client_states, mean_states
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, exact_proportion
 
@@ -138,23 +144,14 @@ class ShareGuess:
 class VirtualNodeLabels(InformedAttack[ShareGuess, VirtualSlices, VirtualNodeTruth]):
     """What each client did to the last bias, less what predictions add to that."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with summands in the clear."""
-        return Card(
-            "virtual-node-labels",
-            "the server tells from a client's model how often each label occurs there",
-            "iDLG (Zhao et al. 2020) and LLG (PoPETs 2022) on the model of FedVN (AAAI 2025), as EC-LDA (2025) asks",
-            Role.SERVER,
-            Secret.LABEL_SHARES,
-            VIRTUAL_NODES,
-            FEDVN_SKEWED,
-            minimum=0.8,
-            auxiliary="the model that it hands out, and how clients train it",
-            truth=VirtualNodeTruth,
-            knowledge=VirtualSlices,
-            tells_nothing="the model that is handed out first has seen no label",
-        )
+    card = Card(
+        "virtual-node-labels",
+        "the server tells from a client's model how often each label occurs there",
+        "iDLG (Zhao et al. 2020) and LLG (PoPETs 2022) on the model of FedVN (AAAI 2025), as EC-LDA (2025) asks",
+        Role.SERVER, Secret.LABEL_SHARES, VIRTUAL_NODES, FEDVN_SKEWED, minimum=0.8,
+        auxiliary="the model that it hands out, and how clients train it", truth=VirtualNodeTruth,
+        knowledge=VirtualSlices, tells_nothing="the model that is handed out first has seen no label",
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: VirtualSlices) -> ShareGuess | None:  # noqa: ARG002  # needs no parameter
         """Estimates, and takes the mean over the rounds; None where targets are no labels."""
@@ -212,7 +209,7 @@ def _of_commonest(guess: ShareGuess, actual: Floats) -> Measurement:
     share = exact_proportion(int(right.sum()), len(right))
     finding = f"Of {int(right.sum()):,} of {len(right):,} clients the commonest label is named."
     random = float(commonest[guess.clients].mean())
-    return Measurement(COMMONEST, share.value, share.interval, share.n, random, prior, 1.0, True, finding)
+    return Measurement.of_share(COMMONEST, share, finding, random=random, prior=prior)
 
 
 METRIC = "label shares of all, total variation"
@@ -233,23 +230,14 @@ class PopulationGuess:
 class VirtualNodePopulation(InformedAttack[PopulationGuess, VirtualSlices, VirtualNodeTruth]):
     """What all clients together did to the last bias, less what predictions add to that."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone, with the sum."""
-        return Card(
-            "virtual-node-population",
-            "the server tells from the sum of the models how often each label occurs at all clients together",
-            "LLG (Wainakh et al., PoPETs 2022) on the mean model of FedVN (AAAI 2025)",
-            Role.SERVER,
-            Secret.LABEL,
-            VIRTUAL_NODES,
-            FEDVN_SKEWED,
-            minimum=0.7,
-            auxiliary="the model that it hands out, and how clients train it",
-            truth=VirtualNodeTruth,
-            knowledge=VirtualSlices,
-            tells_nothing="the model that is handed out first has seen no label",
-        )
+    card = Card(
+        "virtual-node-population",
+        "the server tells from the sum of the models how often each label occurs at all clients together",
+        "LLG (Wainakh et al., PoPETs 2022) on the mean model of FedVN (AAAI 2025)",
+        Role.SERVER, Secret.LABEL, VIRTUAL_NODES, FEDVN_SKEWED, minimum=0.7,
+        auxiliary="the model that it hands out, and how clients train it", truth=VirtualNodeTruth,
+        knowledge=VirtualSlices, tells_nothing="the model that is handed out first has seen no label",
+    )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: VirtualSlices) -> PopulationGuess | None:  # noqa: ARG002  # needs no parameter
         """Estimates round by round, as of one client of mean weight; None where targets are no labels."""

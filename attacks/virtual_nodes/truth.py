@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Truth
 from fgl_secure.attacks.truth import moved_on
 
-Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

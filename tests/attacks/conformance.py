@@ -65,17 +65,11 @@ class AttackConformance(ABC):
     def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
         """An exchange of 0/1 rows under the scheme that the attack must break."""
         graph = random_graph(5, directed=False, pairs=22)
-        return self.exchange(graph, words(graph.num_devices, 16), loss, recording)
+        return self.exchange(graph, words(graph.num_devices, 16), loss=loss, recording=recording)
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
         """What is recorded for the attack on a graph: an exchange under the scheme of its control."""
-        return record(graph, SCHEMES[self.attack.card.control], values, loss=loss, recording=recording)
+        return record(graph, SCHEMES[self.attack.card.control], values, **network)
 
     def test_breaks_its_control(self, references: References) -> None:
         """Positive control: every figure on the control reaches the stated share of a complete break."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +25,9 @@ class SummandConformance(AttackConformance):
     def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
         """Recorded rounds of the method."""
 
-    def exchange(
-        self,
-        graph: FederatedGraph,  # noqa: ARG002  # nothing crosses clients along edges
-        values: NDArray[np.float64],  # noqa: ARG002
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
         """The same rounds."""
-        return self.run(loss, recording)
+        return self.run(**network)
 
     def test_needs_to_know_where_things_lie(self) -> None:
         """Without the layout of a summand there is no guess."""

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.gradients.knowledge import UPDATES, Candidates, GradientKnowledge
-from fgl_secure.attacks.gradients.model import Convolution, GradientModel
-from fgl_secure.attacks.gradients.receptive_field import receptive_field
+from fgl_secure.attacks.gradients.model import Convolution, GradientModel, receptive_field
 from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins

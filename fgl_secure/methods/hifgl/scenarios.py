@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Overflow, PrimeField
 from fgl_secure.algebra.quantization import largest_magnitude
-from fgl_secure.attacks.message_passing.differencing import PARTICIPANTS
 from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
     DROP_OUTS,
@@ -26,7 +25,7 @@ from fgl_secure.attacks.message_passing.knowledge import (
     PublicRows,
     SilentDevices,
 )
-from fgl_secure.attacks.message_passing.single_neighbour import CHOSEN
+from fgl_secure.attacks.message_passing.sums import CHOSEN, PARTICIPANTS
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.programs import public_of
 from fgl_secure.auditing.recorded_run import RecordedRun

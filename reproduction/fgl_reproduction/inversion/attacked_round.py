@@ -13,20 +13,17 @@ from numpy.typing import NDArray
 from fgl_reproduction.inversion.options import CLEAR, SINGLE, InvertOptions
 from fgl_secure.attacks.base import Attack, Measurement
 from fgl_secure.attacks.gradients.fields import GradientFilter, GradientSpan
+from fgl_secure.attacks.gradients.inversion import likeliest_edges
 from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
-from fgl_secure.attacks.gradients.matching.attacks import (
+from fgl_secure.attacks.gradients.matching import (
     DeepLeakage,
+    EdgeScores,
     FeaturesAndEdges,
     GradientMatching,
-    ImprovedDeepLeakage,
-    InvertingGradients,
-    WithEffort,
-)
-from fgl_secure.attacks.gradients.matching.joint import likeliest_edges
-from fgl_secure.attacks.gradients.matching.measures import (
-    EdgeScores,
     GraphScores,
+    ImprovedDeepLeakage,
     Inverted,
+    InvertingGradients,
     RowScores,
     aligned_with,
     class_means,
@@ -220,7 +217,7 @@ def attack_of(options: InvertOptions) -> Attack[Any, Any]:
         restarts=options.restarts or each.effort.restarts,
         seed=options.seed,
     )
-    return WithEffort(each, effort)
+    return type(each)(effort)
 
 
 def _epsilon(options: InvertOptions, run: RecordedRun) -> float | None:

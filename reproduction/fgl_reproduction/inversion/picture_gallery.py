@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_reproduction.inversion.page import picture_svg
+from fgl_secure.attacks.gradients.inversion import Effort, inverting_gradients
 from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
-from fgl_secure.attacks.gradients.matching.exhibits import exhibits
-from fgl_secure.attacks.gradients.matching.features import inverting_gradients
-from fgl_secure.attacks.gradients.matching.measures import Inverted, RowScores, aligned_with, class_means, row_scores
-from fgl_secure.attacks.gradients.matching.reconstruction import Effort
+from fgl_secure.attacks.gradients.matching import Inverted, RowScores, aligned_with, class_means, exhibits, row_scores
 from fgl_secure.attacks.gradients.model import Convolution
 from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun

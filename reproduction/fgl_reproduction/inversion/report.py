@@ -9,7 +9,7 @@ import numpy as np
 
 from fgl_reproduction.inversion.attacked_round import Figure, Inversion, Structure
 from fgl_secure import __version__
-from fgl_secure.attacks.gradients.matching.measures import EdgeScores, GraphScores
+from fgl_secure.attacks.gradients.matching import EdgeScores, GraphScores
 
 SCORED = ("this run", "prior", "random")
 

@@ -92,15 +92,9 @@ class PersonalConformance(AttackConformance):
         """Terms in the clear."""
         return averages(loss, recording)
 
-    def exchange(
-        self,
-        graph: FederatedGraph,  # noqa: ARG002  # nothing crosses clients along edges
-        values: NDArray[np.float64],  # noqa: ARG002
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
         """The same round."""
-        return self.run(loss, recording)
+        return self.run(**network)
 
 
 class TestWeightedModels(PersonalConformance):

@@ -15,7 +15,7 @@ from fgl_reproduction.inversion.attacked_round import ATTACKS, invert
 from fgl_reproduction.inversion.options import InvertOptions
 from fgl_reproduction.inversion.page import picture_svg, render_inversion
 from fgl_reproduction.inversion.picture_gallery import gallery
-from fgl_secure.attacks.gradients.matching.reconstruction import Effort
+from fgl_secure.attacks.gradients.inversion import Effort
 from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.cli.main import BAD_INPUT, OK, main
 from fgl_secure.errors import FglSecureError, InputError

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -37,18 +39,12 @@ class GradientConformance(AttackConformance):
         """A round of four clients."""
         return record_round(clusters(nodes=80), self.setting, loss=loss, recording=recording)
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
         """A round on a graph with other features."""
         everyone = np.ones(graph.num_devices, dtype=np.bool_)
         other = Graph.from_arrays("drawn", values.astype(np.float32), graph.labels, graph.edges)
         held = FederatedGraph.from_assignment(other, graph.silo_of, SplitMasks(everyone, ~everyone, ~everyone))
-        return record_round(held, self.setting, loss=loss, recording=recording)
+        return record_round(held, self.setting, **network)
 
 
 class SumConformance(GradientConformance):
@@ -66,15 +62,9 @@ class SumConformance(GradientConformance):
             return self.record()
         return record_round(clusters(nodes=80), Setting(batch=2, summed=True), loss=loss, recording=recording)
 
-    def exchange(
-        self,
-        graph: FederatedGraph,  # noqa: ARG002  # sums are no matter of edges
-        values: NDArray[np.float64],  # noqa: ARG002
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
         """The same run."""
-        return self.run(loss, recording)
+        return self.run(**network)
 
     def test_reads_no_gradients_in_the_clear(self) -> None:
         """Where every client's gradient arrives, there is no sum to attack."""

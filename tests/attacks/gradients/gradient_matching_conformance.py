@@ -11,10 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import guess_of
+from fgl_secure.attacks.gradients.inversion import Effort
 from fgl_secure.attacks.gradients.knowledge import FEDAVG_SMOOTH, UPDATES
-from fgl_secure.attacks.gradients.matching.attacks import GradientMatching, WithEffort
-from fgl_secure.attacks.gradients.matching.measures import Inverted
-from fgl_secure.attacks.gradients.matching.reconstruction import Effort
+from fgl_secure.attacks.gradients.matching import GradientMatching, Inverted
 from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
@@ -66,7 +65,7 @@ class MatchingConformance(GradientConformance):
     def read(self, run: Run, view: View | None = None) -> Claims:
         """The claims on a run after very few steps."""
         view = view or run.transcript.views(self.attack.card.observer)
-        guess = guess_of(WithEffort(self.attack, SHORT), view, run.public, run.knowledge)
+        guess = guess_of(type(self.attack)(SHORT), view, run.public, run.knowledge)
         return Counter() if guess is None else self.claims(guess)
 
     def claims(self, guess: Inverted) -> Claims:
@@ -78,15 +77,9 @@ class MatchingConformance(GradientConformance):
         """A round of four clients on small graphs."""
         return shaped(clusters(nodes=24, words=8), self.setting, loss, recording)
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
         """A round on a graph with other features."""
-        plain = super().exchange(graph, values, loss, recording)
+        plain = super().exchange(graph, values, **network)
         return _with_shapes(plain, self.setting)
 
 

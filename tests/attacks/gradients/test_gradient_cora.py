@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.areas import area
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.gradients.fields import GradientFilter, GradientSpan
-from fgl_secure.attacks.gradients.labels import GradientLabels
 from fgl_secure.attacks.gradients.model import Convolution
-from fgl_secure.attacks.gradients.single import GradientSingleNeighbours, GradientSingleRow
+from fgl_secure.attacks.gradients.single import GradientLabels, GradientSingleNeighbours, GradientSingleRow
 from fgl_secure.graph import Graph, load
 from fgl_secure.runtime import Role
 from tests.attacks.conformance import measured

@@ -58,14 +58,8 @@ class HopConformance(AttackConformance):
         """The run that the attack must break."""
         return {name: make() for name, make in CONTROLS.items()}
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
-        return record_hops(graph, values, network=Network(loss, recording))
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
+        return record_hops(graph, values, network=Network(**network))
 
     def test_finds_nothing_where_every_sum_is_refused(self) -> None:
         """With three clients nobody has neighbours at three others, and no sum is computed."""

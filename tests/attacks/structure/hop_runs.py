@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -67,14 +68,8 @@ class StructureConformance(AttackConformance):
         run = self.recorded(self.large(), Network())
         return {self.attack.card.control: run.recorded(STRUCTURE)}
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: Floats,  # noqa: ARG002  # structure is what is exchanged
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
-        return self.recorded(graph, Network(loss, recording))
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
+        return self.recorded(graph, Network(**network))
 
 
 class EdgeConformance(StructureConformance):

@@ -29,22 +29,16 @@ class StructureConformance(AttackConformance):
     """Inherit as `Test...`, name the attack, list its claims and say how its run is recorded."""
 
     @abstractmethod
-    def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
+    def recorded(self, graph: FederatedGraph, **network: Any) -> Run:
         """What is recorded for the attack on a graph."""
 
     def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
         """A run on a small graph of communities."""
-        return self.recorded(communities(3, nodes=60), loss, recording)
+        return self.recorded(communities(3, nodes=60), loss=loss, recording=recording)
 
-    def exchange(
-        self,
-        graph: FederatedGraph,
-        values: NDArray[np.float64],  # noqa: ARG002  # features here come from the graph
-        loss: Loss | None = None,
-        recording: Recording | None = None,
-    ) -> Run:
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
         """A run on a graph."""
-        return self.recorded(graph, loss, recording)
+        return self.recorded(graph, **network)
 
     def guess(self, run: Run) -> Any:
         """The guess of the attack on a run, which must give one."""

@@ -13,10 +13,8 @@ from scipy import sparse
 
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.structure.columns import CombinedColumns
-from fgl_secure.attacks.structure.hop_fingerprint import HopFingerprint
-from fgl_secure.attacks.structure.hop_shares import HopShares, HopUnfolding
-from fgl_secure.attacks.structure.hop_sums import HopSumEdges, HopSumRows
-from fgl_secure.attacks.structure.query_rowspace import QueryRowSpace, leaking_although_allowed
+from fgl_secure.attacks.structure.hop_sums import HopSumEdges, HopSumRows, QueryRowSpace, leaking_although_allowed
+from fgl_secure.attacks.structure.hops import HopFingerprint, HopShares, HopUnfolding
 from fgl_secure.graph import FederatedGraph, SplitMasks, load, partition
 from fgl_secure.graph.adjacency_powers import adjacency_powers, normalised_adjacency
 from fgl_secure.runtime import Party, Role, Step

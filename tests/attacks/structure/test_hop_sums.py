@@ -8,17 +8,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy import sparse
 
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.edge_claims import ForeignEdges
-from fgl_secure.attacks.known_surroundings import explained_by
-from fgl_secure.attacks.structure.hop_sums import HopSumEdges, HopSumRows, noted_embeddings
-from fgl_secure.attacks.structure.query_rowspace import SolvedEmbeddings
+from fgl_secure.attacks.edge_claims import ForeignEdges, explained_by
+from fgl_secure.attacks.structure.hop_sums import (
+    HopSumEdges,
+    HopSumRows,
+    QueryRowSpace,
+    SolvedEmbeddings,
+    Systems,
+    leaking_although_allowed,
+    noted_embeddings,
+    queries_allowed,
+)
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.runtime import Phase, PublicParameters, Role, Step
+from fgl_secure.graph.adjacency_powers import adjacency_powers, largest_entries
+from fgl_secure.runtime import Party, Phase, PublicParameters, Role, Step
 from tests.attacks.conformance import Claims
 from tests.attacks.recorded import Run, both_ways, federated, random_graph
-from tests.attacks.structure.hop_runs import EdgeConformance, Network, StructureConformance, record_hopwise, scale_free
+from tests.attacks.structure.hop_runs import (
+    EdgeConformance,
+    Network,
+    StructureConformance,
+    record_hopwise,
+    record_queries,
+    scale_free,
+)
 
 Ids = NDArray[np.int64]
 
@@ -149,3 +165,120 @@ def test_refused_sums_are_no_equations() -> None:
     assert found[1] is not None
     assert 0 < len(found[1].nodes) < len(found[0].nodes)
     assert found[1].values == pytest.approx(_start(120)[found[1].nodes])
+
+
+KEPT = 8
+
+
+class TestQueryRowSpace(StructureConformance):
+    attack: Attack[SolvedEmbeddings, Any] = QueryRowSpace()
+    rests_on = (frozenset({Phase.QUERY_ANSWERS}), frozenset({Phase.QUERY_WEIGHTS}))
+
+    def recorded(self, graph: FederatedGraph, network: Network) -> Run:
+        rows = largest_entries(adjacency_powers(graph.graph, 3)[-1], KEPT * graph.num_devices)
+        asking = np.arange(0, graph.num_devices, 2)
+        return record_queries(graph, rows, asking, [_embeddings(graph.num_devices, 3)], network)
+
+    def small(self) -> FederatedGraph:
+        return scale_free(60, 3)
+
+    def claims(self, guess: SolvedEmbeddings) -> Claims:
+        return Counter(guess.nodes.tolist())
+
+    def test_reads_a_node_that_is_asked_about_alone(self) -> None:
+        """Of three nodes, one alone in a query and two only together, the one is read, with its label."""
+        run = _asked([[0.5, 0.0, 0.0], [0.0, 0.2, 0.3]])
+        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
+        assert guess is not None
+        assert guess.nodes.tolist() == [2]
+        assert guess.values[0] == pytest.approx(_embeddings(5, 3)[2], rel=1e-5)
+        assert (guess.systems.equations.tolist(), guess.systems.touched.tolist()) == ([2], [3])
+        values = {found.metric: found.value for found in self.attack.score(guess, run.truth)}
+        assert values["exact recovery"] == values["systems that give a node away"] == 1
+        assert values["nodes exposed"] == pytest.approx(1 / 3)
+
+    def test_reads_by_difference(self) -> None:
+        """Two sums that differ in one node give that node away although no query is about one node."""
+        run = _asked([[0.2, 0.3, 0.5], [0.2, 0.3, 0.0]])
+        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
+        assert guess is not None
+        assert guess.nodes.tolist() == [4]
+
+    def test_two_mixed_sums_of_three_read_nobody(self) -> None:
+        """Where no unit vector is in the row space nothing is claimed, and the share that is exposed is 0."""
+        run = _asked([[0.2, 0.3, 0.5], [0.3, 0.1, 0.2]])
+        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
+        assert guess is not None
+        assert not len(guess.nodes)
+        assert [found.value for found in self.attack.score(guess, run.truth)] == [0, 0]
+
+    def test_the_last_round_counts(self) -> None:
+        """With several rounds the embeddings of the last one are read."""
+        graph = federated(np.empty((2, 0), dtype=np.int64), [0, 0, 1, 1, 1])
+        rounds = [_embeddings(5, 3), _embeddings(5, 3, seed=1)]
+        weights = sparse.csr_array(np.pad([[0.5, 0.0, 0.0]], ((0, 4), (2, 0))))
+        run = record_queries(graph, weights, np.array([0]), rounds)
+        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
+        assert guess is not None
+        assert guess.step.round == 1
+        assert guess.values[0] == pytest.approx(rounds[1][2], rel=1e-5)
+
+    def test_clients_that_pool_their_queries_read_more(self) -> None:
+        """All clients but one together expose at least what each of them exposes alone, and more of them."""
+        run = self.recorded(scale_free(), Network())
+        shares = []
+        for others in ([0], [0, 1, 2]):
+            guess = self.attack.infer(run.transcript.view([Party(Role.SILO, i) for i in others]), run.public)
+            assert guess is not None
+            at = guess.systems.targets == 3
+            shares.append(float((guess.systems.exposed[at] / guess.systems.touched[at])[0]))
+        assert shares[1] > 2 * shares[0] > 0
+
+    def test_labels_are_read_off_trained_rows(self) -> None:
+        """Embeddings that have learned their labels give them away for every node that is read."""
+        graph = scale_free()
+        rows = largest_entries(adjacency_powers(graph.graph, 3)[-1], KEPT * graph.num_devices)
+        learnt = (np.eye(2)[graph.labels] + 0.1 * _embeddings(graph.num_devices, 2)).astype(np.float32)
+        run = record_queries(graph, rows, np.arange(graph.num_devices), [learnt])
+        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
+        assert guess is not None
+        (labels,) = (found for found in self.attack.score(guess, run.truth) if found.metric == "labels")
+        assert labels.value == labels.reachable > 0.95
+        assert labels.prior < 0.6
+
+
+def test_frequent_rows_are_the_prior() -> None:
+    """Where all nodes have one and the same row, reading it is worth nothing beyond the prior."""
+    graph = scale_free(60, 3)
+    rows = largest_entries(adjacency_powers(graph.graph, 2)[-1], KEPT * 60)
+    run = record_queries(graph, rows, np.arange(60), [np.ones((60, 3), dtype=np.float32)])
+    guess = QueryRowSpace().infer(run.transcript.views(Role.SILO), run.public)
+    assert guess is not None
+    exact, systems = QueryRowSpace().score(guess, run.truth)[:2]
+    assert (exact.value, exact.prior) == (1, 1)
+    assert systems.value == systems.prior
+
+
+def test_the_papers_count_allows_what_it_says() -> None:
+    """m queries about m nodes by Eq. 49, and m d_s / c by Eq. 47."""
+    assert queries_allowed(np.array([71])).tolist() == [71]
+    assert queries_allowed(np.array([200, 10]), width=64, classes=7).tolist() == [1828, 91]
+
+
+def test_pairs_that_obey_the_count_may_leak() -> None:
+    """Of three pairs two obey the count, and one of these two exposes a node."""
+    systems = Systems(*(np.array(column) for column in ([0, 0, 1], [1, 2, 0], [3, 9, 4], [5, 8, 4], [1, 8, 0])))
+    assert leaking_although_allowed(systems) == (1, 2)
+    assert leaking_although_allowed(systems, width=2) == (2, 3)
+
+
+def _embeddings(nodes: int, columns: int, seed: int = 0) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).normal(size=(nodes, columns)).astype(np.float32)
+
+
+def _asked(queries: list[list[float]]) -> Run:
+    """Client 0 with nodes 0 and 1 asks client 1 with nodes 2 to 4."""
+    graph: FederatedGraph = federated(np.empty((2, 0), dtype=np.int64), [0, 0, 1, 1, 1])
+    weights = np.zeros((5, 5))
+    weights[: len(queries), 2:] = queries
+    return record_queries(graph, sparse.csr_array(weights), np.arange(len(queries)), [_embeddings(5, 3)])

@@ -10,7 +10,7 @@ import pytest
 
 from fgl_secure.attacks.base import Attack, guess_of
 from fgl_secure.attacks.structure.nsf_identity import NsfNearest
-from fgl_secure.attacks.structure.nsf_labels import NsfTrainingLabels
+from fgl_secure.attacks.structure.nsf_predictions import NsfTrainingLabels
 from fgl_secure.attacks.structure.structure_gradients import StructureGradientLabels
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
 from fgl_secure.graph.structure_features import fedstar_features

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.privacy import DistributedNoise
-from fgl_secure.attacks.gradients.views import update_sums
+from fgl_secure.attacks.gradients.knowledge import update_sums
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, load, partition, random_split

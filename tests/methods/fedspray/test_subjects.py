@@ -8,8 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.proxies.knowledge import ProxyKnowledge
-from fgl_secure.attacks.proxies.rows import close, proxy_rows
+from fgl_secure.attacks.proxies.knowledge import ProxyKnowledge, close, proxy_rows
 from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.records import Record

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.message_passing.device_gradients import DeviceGradients
+from fgl_secure.attacks.message_passing.messages import DeviceGradients
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.programs import filled
 from fgl_secure.coins import SimulationCoins

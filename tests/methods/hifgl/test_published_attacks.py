@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from fgl_secure.attacks.base import Measurement
-from fgl_secure.attacks.message_passing.tag_matching import certain_edges, claimed_edges, refine
+from fgl_secure.attacks.message_passing.relay_patterns import certain_edges, claimed_edges, refine
 from fgl_secure.attacks.registry import attack
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split

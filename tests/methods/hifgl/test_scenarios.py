@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.message_passing.differencing import PARTICIPANTS
 from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
     DROP_OUTS,
@@ -15,6 +14,7 @@ from fgl_secure.attacks.message_passing.knowledge import (
     TRAINING,
     PublicRows,
 )
+from fgl_secure.attacks.message_passing.sums import PARTICIPANTS
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.audit import audit
 from fgl_secure.graph import FederatedGraph

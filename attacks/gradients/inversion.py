@@ -1,0 +1,357 @@
+"""Gradient matching: inputs are sought whose gradient is the one that was seen.
+
+Deep leakage from gradients (DLG, Zhu et al. 2019, with labels read first in iDLG, Zhao et al. 2020) is L-BFGS on the
+squared distance of gradients; inverting gradients (Geiping et al. 2020) is signed descent on their angle. The papers'
+inputs are pictures; here they are the rows of a receptive field with known edges. Rows that a gradient does not
+determine (neighbours that enter through an average alone) stay near the first guess.
+
+Features and edges of a field are sought together from its sizes alone: every pair of nodes has a weight sigmoid(theta),
+the same in both directions, and neighbours are taken to be alike and few (GLG, Sinha et al. 2024; FedGIG, Xiao et al.
+2024). Only edges that some average of the batch depends on can be found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from fgl_secure.attacks.gradients.model import GradientModel, ReceptiveField
+from fgl_secure.errors import InputError
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeenGradient:
+    """A gradient, and what its observer knows of the small graph behind it.
+
+    Attributes:
+        model: the model, at the weights that the gradient was taken at.
+        gradient: float64 [P], in the order of the model's layout, of the mean loss over the batch.
+        field: the nodes behind it. Attacks that also look for edges use its sizes alone.
+        labels: int64 [b], the labels of the batch as its observer reads them, in no order of significance.
+        image_shape: (height, width) where the rows are pictures, else None.
+        clip: the norm that the gradient was cut down to if it was longer, else None.
+    """
+
+    model: GradientModel
+    gradient: Floats
+    field: ReceptiveField
+    labels: Ids
+    image_shape: tuple[int, int] | None = None
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.gradient.shape != (self.model.layout.size,):
+            raise InputError(f"gradient must have shape [{self.model.layout.size}]; found {list(self.gradient.shape)}")
+
+        if self.labels.shape != (self.field.batch,):
+            raise InputError(f"labels must have shape [{self.field.batch}]; found {list(self.labels.shape)}")
+
+    def of(self, x: torch.Tensor, adjacency: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """What rows [m, d], an adjacency as the model takes it, and labels of the batch would have shown: [P]."""
+        gradient = self.model.gradient(x, adjacency, labels, torch.arange(self.field.batch))
+        return gradient if self.clip is None else gradient * (self.clip / gradient.norm()).clamp(max=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reconstruction:
+    """What an attack makes of one gradient.
+
+    Attributes:
+        features: float64 [m, d], the rows of the field, those of the batch first.
+        labels: int64 [b], of the batch.
+        distance: between the gradient of these inputs and the one that was seen, as the attack measures it.
+        adjacency: float64 [m, m], a weight in [0, 1] for every pair where edges were looked for, else None.
+    """
+
+    features: Floats
+    labels: Ids
+    distance: float
+    adjacency: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long an attack tries.
+
+    Attributes:
+        steps: of the optimiser, in each try.
+        restarts: tries, of which the one with the least distance is kept.
+        seed: of the first guesses.
+    """
+
+    steps: int
+    restarts: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.restarts < 1 or self.seed < 0:
+            raise InputError(
+                f"steps and restarts must be at least 1 and seed 0; found {self.steps}, {self.restarts}, {self.seed}"
+            )
+
+    def starts(self) -> tuple[torch.Generator, ...]:
+        """One source of first guesses for each try; no privacy rests on them."""
+        return tuple(torch.Generator().manual_seed(self.seed + each) for each in range(self.restarts))
+
+
+def reconstruction(
+    x: torch.Tensor, logits: torch.Tensor, distance: torch.Tensor, adjacency: torch.Tensor | None = None
+) -> Reconstruction:
+    """What a try has arrived at: rows [m, d], labels as the largest of logits [b, c], and weights of pairs [m, m].
+
+    A try that left the finite numbers is as far from the gradient as can be.
+    """
+    rows, last = x.detach().numpy().copy(), float(distance.detach())
+    far = not (math.isfinite(last) and np.isfinite(rows).all())
+    weights = None if adjacency is None else adjacency.detach().numpy().copy()
+    labels = logits.detach().argmax(dim=1).numpy().astype(np.int64)
+    return Reconstruction(np.nan_to_num(rows), labels, math.inf if far else last, weights)
+
+
+def nearest(tries: Sequence[Reconstruction]) -> Reconstruction:
+    """The try whose gradient is nearest to the one that was seen."""
+    return min(tries, key=lambda each: each.distance)
+
+
+def squared_distance(found: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+    """||found - seen||^2 / ||seen||^2 of gradients [P]: that of DLG (Zhu et al. 2019, Eq. 4), in units of the seen."""
+    return ((found - seen) ** 2).sum() / (seen**2).sum()
+
+
+def cosine_distance(found: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+    """1 - cos(found, seen) of gradients [P], in 0..2 (Geiping et al. 2020, Eq. 4)."""
+    cosine: torch.Tensor = (found @ seen) / (found.norm() * seen.norm())
+    return 1 - cosine
+
+
+def total_variation(rows: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+    """Mean absolute difference of neighbouring pixels, of pictures [m, height * width] (Geiping et al. 2020, Eq. 4)."""
+    pictures = rows.reshape(-1, *shape)
+    across = (pictures[:, :, 1:] - pictures[:, :, :-1]).abs().mean()
+    down = (pictures[:, 1:] - pictures[:, :-1]).abs().mean()
+    return across + down
+
+
+def smoothness(rows: torch.Tensor, adjacency: torch.Tensor) -> torch.Tensor:
+    """tr(X^T L X) / m d, the squared differences over edges: neighbours are alike.
+
+    Args:
+        rows: float [m, d].
+        adjacency: float [m, m], symmetric.
+    """
+    laplacian = torch.diag(adjacency.sum(dim=1)) - adjacency
+    return (rows * (laplacian @ rows)).sum() / rows.numel()
+
+
+def sparsity(adjacency: torch.Tensor) -> torch.Tensor:
+    """||A||_1 / m of weights [m, m] in [0, 1], the mean degree: real graphs have few edges."""
+    return adjacency.sum() / len(adjacency)
+
+
+SPREAD = 0.1
+"""Spread of first guesses of rows around 1/2. The papers start from unit spread, which no picture has."""
+CERTAINTY = 2.0
+"""Logit of a label that the last bias tells."""
+
+
+def _first_rows(seen: SeenGradient, start: torch.Generator) -> torch.Tensor:
+    """A first guess of rows, float64 [m, d], a leaf that requires gradients."""
+    shape = (seen.field.nodes, seen.model.widths[0])
+    rows = 0.5 + SPREAD * torch.randn(shape, generator=start, dtype=torch.float64)
+    return rows.requires_grad_()
+
+
+def _shuffled_labels(seen: SeenGradient, start: torch.Generator) -> torch.Tensor:
+    """The labels that are known, in an order drawn from `start`: int64 [b]."""
+    return torch.from_numpy(seen.labels)[torch.randperm(seen.field.batch, generator=start)]
+
+
+def _free_labels(seen: SeenGradient, start: torch.Generator) -> torch.Tensor:
+    """Logits [b, c] of labels: a leaf that begins with those that are known, in an order drawn from `start`.
+
+    The last bias tells which labels a batch has and not which row has which, so that labels fixed in a wrong order
+    would stay wrong.
+    """
+    told = functional.one_hot(_shuffled_labels(seen, start), seen.model.widths[-1])
+    return (CERTAINTY * told.to(torch.float64)).requires_grad_()
+
+
+def _labels_from(logits: torch.Tensor) -> torch.Tensor:
+    """Labels as the loss takes them: probabilities [b, c] of several nodes; of one node the label int64 [1] itself."""
+    return logits.softmax(dim=1) if len(logits) > 1 else logits.argmax(dim=1)
+
+
+Objective = Callable[[], torch.Tensor]
+
+DECAY_AT = (3 / 8, 5 / 8, 7 / 8)
+"""After these shares of the steps the step size falls to a tenth (Geiping et al. 2020, appendix)."""
+DECAY = 0.1
+HISTORY = 100
+
+
+def _quasi_newton(objective: Objective, leaves: Sequence[torch.Tensor], steps: int) -> None:
+    """L-BFGS with strong Wolfe line search (Zhu et al. 2019), up to so many steps."""
+    optimiser = torch.optim.LBFGS(
+        leaves, max_iter=steps, history_size=HISTORY, tolerance_grad=0, tolerance_change=0,
+        line_search_fn="strong_wolfe",
+    )  # fmt: skip
+
+    def closure() -> torch.Tensor:
+        optimiser.zero_grad()
+        value = objective()
+        for leaf, slope in zip(leaves, torch.autograd.grad(value, leaves), strict=True):
+            leaf.grad = slope
+        return value
+
+    optimiser.step(closure)  # type: ignore[no-untyped-call]
+
+
+def _signed_descent(
+    objective: Objective, leaves: Sequence[torch.Tensor], boxed: torch.Tensor, steps: int, rate: float
+) -> None:
+    """Adam on the signs of gradients, in a box (Geiping et al. 2020, section 4.2).
+
+    Args:
+        objective: what is made small.
+        leaves: tensors that change.
+        boxed: the one of them that is kept in [0, 1].
+        steps: how many.
+        rate: size of the first steps.
+    """
+    optimiser = torch.optim.Adam(leaves, lr=rate)
+    marks = [round(share * steps) for share in DECAY_AT]
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, marks, gamma=DECAY)
+    for _ in range(steps):
+        for leaf, slope in zip(leaves, torch.autograd.grad(objective(), leaves), strict=True):
+            leaf.grad = slope.sign()
+        optimiser.step()
+        schedule.step()
+        with torch.no_grad():
+            boxed.clamp_(0, 1)
+
+
+def deep_leakage(seen: SeenGradient, effort: Effort) -> Reconstruction:
+    """DLG: rows and soft labels together."""
+    return nearest([_one_leakage(seen, effort.steps, start, soft=True) for start in effort.starts()])
+
+
+def improved_deep_leakage(seen: SeenGradient, effort: Effort) -> Reconstruction:
+    """iDLG: labels from the last bias, then rows alone.
+
+    The paper is about one node. Of several the last bias does not tell which row has which label, so that every try
+    draws an order, and the try with the nearest gradient is kept.
+    """
+    return nearest([_one_leakage(seen, effort.steps, start, soft=False) for start in effort.starts()])
+
+
+def _one_leakage(seen: SeenGradient, steps: int, start: torch.Generator, *, soft: bool) -> Reconstruction:
+    x, edges, goal = _first_rows(seen, start), torch.from_numpy(seen.field.counted), torch.from_numpy(seen.gradient)
+    classes = seen.model.widths[-1]
+    if soft:
+        logits = torch.randn((seen.field.batch, classes), generator=start, dtype=torch.float64).requires_grad_()
+    else:
+        labels = _shuffled_labels(seen, start)
+        logits = functional.one_hot(labels, classes)
+
+    def distance() -> torch.Tensor:
+        return squared_distance(seen.of(x, edges, logits.softmax(dim=1) if soft else labels), goal)
+
+    _quasi_newton(distance, (x, logits) if soft else (x,), steps)
+    return reconstruction(x, logits, distance())
+
+
+RATE = 0.1
+"""Size of the first steps, of features in [0, 1] (the paper's)."""
+VARIATION = 1e-4
+"""Weight of total variation where rows are pictures; the paper's range is 1e-6 to 1e-1."""
+ALIKE = 1e-4
+"""Weight of smoothness over the known edges, which chooses among the rows that give one average."""
+
+
+def inverting_gradients(seen: SeenGradient, effort: Effort) -> Reconstruction:
+    """Rows in [0, 1]; the label of one node as the last bias tells it, those of several free from there on.
+
+    The paper takes labels as known.
+    """
+    return nearest([_one_inverted(seen, effort.steps, start) for start in effort.starts()])
+
+
+def _one_inverted(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
+    x, logits = _first_rows(seen, start), _free_labels(seen, start)
+    edges, goal = torch.from_numpy(seen.field.counted), torch.from_numpy(seen.gradient)
+    adjacency = torch.from_numpy(seen.field.adjacency)
+
+    def distance() -> torch.Tensor:
+        return cosine_distance(seen.of(x, edges, _labels_from(logits)), goal)
+
+    def objective() -> torch.Tensor:
+        prior = ALIKE * smoothness(x, adjacency)
+        if seen.image_shape is not None:
+            prior = prior + VARIATION * total_variation(x, seen.image_shape)
+        return distance() + prior
+
+    _signed_descent(objective, (x, logits) if len(logits) > 1 else (x,), x, steps, RATE)
+    return reconstruction(x, logits, distance())
+
+
+JOINT_RATE = 0.05
+GUESSED_ALIKE = 1e-2
+"""Weight of smoothness over the guessed edges."""
+FEW = 1e-3
+"""Weight of the mean degree."""
+DOUBT = 0.3
+"""Spread of the first guesses of theta around 0, an even chance."""
+MOST_NODES = 64
+"""Larger fields have more pairs than a gradient can tell apart."""
+
+
+def features_and_edges(seen: SeenGradient, effort: Effort) -> Reconstruction:
+    """Rows in [0, 1], labels and a weight for every pair; reads of the field its sizes only."""
+    if seen.field.nodes > MOST_NODES:
+        raise InputError(f"field must have up to {MOST_NODES} nodes for edges to be sought; found {seen.field.nodes}")
+    return nearest([_one_joint(seen, effort.steps, start) for start in effort.starts()])
+
+
+def likeliest_edges(weights: NDArray[np.float64], pairs: int) -> NDArray[np.bool_]:
+    """The so many pairs of largest weight as a symmetric matrix [m, m]: a threshold at a known number of edges."""
+    size = len(weights)
+    rows, columns = np.triu_indices(size, 1)
+    kept = np.argsort(-weights[rows, columns], kind="stable")[:pairs]
+    chosen = np.zeros((size, size), dtype=np.bool_)
+    chosen[rows[kept], columns[kept]] = True
+    return np.asarray(chosen | chosen.T)
+
+
+def _one_joint(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
+    x, logits, goal = _first_rows(seen, start), _free_labels(seen, start), torch.from_numpy(seen.gradient)
+    size = seen.field.nodes
+    ends = torch.triu_indices(size, size, 1)
+    theta = (DOUBT * torch.randn(ends.shape[1], generator=start, dtype=torch.float64)).requires_grad_()
+
+    def adjacency() -> torch.Tensor:
+        upper = torch.zeros((size, size), dtype=torch.float64).index_put((ends[0], ends[1]), theta.sigmoid())
+        return upper + upper.T
+
+    def distance(weights: torch.Tensor) -> torch.Tensor:
+        return cosine_distance(seen.of(x, weights, _labels_from(logits)), goal)
+
+    def objective() -> torch.Tensor:
+        weights = adjacency()
+        prior = GUESSED_ALIKE * smoothness(x, weights) + FEW * sparsity(weights)
+        if seen.image_shape is not None:
+            prior = prior + VARIATION * total_variation(x, seen.image_shape)
+        return distance(weights) + prior
+
+    leaves = [x, *([theta] if ends.shape[1] else []), *([logits] if len(logits) > 1 else [])]
+    _signed_descent(objective, leaves, x, steps, JOINT_RATE)
+    found = adjacency().detach()
+    return reconstruction(x, logits, distance(found), found)

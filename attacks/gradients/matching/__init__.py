@@ -1,1 +1,0 @@
-"""Inputs sought whose gradient is the one that was seen."""

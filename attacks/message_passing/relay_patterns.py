@@ -1,0 +1,427 @@
+"""What relays see of the graph by the pattern of messages: tags, silos that forward, and messages that are missing.
+
+A relay sees sender x tag: the adjacency matrix of the graph with its columns shuffled. On an undirected graph device
+u and its tag have the same neighbourhood, once as senders under the tag and once as tags that u sends under. Colour
+refinement (Weisfeiler and Leman 1968) from the degrees on therefore gives both the same colour, and where a colour is
+unique the tag has a name. Fresh tags in every step do not help: the pattern is the same.
+
+Where devices are unnamed a relay still sees from which silo each message under a tag came; where messages have labels,
+one fetch names those of a sum. Where silos forward what their own devices send, and nothing else, the counts of other
+silos under a tag are the numbers of the target's neighbours there, however many messages without meaning the target
+adds, as those come from its own silo. One step tells all of it. Where silos mix, several can't be intersected: tags or
+labels, numbers, seeds and places are new ones in each, and so is the silo by way of which a message goes (tests try).
+
+Where every sum has D messages, those of one silent device are missing together, one in the sum of each of its partners.
+Two partners that fall silent together lack no message of each other's in a sum that is asked for: less is missing then
+than in two steps in which one of them is silent alone.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.edge_claims import ClaimedEdges, score_claimed_edges
+from fgl_secure.attacks.message_passing.knowledge import (
+    FRESH_TAGS,
+    NOT_SILENT,
+    OWN_SILOS,
+    SILENCE,
+    SILENT_SENDERS,
+    TRAINING,
+    SilentDevices,
+    by_fetch,
+)
+from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.recovery import largest_share, share_of_numbers, share_right
+from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
+from fgl_secure.statistics.metrics import clustered_proportion
+
+Ids = NDArray[np.int64]
+
+CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS)
+"""Messages that carry a tag or a label."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Colours:
+    """Stable colours of devices, int64 [n], and of tags, int64 [t], on one palette."""
+
+    devices: Ids
+    tags: Ids
+
+
+def refine(incidence: sparse.csr_array, devices: Ids, tags: Ids) -> _Colours:
+    """Refines colours until they are stable: a device by those of its tags, a tag by those of its senders.
+
+    Multisets of colours are compared by sums of random 64-bit words, which differ but with probability 2^-64.
+
+    Args:
+        incidence: 0/1 [n, t], who sends under which tag.
+        devices: int64 [n], what is known of each device from the start, beside its degree.
+        tags: int64 [t], the same of each tag, on the same palette.
+    """
+    rng = np.random.default_rng(0)
+    forth, back = incidence.astype(np.uint64), incidence.T.tocsr().astype(np.uint64)
+    n = incidence.shape[0]
+    colour = np.unique(np.concatenate([devices, tags]), return_inverse=True)[1]
+    count = 0
+    while int(colour.max(initial=-1)) + 1 > count:
+        count = int(colour.max()) + 1
+        words = rng.integers(0, 2**63, size=count, dtype=np.uint64)
+        around = np.concatenate([forth @ words[colour[n:]], back @ words[colour[:n]]])
+        colour = np.unique(np.stack([colour.astype(np.uint64), around]), axis=1, return_inverse=True)[1].ravel()
+    return _Colours(colour[:n], colour[n:])
+
+
+def certain_edges(incidence: sparse.csr_array, colours: _Colours) -> tuple[Ids, Ids]:
+    """Edges that hold however the tags of one colour belong to the devices of that colour.
+
+    A sender under *all* tags of a colour is a neighbour of all its devices; where the colour is unique, that is one
+    tag and one device. _Colours with unlike numbers of tags and devices say nothing.
+
+    Returns:
+        int64 [k] senders and int64 [k] receivers, device indices.
+    """
+    n, t = incidence.shape
+    count = 1 + max(int(colours.devices.max(initial=-1)), int(colours.tags.max(initial=-1)))
+    tags_of, devices_of = (np.bincount(colour, minlength=count) for colour in (colours.tags, colours.devices))
+    by_colour = (incidence.astype(np.int64) @ _membership(colours.tags, t, count)).tocoo()
+    whole = (by_colour.data == tags_of[by_colour.col]) & (tags_of == devices_of)[by_colour.col]
+    sends = sparse.csr_array(
+        (np.ones(int(whole.sum()), dtype=np.int64), (by_colour.row[whole], by_colour.col[whole])), shape=(n, count)
+    )
+    edges = (sends @ _membership(colours.devices, n, count).T.tocsr()).tocoo()
+    return edges.row.astype(np.int64), edges.col.astype(np.int64)
+
+
+def claimed_edges(forward: sparse.csr_array, answering: NDArray[np.bool_] | None = None) -> tuple[Ids, Ids]:
+    """The edges that a forward pass gives away, with what the backward pass shows of who has a tag at all.
+
+    Where sums over fewer than k_min messages are refused, most devices of low degree have no tag. Those that have one
+    send gradients back, if to anybody with k_min messages of its own; the tags of the others are those under which no
+    such sender is seen. Between the former and the remaining tags the pattern is symmetric again.
+
+    Args:
+        forward: 0/1 [n, t], who sends under which tag in a forward pass.
+        answering: bool [n], who sends in the backward pass; None where there is none.
+
+    Returns:
+        int64 [k] senders and int64 [k] receivers, device indices.
+    """
+    n, t = forward.shape
+    rows, columns = np.arange(n), np.arange(t)
+    if answering is not None and t:
+        least = int(forward.sum(axis=0).min())
+        able = np.asarray(forward.sum(axis=1) >= least)
+        rows, columns = np.flatnonzero(answering), np.flatnonzero(forward[able].sum(axis=0))
+    core = forward[rows][:, columns]
+    colours = refine(core, np.zeros(len(rows), dtype=np.int64), np.zeros(len(columns), dtype=np.int64))
+    named = _Colours(np.full(n, -1, dtype=np.int64), colours.tags)
+    named.devices[rows] = colours.devices
+    rest = int(max(colours.devices.max(initial=-1), colours.tags.max(initial=-1))) + 1
+    named.devices[named.devices < 0] = rest  # without a tag in the core, so in no colour of one
+    return certain_edges(forward[:, columns], named)
+
+
+class TagMatching(Attack[ClaimedEdges, MessageTruth]):
+    """A relay matches tags to devices in the first round."""
+
+    card = Card(
+        "tag-matching",
+        "a relay matches fresh tags to devices by the pattern of who sends under which",
+        "colour refinement (Weisfeiler and Leman 1968) on the senders and tags of one pass",
+        Role.RELAY, Secret.CROSS_EDGE, TRAINING, FRESH_TAGS, minimum=0.9, truth=MessageTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> ClaimedEdges | None:  # noqa: ARG002  # needs no parameter
+        """Matches the tags of the first forward step, at every relay alone."""
+        forward, backward = (_from_devices(view, each) for each in (Direction.FORWARD, Direction.BACKWARD))
+        if not forward:
+            return None
+        relays = np.unique(np.concatenate([batch.observers for batch in forward]))
+        found = [_at_relay(forward, backward, relay, view) for relay in relays.tolist()]
+        sources, targets = (np.concatenate(ends) for ends in zip(*found, strict=True))
+        devices = view.parties.ids(Role.DEVICE)
+        return ClaimedEdges(devices[sources], devices[targets])
+
+    def score(self, guess: ClaimedEdges, truth: MessageTruth) -> tuple[Measurement, ...]:
+        """Precision, recall and advantage over pairs across silos, see `score_claimed_edges`."""
+        return score_claimed_edges(guess, truth, crossing=True)
+
+
+def _membership(colour: Ids, size: int, count: int) -> sparse.csr_array:
+    ones: NDArray[Any] = np.ones(size, dtype=np.int64)
+    return sparse.csr_array((ones, (np.arange(size), colour)), shape=(size, count))
+
+
+def _from_devices(view: View, direction: Direction) -> list[ReceivedRows]:
+    """The messages under tags of the first step of a layer in which devices sent them themselves."""
+    devices = view.parties.ids(Role.DEVICE)
+    batches = [batch for phase in CARRYING for batch in view.messages(phase, direction=direction)]
+    return _first(batch for batch in batches if np.isin(batch.senders, devices).all())
+
+
+def _first(batches: Iterable[ReceivedRows]) -> list[ReceivedRows]:
+    """Those of the first step of a layer in training."""
+    found = [batch for batch in batches if batch.step.layer >= 0 and not batch.step.evaluation]
+    first = min(((batch.step.round, batch.step.layer) for batch in found), default=None)
+    return [batch for batch in found if (batch.step.round, batch.step.layer) == first]
+
+
+def _at_relay(forward: list[ReceivedRows], backward: list[ReceivedRows], relay: int, view: View) -> tuple[Ids, Ids]:
+    sender, words = _received(forward, relay, view)
+    tags, tag = np.unique(words, axis=0, return_inverse=True)
+    shape = (view.parties.counts[Role.DEVICE], len(tags))
+    incidence = sparse.csr_array((np.ones(len(sender), dtype=np.int64), (sender, tag.ravel())), shape=shape)
+    incidence.data[:] = 1  # a message that is sent again counts once
+    back, _ = _received(backward, relay, view)
+    answering = np.bincount(back, minlength=shape[0]) > 0
+    return claimed_edges(incidence, answering if len(back) else None)
+
+
+def _received(batches: list[ReceivedRows], relay: int, view: View) -> tuple[Ids, Ids]:
+    """What one relay got: int64 [m] device indices of the senders, and int64 [m, 2] tags."""
+    senders, words = [np.empty(0, dtype=np.int64)], [np.empty((0, 2), dtype=np.int64)]
+    for batch in batches:
+        mine = batch.observers == relay
+        senders.append(view.parties.index_of(batch.senders[mine], Role.DEVICE))
+        words.append(batch["tag"][mine])
+    return np.concatenate(senders), np.concatenate(words)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Patterns:
+    """What one relay counts under tags.
+
+    Attributes:
+        tags: int64 [t, 2].
+        counts: int64 [t, s], messages under each from each silo.
+    """
+
+    tags: Ids
+    counts: Ids
+
+
+class SiloPattern(Attack[Patterns, MessageTruth]):
+    """A relay counts messages under each tag by silo."""
+
+    card = Card(
+        "silo-pattern",
+        "a relay counts, by silo, the messages under each tag: the unnamed target's neighbours in other silos",
+        "what silos that forward for their own devices alone leave of the graph",
+        Role.RELAY, Secret.CROSS_EDGE, TRAINING, OWN_SILOS, truth=MessageTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> Patterns | None:  # noqa: ARG002  # needs no parameter
+        """Counts in the first forward step, at every relay alone; what others would add is said above."""
+        sent = [batch for phase in CARRYING for batch in _first(view.messages(phase, direction=Direction.FORWARD))]
+        relays = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(batch.receivers for batch in sent)]))
+        found = [_counted(sent, relay, view) for relay in relays.tolist()]
+        if not sum(len(each.tags) for each in found):
+            return None
+        return Patterns(*(np.concatenate([getattr(each, name) for each in found]) for name in ("tags", "counts")))
+
+    def score(self, guess: Patterns, truth: MessageTruth) -> tuple[Measurement, ...]:
+        """The share of tags whose counts are right for the device behind, of those that have a neighbour abroad.
+
+        Whose a tag is the relay does not know: that is looked up, and the device's own silo left out, whose count holds
+        messages without meaning. The prior gives all the most frequent counts.
+        """
+        known = dict(zip(map(tuple, truth.tags[:, 1:].tolist()), truth.tags[:, 0].tolist(), strict=True))
+        named = np.array([known.get(tag, -1) for tag in map(tuple, guess.tags.tolist())], dtype=np.int64)
+        actual = _neighbours_by_silo(truth)
+        shown = named >= 0
+        shown[shown] = actual[named[shown]].any(axis=1)
+        if not shown.any():
+            return ()
+        theirs, width = actual[named[shown]], guess.counts.shape[1]
+        counts = guess.counts[shown]
+        counts[np.arange(len(counts)), truth.silo_of[named[shown]]] = 0
+        right = (np.pad(theirs, ((0, 0), (0, width - theirs.shape[1]))) == counts).all(axis=1)
+        what = "tags show in which silos, and how many, neighbours an unnamed device has."
+        return (share_right("neighbours by silo", right, named[shown], what, prior=largest_share(theirs)),)
+
+
+def _counted(batches: list[ReceivedRows], relay: int, view: View) -> Patterns:
+    """What one relay counts of messages that came from silos."""
+    ids = view.parties.ids(Role.SILO)
+    mine = [(batch, (batch.receivers == relay) & np.isin(batch.senders, ids)) for batch in batches]
+    silos = np.concatenate([view.parties.index_of(batch.senders[here], Role.SILO) for batch, here in mine])
+    words = [by_fetch(np.asarray(batch["tag"])[here], view, relay, batch.step) for batch, here in mine]
+    tags, of_each = np.unique(np.concatenate(words), axis=0, return_inverse=True)
+    counts = np.zeros((len(tags), len(ids)), dtype=np.int64)
+    np.add.at(counts, (of_each.ravel(), silos), 1)
+    return Patterns(tags, counts)
+
+
+def _neighbours_by_silo(truth: MessageTruth) -> Ids:
+    """int64 [n, s], neighbours of each device in each silo; 0 in its own."""
+    (sources, targets), silo_of = truth.edges, truth.silo_of
+    counts = np.zeros((len(silo_of), int(silo_of.max()) + 1), dtype=np.int64)
+    np.add.at(counts, (targets, silo_of[sources]), 1)
+    counts[np.arange(len(silo_of)), silo_of] = 0
+    return counts
+
+
+Flags = NDArray[np.bool_]
+Guess = TypeVar("Guess")
+
+_KNOWS = "which devices fall silent in a step"
+_TELLS_NOTHING = "who is silent is drawn without regard to how many partners a device has"
+_SOURCE = "which messages of relay-coded are missing together when a device drops out"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountedPartners:
+    """Numbers of partners.
+
+    Attributes:
+        devices: int64 [k], party identifiers.
+        counts: int64 [k].
+    """
+
+    devices: Ids
+    counts: Ids
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedPairs:
+    """Pairs of devices, and whether they are said to be partners.
+
+    Attributes:
+        ends: int64 [2, k], party identifiers.
+        joined: bool [k].
+    """
+
+    ends: Ids
+    joined: Flags
+
+
+class _SilentDevices(InformedAttack[Guess, SilentDevices, MessageTruth], Generic[Guess]):
+    """What both attacks do: every relay counts by itself what is missing in each round."""
+
+    def infer_with(self, view: View, public: PublicParameters, known: SilentDevices) -> Guess | None:  # noqa: ARG002
+        """Counts at every relay alone; None where silos don't hand messages of unnamed devices to relays."""
+        relays = np.unique(np.concatenate([_NONE, *(rows.receivers for rows in view.messages(Phase.FETCH))]))
+        rounds = range(len(known.by_round))
+        missing = [{n: count for n, count in _missing(view, relay).items() if n in rounds} for relay in relays.tolist()]
+        return self._read(missing, known.by_round)
+
+    @abstractmethod
+    def _read(self, missing: list[dict[int, int]], silent: Ids) -> Guess | None:
+        """What follows from the numbers of missing messages by round, of each relay."""
+
+
+_NONE: Ids = np.empty(0, dtype=np.int64)
+
+
+class SilentPartners(_SilentDevices[CountedPartners]):
+    """A relay counts the messages that are missing when one device is silent: one for each partner."""
+
+    card = Card(
+        "silent-partners",
+        "a relay counts the messages that are missing in the step in which one device is silent: its partners",
+        _SOURCE,
+        Role.RELAY, Secret.DEGREE, SILENCE, SILENT_SENDERS, Circumstance.DROP_OUT, auxiliary=_KNOWS, truth=MessageTruth,
+        knowledge=SilentDevices, tells_nothing=_TELLS_NOTHING,
+    )  # fmt: skip
+
+    def _read(self, missing: list[dict[int, int]], silent: Ids) -> CountedPartners | None:
+        found = [pair for counts in missing for pair in _alone(counts, silent).items()]
+        return CountedPartners(*np.array(found, dtype=np.int64).T) if found else None
+
+    def score(self, guess: CountedPartners, truth: MessageTruth) -> tuple[Measurement, ...]:
+        """The share of silent devices whose number of partners is right; the prior is the most frequent number."""
+        device = truth.parties.index_of(guess.devices, Role.DEVICE)
+        actual = np.bincount(truth.edges[1], minlength=len(truth.silo_of))[device]
+        what = "numbers of partners of silent devices are counted right."
+        return (share_of_numbers("partners", guess.counts, actual, device, what),)
+
+
+class SilentPairs(_SilentDevices[JudgedPairs]):
+    """A relay compares what is missing when two devices are silent together with what is missing when each is alone."""
+
+    card = Card(
+        "silent-pairs",
+        "a relay compares what is missing when two devices are silent and when each is: less for partners",
+        _SOURCE,
+        Role.RELAY, Secret.CROSS_EDGE, SILENCE, SILENT_SENDERS, Circumstance.DROP_OUT, auxiliary=_KNOWS,
+        truth=MessageTruth, knowledge=SilentDevices, tells_nothing=_TELLS_NOTHING,
+    )  # fmt: skip
+
+    def _read(self, missing: list[dict[int, int]], silent: Ids) -> JudgedPairs | None:
+        found = []
+        for counts in missing:
+            alone = _alone(counts, silent)
+            found += [
+                (one, other, together < alone[one] + alone[other])
+                for number, together in counts.items()
+                if {one := int(silent[number, 0]), other := int(silent[number, 1])} <= alone.keys()
+            ]
+        if not found:
+            return None
+        one, other, joined = np.array(found, dtype=np.int64).T
+        return JudgedPairs(np.stack([one, other]), joined == 1)
+
+    def score(self, guess: JudgedPairs, truth: MessageTruth) -> tuple[Measurement, ...]:
+        """The share of pairs of which it is rightly said whether they are partners; the prior says one of all."""
+        one, other = truth.parties.index_of(guess.ends.ravel(), Role.DEVICE).reshape(2, -1)
+        n = len(truth.silo_of)
+        actual = np.isin(one * n + other, truth.edges[0] * n + truth.edges[1])
+        right = guess.joined == actual
+        share = clustered_proportion(right, one, seed=0)
+        finding = f"Of {int(right.sum()):,} of {len(right):,} pairs it is said rightly whether they are partners."
+        prior = largest_share(actual[:, None].astype(np.int64))
+        return (Measurement.of_share("pairs", share, finding, random=0.5, prior=prior),)
+
+
+def _alone(counts: Mapping[int, int], silent: Ids) -> dict[int, int]:
+    """How many messages are missing by device, of those that are silent alone in a round."""
+    return {
+        int(silent[number, 0]): missing
+        for number, missing in counts.items()
+        if silent[number, 0] != NOT_SILENT and silent[number, 1] == NOT_SILENT
+    }
+
+
+def _missing(view: View, relay: int) -> dict[int, int]:
+    """By round, the messages that are missing in the sums that one relay is asked for."""
+    tags, shown = _words(view, relay, CARRYING, "tag"), _words(view, relay, (Phase.FETCH,), "opening")
+    messages = max((int(np.unique(each, return_counts=True)[1].max()) for each in tags.values()), default=0)
+    return {number: _lacking(tags[number], each, messages) for number, each in shown.items() if number in tags}
+
+
+def _words(view: View, relay: int, phases: tuple[Phase, ...], name: str) -> dict[int, Ids]:
+    """By round, the first words of what a relay is sent by silos in forward steps: 63 random bits tell all apart."""
+    silos, found = view.parties.ids(Role.SILO), dict[int, list[Any]]()
+    for phase in phases:
+        for rows in view.messages(phase, direction=Direction.FORWARD):
+            mine = (rows.receivers == relay) & np.isin(rows.senders, silos)
+            if mine.any():
+                found.setdefault(rows.step.round, []).append(np.asarray(rows[name])[mine][..., 0])
+    return {number: np.concatenate(each) for number, each in found.items()}
+
+
+def _lacking(tags: Ids, shown: Ids, messages: int) -> int:
+    """Messages that are missing in one round.
+
+    Args:
+        tags: int64 [m], tags or labels of the messages that are there.
+        shown: int64 [f, k], for each sum that is asked for what opens its tag, or its labels.
+        messages: D, how many each has under its tag.
+    """
+    there = np.isin(shown, tags)
+    if there.any():  # labels, which fetches name
+        return int((~there).sum())
+    counts = np.sort(np.unique(tags, return_counts=True)[1])
+    # The sum of a silent device lacks most messages. One with D partners lacks none, and is taken for one with D - 1.
+    unasked = max(len(counts) - len(shown), 0)
+    return int((messages - counts[unasked:]).sum())

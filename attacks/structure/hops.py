@@ -1,0 +1,353 @@
+"""Neighbour lists from a client's shares and rows of the powers of the adjacency.
+
+Client k sends client i the product of i's edges into k, which i knows, with k's rows of the normalised adjacency
+(FedStruct, ICLR 2025, App. D, Eq. 34 to 36). The paper argues that the first factor has too low a rank to be inverted;
+but every row of the second that the equations determine is a whole list of neighbours. Symmetry adds no unknown: the
+columns of a node whose row is known are known in all rows.
+
+The share of the third power gives the rows of the second for the very nodes for which that of the second power gives
+the rows of the first. And such a node w says more: d_w times its row of the second power is the sum of the rows of the
+first over w and its neighbours; where all of these but one are known, so is that one, and what is known shortens the
+equations of the shares in turn.
+
+Where the shares of all clients are added up under encryption, client i still learns its rows of the second power. Row v
+times v's degree, without what i's own nodes put in, is the sum over the foreign neighbours w of v of 1 / d_w at w
+itself and at every neighbour of w. At w itself no other neighbour of v adds anything for some v, so the smallest such
+entry is 1 / d_w; then every entry (v, u) is a sum of some of these reciprocals, and where one subset alone fits, it
+says which neighbours of v are neighbours of u.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fgl_secure.attacks.base import Attack, Card, Measurement
+from fgl_secure.attacks.edge_claims import ForeignEdges, edges_at_neighbours, score_foreign_edges
+from fgl_secure.attacks.neighbourhoods import (
+    HOP_ROWS,
+    Client,
+    clients_of,
+    held_matrix,
+    received_terms,
+    rows_of,
+    stacked,
+)
+from fgl_secure.attacks.row_space import solver
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, STRUCTURE
+from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.runtime import PublicParameters, Role, Secret, View
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+WHOLE = 1e-6
+"""How far an entry of a solved row may be from 0 or 1 once it is multiplied by the degree."""
+
+
+class _ListedNeighbours(Attack[ForeignEdges, StructureTruth]):
+    """Edges at a client's neighbours that it reads off powers of the adjacency."""
+
+    def score(self, guess: ForeignEdges, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """Precision, recall and advantage, see `score_foreign_edges`; edges at the client's neighbours are in reach."""
+        return score_foreign_edges(guess, truth, edges_at_neighbours(truth))
+
+
+class HopShares(_ListedNeighbours):
+    """A client solves each other client's share of the second power by least squares."""
+
+    card = Card(
+        "hop-shares",
+        "a client solves single clients' shares of the second power of the adjacency for lists of neighbours",
+        "against FedStruct (ICLR 2025) App. D: shares in the clear reveal no local adjacency",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.6, truth=StructureTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
+        """Solves the shares that every client received, apart for every sender."""
+        parts = [
+            _solved(client, sender, share)
+            for client in clients_of(view)
+            for sender, share in sorted(received_terms(view, client, 2).items())
+        ]
+        return ForeignEdges.of_all(parts) if parts else None
+
+
+def _solved(client: Client, sender: int, share: sparse.csr_array) -> ForeignEdges:
+    """The lists of neighbours that one share determines.
+
+    Args:
+        client: who received it.
+        sender: index of the client that sent it.
+        share: float64 CSR [n, n].
+    """
+    asked = np.flatnonzero(client.client_of == sender)
+    rows = np.flatnonzero(client.neighbours[:, asked].sum(axis=1))
+    part = share[rows]
+    columns = np.unique(part.indices).astype(np.int64)
+    solution = solver(client.neighbours[rows][:, asked].toarray())
+    ends, others = neighbour_lists(solution.weights @ part[:, columns])
+    return ForeignEdges.claimed(client, asked[solution.unknowns[ends]], columns[others])
+
+
+def neighbour_lists(rows: Floats) -> tuple[Ids, Ids]:
+    """The entries of rows of the normalised adjacency [k, m] that are the reciprocal of the row's degree.
+
+    The largest entry of a row is that reciprocal; what pruning has cut away in between shows as other values.
+
+    Returns:
+        int64 [e] rows and int64 [e] columns.
+    """
+    if not rows.size:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    largest = rows.max(axis=1)
+    degree = np.rint(1 / np.maximum(largest, np.finfo(np.float64).tiny))
+    sound = (largest > 0) & (np.abs(largest * degree - 1) < WHOLE)
+    ends, others = np.nonzero((np.abs(rows * degree[:, None] - 1) < WHOLE) & sound[:, None])
+    return ends.astype(np.int64), others.astype(np.int64)
+
+
+SMALL = 1e-9
+"""Solved entries below are rounding."""
+
+
+class HopUnfolding(_ListedNeighbours):
+    """A client solves shares of two powers in turn until nothing new is determined."""
+
+    card = Card(
+        "hop-unfolding",
+        "a client unfolds single clients' shares of the second and third power for lists of neighbours",
+        "against FedStruct (ICLR 2025) App. D: shares in the clear reveal no local adjacency",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.6, truth=StructureTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
+        """Unfolds what every client received."""
+        found = []
+        for client in clients_of(view):
+            shares = [received_terms(view, client, layer) for layer in (2, 3)]
+            if shares[0]:
+                found.append(_claimed(client, unfolded(client, shares[0], shares[1])))
+        return ForeignEdges.of_all(found) if found else None
+
+
+@dataclass(slots=True, eq=False)
+class Known:
+    """Rows of one power that a client knows, all others 0: bool [n] which, and CSR [n, n]."""
+
+    nodes: NDArray[np.bool_]
+    rows: sparse.csr_array
+
+    def add(self, nodes: Ids, rows: sparse.csr_array) -> None:
+        """Takes rows [k, n] of nodes that were not known, without those of rounding size."""
+        n = len(self.nodes)
+        rows.data[np.abs(rows.data) < SMALL] = 0.0
+        rows.eliminate_zeros()
+        place = sparse.csr_array((np.ones(len(nodes)), (nodes, np.arange(len(nodes)))), shape=(n, len(nodes)))
+        self.rows = sparse.csr_array(self.rows + place @ rows)
+        self.nodes[nodes] = True
+
+
+def unfolded(client: Client, second: dict[int, sparse.csr_array], third: dict[int, sparse.csr_array]) -> Known:
+    """The rows of the normalised adjacency that a client's shares determine, its own among them.
+
+    Args:
+        client: who received the shares.
+        second: for each sender, CSR [n, n], its share of the second power.
+        third: the same of the third power; may be empty.
+    """
+    n = len(client.owned)
+    looped = sparse.csr_array(client.neighbours + sparse.diags_array(client.owned.astype(np.float64)))
+    first = Known(client.owned.copy(), sparse.csr_array(_reciprocal(looped.sum(axis=1)) @ looped))
+    square = Known(np.zeros(n, dtype=np.bool_), sparse.csr_array((n, n)))
+    while True:
+        before = int(first.nodes.sum() + square.nodes.sum())
+        for sender in sorted(second):
+            _solve(client, sender, second[sender], first, whole=True)
+            if sender in third:
+                _solve(client, sender, third[sender], square, whole=False)
+        _peel(client, first, square)
+        if int(first.nodes.sum() + square.nodes.sum()) == before:
+            return first
+
+
+def _solve(client: Client, sender: int, share: sparse.csr_array, known: Known, *, whole: bool) -> None:
+    """Adds the rows that a share determines once the known ones are taken out of it."""
+    asked = np.flatnonzero((client.client_of == sender) & ~known.nodes)
+    rows = np.flatnonzero(client.neighbours[:, asked].sum(axis=1))
+    if not len(rows):
+        return
+    theirs = (client.client_of == sender) & known.nodes
+    edges = client.neighbours[rows]
+    rest = sparse.csr_array(share[rows] - edges @ sparse.diags_array(theirs.astype(np.float64)) @ known.rows)
+    solution = solver(edges[:, asked].toarray())
+    values = sparse.csr_array(sparse.csr_array(solution.weights) @ rest)
+    sound = _sound(values, whole=whole)
+    known.add(asked[solution.unknowns[sound]], values[np.flatnonzero(sound)])
+
+
+def _peel(client: Client, first: Known, square: Known) -> None:
+    """Adds the rows of nodes that are the only unknown neighbour of a node of which both powers are known."""
+    while True:
+        saying = np.flatnonzero(first.nodes & square.nodes & ~client.owned)
+        degrees = np.diff(first.rows.indptr)[saying]
+        around = first.rows[saying].astype(np.bool_).astype(np.float64)
+        unknown = sparse.csr_array(around @ sparse.diags_array((~first.nodes).astype(np.float64)))
+        unknown.eliminate_zeros()
+        single = np.flatnonzero(np.diff(unknown.indptr) == 1)
+        nodes, at = np.unique(unknown[single].indices.astype(np.int64), return_index=True)
+        chosen = single[at]
+        scale = sparse.diags_array(degrees[chosen].astype(np.float64))
+        rows = sparse.csr_array(scale @ square.rows[saying[chosen]] - around[chosen] @ first.rows)
+        sound = _sound(rows, whole=True)
+        if not sound.any():
+            return
+        first.add(nodes[sound], rows[np.flatnonzero(sound)])
+
+
+def _sound(rows: sparse.csr_array, *, whole: bool) -> NDArray[np.bool_]:
+    """Bool [k]: which rows add up to 1 without negative entries and, of the first power, have equal entries.
+
+    A row from which pruning has cut anything fails.
+    """
+    if not rows.shape[0]:
+        return np.zeros(0, dtype=np.bool_)
+    rows = rows.copy()
+    rows.data[np.abs(rows.data) < SMALL] = 0.0
+    rows.eliminate_zeros()
+    sound: NDArray[np.bool_] = np.abs(np.asarray(rows.sum(axis=1)).ravel() - 1) < WHOLE
+    terms = np.diff(rows.indptr)
+    row = np.repeat(np.arange(rows.shape[0]), terms)
+    off = np.abs(rows.data * terms[row] - 1) > WHOLE if whole else rows.data < 0
+    sound[row[off]] = False
+    return sound
+
+
+def _claimed(client: Client, known: Known) -> ForeignEdges:
+    entries = sparse.coo_array(known.rows)
+    foreign = ~client.owned[entries.row]
+    return ForeignEdges.claimed(client, entries.row[foreign].astype(np.int64), entries.col[foreign].astype(np.int64))
+
+
+def _reciprocal(degrees: Floats) -> sparse.dia_array:
+    return sparse.diags_array(np.where(degrees > 0, 1 / np.maximum(degrees, 1), 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class HopFingerprint(_ListedNeighbours):
+    """A client explains the entries of its rows of the second power by subsets of its foreign neighbours.
+
+    Attributes:
+        tolerance: how far a sum of reciprocal degrees may be off; the default covers the errors of encrypted sums.
+        most_terms: foreign neighbours of one node that are told apart at most.
+    """
+
+    tolerance: float = 1e-4
+    most_terms: int = 12
+
+    card = Card(
+        "hop-fingerprint",
+        "a client takes its rows of the second power of the adjacency apart by its neighbours' degrees",
+        "against FedStruct (ICLR 2025) App. D: an encrypted sum of the shares protects the adjacency",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.51, truth=StructureTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
+        """Explains the rows that every client holds."""
+        held = rows_of(view, HOP_ROWS, layer=2)
+        if not held:
+            return None
+        rows, n = stacked(held), view.parties.counts[Role.DEVICE]
+        parts = [
+            self._explained(client, held_matrix(rows.of(client.observer), n))
+            for client in clients_of(view)
+        ]  # fmt: skip
+        return ForeignEdges.of_all(parts) if parts else None
+
+    def _explained(self, client: Client, squared: sparse.csr_array) -> ForeignEdges:
+        rest, crossing = _foreign_part(client, squared), client.crossing
+        reciprocal = _reciprocal_degrees(rest, crossing, self.tolerance)
+        n = len(client.owned)
+        agree, differ = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+        asked = np.zeros(n, dtype=np.int64)  # rows that could say something about a neighbour
+        for v in np.flatnonzero(np.diff(crossing.indptr)).tolist():
+            terms = _row(crossing, v)[0]
+            if len(terms) > self.most_terms or not reciprocal[terms].all():
+                continue
+            asked[terms] += 1
+            columns, values = _row(rest, v)
+            which, inside = one_explanation(reciprocal[terms], values, self.tolerance)
+            pairs = terms[:, None] * n + columns[which]
+            agree.append(pairs[inside])
+            ambiguous = np.setdiff1d(np.arange(len(columns)), which)
+            differ.append((terms[:, None] * n + columns[ambiguous]).ravel())
+        pair, votes = np.unique(np.concatenate(agree), return_counts=True)
+        pairs, silent = np.unique(np.concatenate(differ), return_counts=True)
+        votes[np.isin(pair, pairs)] += silent[np.isin(pairs, pair)]
+        unanimous = pair[votes == asked[pair // n]]
+        return ForeignEdges.claimed(client, unanimous // n, unanimous % n)
+
+
+def _foreign_part(client: Client, squared: sparse.csr_array) -> sparse.csr_array:
+    """What the nodes of others put into a client's rows of the squared normalised adjacency, times the row's degree.
+
+    Args:
+        client: who holds the rows.
+        squared: CSR [n, n], its rows of the second power.
+
+    Returns:
+        CSR [n, n]: at (v, u) the sum of 1 / d_w over the foreign neighbours w of v that are u or neighbours of u.
+    """
+    mine = client.owned.astype(np.float64)
+    looped = sparse.csr_array(client.neighbours + sparse.diags_array(mine))
+    degree = looped.sum(axis=1)
+    within = looped @ sparse.diags_array(mine / np.maximum(degree, 1))
+    return sparse.csr_array(sparse.diags_array(degree) @ squared - within @ looped)
+
+
+def _reciprocal_degrees(rest: sparse.csr_array, crossing: sparse.csr_array, tolerance: float) -> Floats:
+    """1 / d_w of every foreign neighbour, float64 [n]; 0 for nodes that are none or of which no entry says anything.
+
+    Args:
+        rest: see `_foreign_part`.
+        crossing: 0/1 CSR [n, n], which foreign nodes are neighbours of which own ones.
+        tolerance: smaller values count as zero.
+    """
+    at_itself = sparse.coo_array(rest.multiply(crossing))
+    smallest = np.full(rest.shape[0], np.inf)
+    np.minimum.at(smallest, at_itself.col, at_itself.data)
+    said = np.isfinite(smallest) & (smallest > tolerance)
+    degree = np.rint(1 / np.where(said, smallest, 1.0))
+    return np.where(said, 1 / np.maximum(degree, 1), 0.0)
+
+
+def one_explanation(terms: Floats, values: Floats, tolerance: float) -> tuple[Ids, NDArray[np.bool_]]:
+    """Which values are a sum of one subset of the terms only.
+
+    Args:
+        terms: float64 [k], k small.
+        values: float64 [m].
+        tolerance: how far a sum may be off.
+
+    Returns:
+        int64 [e] which values, and bool [k, e] which terms their subset has.
+    """
+    sums = np.zeros(1)
+    for term in terms.tolist():
+        sums = np.concatenate([sums, sums + term])
+    order = np.argsort(sums, kind="stable")
+    ordered = sums[order]
+    first = np.searchsorted(ordered, values - tolerance, side="left")
+    last = np.searchsorted(ordered, values + tolerance, side="right")
+    which = np.flatnonzero(last - first == 1)
+    inside = (order[first[which]] >> np.arange(len(terms))[:, None]) & 1
+    return which, inside.astype(np.bool_)
+
+
+def _row(matrix: sparse.csr_array, v: int) -> tuple[Ids, Floats]:
+    """Columns and values of one row."""
+    here = slice(matrix.indptr[v], matrix.indptr[v + 1])
+    return matrix.indices[here].astype(np.int64), matrix.data[here]

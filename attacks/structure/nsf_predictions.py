@@ -1,0 +1,266 @@
+"""What clients predict of foreign nodes from their structure features: degrees, ego networks, labels, membership.
+
+"Client i may target client j by identifying NSFs within client j that closely match some of its own NSFs ... compare
+the topology of the matched local nodes and infer the topology" (FedStruct, ICLR 2025, App. G.1). No auxiliary data.
+
+Hop2Vec's features are minimised on the training loss and nothing else (5.5): where the embedding is the identity they
+are a table of logits that has memorised the labels, and every client holds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.neighbourhoods import OWN_EDGES, ego_networks, undirected
+from fgl_secure.attacks.recovery import largest_share
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, EmbeddingModel, NodeClaims
+from fgl_secure.attacks.structure.nsf_identity import comparable, nearest
+from fgl_secure.attacks.structure.nsf_views import (
+    MODEL,
+    MODEL_ALONE,
+    HeldFeatures,
+    embedded,
+    foreign_features,
+    neighbour_sums,
+    own_features,
+    own_rows,
+)
+from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import clustered_proportion
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _KnownNodes:
+    """What one client knows.
+
+    Attributes:
+        client: its party identifier.
+        foreign: features of other clients' nodes.
+        own: features of its own nodes.
+        adjacency: 0/1 [n, n], the edges with an end among its nodes.
+    """
+
+    client: int
+    foreign: HeldFeatures
+    own: HeldFeatures
+    adjacency: sparse.csr_array
+
+    def lenders(self, among: Ids) -> Ids:
+        """int64 [m]: for each foreign node the nearest of some own nodes (positions in `own.nodes`).
+
+        Return probabilities are compared by what they say of neighbours' degrees, which is what an ego network is.
+        """
+        sums = neighbour_sums(np.concatenate([self.foreign.values, self.own.values]))
+        if sums is None:
+            rows, table = self._tables()
+            return self._nearest(rows, table, among)
+        around = np.stack([sums.degrees.astype(np.float64), sums.reciprocals, np.nan_to_num(sums.squares)], axis=1)
+        return self._nearest(around[: len(self.foreign.nodes)], around[len(self.foreign.nodes) :], among)
+
+    def degree_lenders(self, degrees: Ids) -> Ids:
+        """int64 [m]: the nearest own nodes in the one column that goes with the degree of own nodes, else in all.
+
+        Args:
+            degrees: int64 [n], right for own nodes.
+        """
+        rows, table = self._tables()
+        column = _degree_column(table, degrees[self.own.nodes])
+        chosen = slice(None) if column is None else slice(column, column + 1)
+        return self._nearest(rows[:, chosen], table[:, chosen], np.arange(len(table)))
+
+    def _tables(self) -> tuple[Floats, Floats]:
+        both = comparable(np.concatenate([self.foreign.values, self.own.values]))
+        return standardised(both[: len(self.foreign.nodes)], both[len(self.foreign.nodes) :])
+
+    def _nearest(self, rows: Floats, table: Floats, among: Ids) -> Ids:
+        chosen = nearest(rows, table[among], 1, np.random.default_rng(self.client))[:, 0]
+        return np.asarray(self.own.nodes[among[chosen]])
+
+
+def known_nodes(view: View) -> list[_KnownNodes]:
+    """What every client knows, of those that know features of both and their own edges."""
+    foreign, own, edges = foreign_features(view), own_features(view), own_rows(view, OWN_EDGES)
+    size = len(view.parties.ids(Role.DEVICE))
+    return [
+        _KnownNodes(client, foreign[client], own[client], undirected(edges[client][:, :2].T, size))
+        for client in sorted(set(foreign) & set(own) & set(edges))
+    ]
+
+
+def standardised(rows: Floats, table: Floats) -> tuple[Floats, Floats]:
+    """Two tables in units of the standard deviations of the second; columns of zeros and ones stay as they are."""
+    spread = table.std(axis=0)
+    flags = ((table == 0) | (table == 1)).all(axis=0) & ((rows == 0) | (rows == 1)).all(axis=0)
+    unit = np.where(flags | (spread == 0), 1.0, spread)
+    return rows / unit, table / unit
+
+
+def _degree_column(table: Floats, degrees: Ids) -> int | None:
+    """The first column that has one value for each degree and no value for two; None without one or with one degree."""
+    kinds = len(np.unique(degrees))
+    for column in range(table.shape[1] if kinds > 2 else 0):
+        values = np.round(table[:, column], 6)
+        pairs = np.unique(np.stack([values, degrees]), axis=1).shape[1]
+        if pairs == kinds == len(np.unique(values)):
+            return column
+    return None
+
+
+class NsfDegrees(Attack[NodeClaims, StructureTruth]):
+    """A client predicts how many neighbours foreign nodes have."""
+
+    card = Card(
+        "nsf-degrees",
+        "a client takes the degree of a foreign node from its own node with the nearest structure features",
+        "FedStruct (ICLR 2025) App. G.1: NSFs that closely match some of its own",
+        Role.SILO, Secret.DEGREE, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.8, truth=StructureTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs none
+        """Gives every foreign node the degree of the own node whose features are nearest, at every client alone."""
+        return NodeClaims.of_all((known.client, known.foreign.nodes, _degrees(known)) for known in known_nodes(view))
+
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """The share of degrees that are right; the prior is the most frequent degree."""
+        degrees, _ = ego_networks(undirected(truth.edges, len(truth.silo_of)))
+        return (_share_right("degrees", degrees, guess, truth),)
+
+
+class NsfEgoNets(Attack[NodeClaims, StructureTruth]):
+    """A client predicts the whole ego network of foreign nodes, which tells most nodes from all others."""
+
+    card = Card(
+        "nsf-ego-nets",
+        "a client takes triangles and neighbours' degrees of a foreign node from its nearest own node",
+        "FedStruct (ICLR 2025) App. G.1: infer the topology of some of the nodes within j",
+        Role.SILO, Secret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.55, truth=StructureTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs none
+        """Gives every foreign node the ego network of the own node whose features are nearest."""
+        return NodeClaims.of_all((known.client, known.foreign.nodes, _ego_nets(known)) for known in known_nodes(view))
+
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """The share of ego networks that are exact; those that no own node has are out of reach."""
+        _, ego_nets = ego_networks(undirected(truth.edges, len(truth.silo_of)))
+        return (_share_right("ego networks", ego_nets, guess, truth),)
+
+
+def _degrees(known: _KnownNodes) -> Ids:
+    degrees, _ = ego_networks(known.adjacency)
+    return np.asarray(degrees[known.degree_lenders(degrees)])
+
+
+def _ego_nets(known: _KnownNodes) -> Ids | None:
+    """int64 [m]; None where no own node's ego network is known.
+
+    Neighbours abroad have the degrees that `NsfDegrees` predicts, and no edges between each other; an own node that
+    has neighbours without known features lends nobody its ego network.
+    """
+    degrees, _ = ego_networks(known.adjacency)
+    degrees[known.foreign.nodes] = _degrees(known)
+    unknown = np.ones(len(degrees), dtype=np.int64)
+    unknown[known.own.nodes] = unknown[known.foreign.nodes] = 0
+    whole = np.flatnonzero(known.adjacency[known.own.nodes] @ unknown == 0)
+    if not len(whole):
+        return None
+    return np.asarray(ego_networks(known.adjacency, degrees)[1][known.lenders(whole)])
+
+
+def _share_right(metric: str, actual: Ids, guess: NodeClaims, truth: StructureTruth) -> Measurement:
+    """The share of predictions that are right; random is a random own node's value, the prior the most frequent one."""
+    client = truth.parties.index_of(guess.observers, Role.SILO)
+    right = guess.values == actual[guess.nodes]
+    share = clustered_proportion(right, guess.nodes, seed=0)
+    values, name = np.unique(actual, return_inverse=True)
+    lent = np.zeros((int(truth.silo_of.max()) + 1, len(values)))
+    np.add.at(lent, (truth.silo_of, name), 1)
+    lent /= np.maximum(lent.sum(axis=1, keepdims=True), 1)
+    chance = lent[client, name[guess.nodes]]
+    prior = largest_share(actual[guess.nodes][:, None])
+    finding = f"{int(right.sum()):,} of {len(right):,} {metric} are those of the nearest own node."
+    reach = max(float((chance > 0).mean()), share.value)
+    return Measurement.of_share(metric, share, finding, random=float(chance.mean()), prior=prior, reachable=reach)
+
+
+SOURCE = "on FedStruct (ICLR 2025) 5.5 and App. G.1: guess the labels of the identified nodes"
+
+
+class _Labels(InformedAttack[NodeClaims, EmbeddingModel, StructureTruth]):
+    """Reading a label off a node's logits."""
+
+    def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
+        """Takes the class of the largest logit of every foreign node, at every client alone."""
+        held = foreign_features(view).items()
+        return NodeClaims.of_all((client, each.nodes, embedded(each, known).argmax(axis=1)) for client, each in held)
+
+
+class NsfLabels(_Labels):
+    """The labels of all foreign nodes, those that no training used included."""
+
+    card = Card(
+        "nsf-labels",
+        "a client reads the label of any foreign node off its learnt structure features",
+        SOURCE,
+        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, auxiliary=MODEL, truth=StructureTruth,
+        knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
+    )  # fmt: skip
+
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """The share of labels that are right over all foreign nodes."""
+        return (share_of_labels("labels of foreign nodes", guess.values, guess.nodes, truth),)
+
+
+class NsfTrainingLabels(_Labels):
+    """The labels that other clients trained on."""
+
+    card = Card(
+        "nsf-training-labels",
+        "a client reads the labels that others train on off their nodes' learnt structure features",
+        SOURCE,
+        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.9, auxiliary=MODEL, truth=StructureTruth,
+        knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
+    )  # fmt: skip
+
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """The share of labels that are right over foreign training nodes."""
+        training = truth.labelled[guess.nodes]
+        if not training.any():
+            return ()
+        return (
+            share_of_labels("labels of foreign training nodes", guess.values[training], guess.nodes[training], truth),
+        )
+
+
+class NsfMembership(Attack[NodeClaims, StructureTruth]):
+    """Which foreign nodes carry a label: training pushes their own features farthest from the start."""
+
+    card = Card(
+        "nsf-membership",
+        "a client tells which foreign nodes train the model by the length of their learnt structure features",
+        "on FedStruct (ICLR 2025) 5.5, as Duddu et al. (2020) for node embeddings",
+        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, truth=StructureTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
+        """Scores every foreign node by the length of its features, at every client alone."""
+        held = foreign_features(view).items()
+        return NodeClaims.of_all((client, each.nodes, np.linalg.norm(each.values, axis=1)) for client, each in held)
+
+    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """Twice the area under the curve less one: 0 without a view."""
+        training = truth.labelled[guess.nodes]
+        if training.all() or not training.any():
+            return ()
+        what = "Foreign nodes that train the model and those that don't"
+        return (ranking_of_nodes("training nodes", guess.values, training, guess.nodes, what),)

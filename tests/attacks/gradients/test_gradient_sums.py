@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from fgl_secure.attacks.base import guess_of
+from fgl_secure.attacks.gradients.sums import NamedUpdates, RoundDisaggregation, SolvedUpdates, SumMembership, exposure
+from fgl_secure.attacks.suspects import Population, Suspects
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import Role
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.gradients.gradient_conformance import SumConformance, gradient_references
+from tests.attacks.gradients.gradient_runs import Setting, clusters, gradients, model_of, record_pairs, record_static
+from tests.attacks.recorded import Run
+
+__all__ = ["gradient_references"]
+
+
+Floats = NDArray[np.float64]
+
+
+def expected_accuracy(width: int, clients: int) -> float:
+    """Phi(mu / 2) with mu^2 = 2 d / (n - 1): for d independent entries and n clients whose updates are drawn alike."""
+    return float(stats.norm.cdf(np.sqrt(2 * width / (clients - 1)) / 2))
+
+
+class TestSumMembership(SumConformance):
+    attack = SumMembership()
+
+    def record(self) -> Run:
+        return record_pairs(4, 20, 3)
+
+    def claims(self, guess: NamedUpdates) -> Claims:
+        named = map(tuple, np.round(guess.named, 9).tolist())
+        return Counter(zip(guess.rounds.tolist(), guess.clients.tolist(), named, strict=True))
+
+    def test_many_clients_hide_narrow_updates(self) -> None:
+        """With ten entries and a hundred clients the updates are told apart little better than by a coin."""
+        found = measured(self.attack, record_pairs(100, 10, 4))["updates told apart"]
+        assert found.value < 0.35
+        assert found.interval.contains(2 * expected_accuracy(10, 100) - 1, 0.1)
+
+    def test_needs_suspects(self) -> None:
+        """Without two updates to choose from there is nothing to test."""
+        run = self.run()
+        assert guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, []) is None
+
+    def test_refuses_pairs_of_another_shape(self) -> None:
+        """Pairs for fewer clients than took part are refused."""
+        run = self.run()
+        known = run.knows(Suspects)
+        fewer = Suspects(known.population, {0: known.pairs[0][:3]})
+        with pytest.raises(InputError, match=r"pairs of round 0 must be \[clients, 2, 20\]; found shape \[3, 2, 20\]"):
+            self.read(run.told(fewer))
+
+
+def decided(population: Population, clients: int, width: int, trials: int, sampled: int = 2) -> float:
+    """How often the right one of two normal updates is named, the others' sum drawn from its own distribution."""
+    rng = np.random.default_rng(sampled)
+    first, second = rng.normal(size=(2, trials, width))
+    total = first + rng.normal(scale=(clients - 1) ** 0.5, size=first.shape)
+    return float((population.ratio(total, first, second, clients - 1) > 0).mean())
+
+
+@pytest.mark.parametrize(("clients", "published"), [(100, 0.988), (1000, 0.760)])
+def test_accuracy_is_as_the_formula_says(clients: int, published: float) -> None:
+    """A thousand entries are told apart with .988 among a hundred clients and .760 among a thousand."""
+    known = Population.normal(np.zeros(1000), np.eye(1000))
+    assert expected_accuracy(1000, clients) == pytest.approx(published, abs=5e-4)
+    assert decided(known, clients, 1000, 2500) == pytest.approx(published, abs=0.025)
+
+
+def test_accuracy_depends_on_the_effective_rank() -> None:
+    """Updates of a thousand entries that vary along ten directions only are as hard to tell as ten entries."""
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.normal(size=(1000, 10)))[0].T
+    population = Population.of(rng.normal(size=(500, 10)) @ axes, energy=0.999)
+    assert population.whitening.shape == (10, 1000)
+    first, second = (rng.normal(size=(300, 10)) @ axes for _ in range(2))
+    assert population.accuracy(first, second, 99).mean() == pytest.approx(expected_accuracy(10, 100), abs=0.02)
+
+
+def test_estimates_do_nearly_as_well() -> None:
+    """Ledoit and Wolf's covariance from 2,000 updates on nine tenths of their energy loses little of the accuracy."""
+    rng = np.random.default_rng(1)
+    population = Population.of(rng.normal(size=(2000, 200)))
+    right = decided(population, 20, 200, 2000)
+    assert expected_accuracy(200, 20) - 0.03 < right <= 1
+
+
+def test_recorded_gradients_are_told_apart_as_the_formula_says() -> None:
+    """Gradients of a model, which are far from normal, are told apart about as well: .9 and more among ten clients."""
+    graph = clusters(nodes=600, silos=6, words=60)
+    rng = np.random.default_rng(0)
+    batches = tuple(np.sort(rng.choice(600, 4, replace=False)) for _ in range(460))
+    sent = gradients(graph, model_of(graph, Setting(hidden=16)), batches)
+    population = Population.of(sent[:400])
+    right, expected = [], []
+    for at in range(400, 460, 20):
+        first, second = sent[at : at + 10], sent[at + 10 : at + 20]
+        right.append(population.ratio(np.broadcast_to(first.sum(axis=0), first.shape), first, second, 9) > 0)
+        expected.append(population.accuracy(first, second, 9))
+    assert np.mean(right) >= 0.9
+    assert np.mean(right) == pytest.approx(np.mean(expected), abs=0.07)
+
+
+def test_a_sum_without_the_client_is_a_coin() -> None:
+    """Null control: where neither update is in the sum, each is named half of the time."""
+    rng = np.random.default_rng(3)
+    known = Population.normal(np.zeros(50), np.eye(50))
+    first, second, others = rng.normal(size=(3, 2000, 50))
+    named = int((known.ratio(others * 3, first, second, 9) > 0).sum())
+    assert stats.binomtest(named, 2000).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("updates", "energy", "message"),
+    [
+        (np.zeros((9, 3)), 0.9, r"N at least 10; found shape \[9, 3\]"),
+        (np.zeros((20, 3)), 0.9, r"must not be all alike"),
+        (np.ones(20), 0.9, r"found shape \[20\]"),
+        (np.eye(20), 0.0, r"energy must be inside \(0, 1\]; found 0.0"),
+    ],
+)
+def test_refuses_samples_that_say_nothing(updates: Floats, energy: float, message: str) -> None:
+    """Too few updates, equal ones, or no energy are refused."""
+    with pytest.raises(InputError, match=message):
+        Population.of(updates, energy)
+
+
+def test_refuses_a_sum_of_one() -> None:
+    """A sum without others hides nothing, and there is nothing to test."""
+    known = Population.normal(np.zeros(2), np.eye(2))
+    with pytest.raises(InputError, match=r"others must be at least 1.*found 0"):
+        known.accuracy(np.ones((1, 2)), np.zeros((1, 2)), 0)
+
+
+def at_random(rounds: int, clients: int, seed: int = 0) -> NDArray[np.bool_]:
+    """Every client takes part in a round with probability one half."""
+    return np.random.default_rng(seed).random((rounds, clients)) < 0.5
+
+
+def in_groups(rounds: int, clients: int, size: int) -> NDArray[np.bool_]:
+    """Fixed groups of some clients that take part together or not at all."""
+    return np.repeat(at_random(rounds, clients // size), size, axis=1)
+
+
+class TestRoundDisaggregation(SumConformance):
+    attack = RoundDisaggregation()
+
+    def record(self) -> Run:
+        return record_static(at_random(16, 8))
+
+    def claims(self, guess: SolvedUpdates) -> Claims:
+        return Counter(zip(guess.clients.tolist(), map(tuple, np.round(guess.updates, 9).tolist()), strict=True))
+
+    def test_groups_that_come_together_expose_nobody(self) -> None:
+        """Under batch partitioning into groups of four no update is solved, and no leverage exceeds a quarter."""
+        found = measured(self.attack, record_static(in_groups(60, 40, 4)))
+        assert found["updates solved"].value == found["clients exposed"].value == 0
+        assert "the largest leverage is 0.25." in found["clients exposed"].finding
+
+    def test_updates_that_change_are_not_solved(self) -> None:
+        """Who took part when exposes all, but what changes from round to round by a tenth is not recovered."""
+        found = measured(self.attack, record_static(at_random(60, 40), drift=0.1))
+        assert found["clients exposed"].value == 1
+        assert found["updates solved"].value == 0
+
+    def test_exposure_alone_is_no_evidence(self) -> None:
+        """How many would be exposed describes the participation, and is marked so."""
+        found = measured(self.attack, self.record())
+        assert found["clients exposed"].context
+        assert not found["updates solved"].context
+
+
+def test_random_participation_exposes_all_after_about_as_many_rounds_as_clients() -> None:
+    """Far fewer rounds than clients expose hardly anybody, a few more than clients expose everybody."""
+    assert exposure(at_random(20, 40)).share == 0
+    assert exposure(at_random(45, 40)).share == 1
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_groups_bound_leverages(size: int) -> None:
+    """Groups of T keep every leverage at 1 / T or below, however many rounds there are."""
+    found = exposure(in_groups(200, 40, size))
+    assert found.largest == pytest.approx(1 / size)
+    assert found.histogram(4).sum() == 40
+
+
+def test_a_client_alone_or_left_out_is_exposed() -> None:
+    """One that takes part alone is exposed, and so is one by which two rounds differ; those who always meet are not."""
+    found = exposure(np.array([[1, 0, 0, 0], [0, 1, 1, 1], [0, 0, 1, 1]], dtype=np.bool_))
+    assert found.exposed.tolist() == [True, True, False, False]
+    assert found.leverages == pytest.approx([1, 1, 0.5, 0.5])
+
+
+def test_nobody_took_part() -> None:
+    """No rounds expose nobody."""
+    assert exposure(np.zeros((0, 3), dtype=np.bool_)).share == 0
+    assert exposure(np.zeros((0, 0), dtype=np.bool_)).share == 0
+
+
+def test_refuses_what_is_no_participation() -> None:
+    """Numbers, or a single row, are refused."""
+    with pytest.raises(InputError, match=r"bool \[rounds, clients\]; found float64 of shape \[2, 2\]"):
+        exposure(np.ones((2, 2)))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"found bool of shape \[2\]"):
+        exposure(np.ones(2, dtype=np.bool_))

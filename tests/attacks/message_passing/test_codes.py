@@ -1,0 +1,550 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise, permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import MERSENNE_31, Elements, LagrangeCode, Overflow, PrimeField
+from fgl_secure.attacks.base import Attack
+from fgl_secure.attacks.message_passing.codes import (
+    AllCodesOfOneSender,
+    Differences,
+    OneCodeAndMu,
+    ShareDifferences,
+    SharedMask,
+    SingleShares,
+    SmallFieldBruteForce,
+    are_differences,
+    decoders,
+)
+from fgl_secure.attacks.message_passing.messages import ClearValues
+from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.recovery import UNNAMED, RecoveredRows
+from fgl_secure.auditing.verdict import MARGIN
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.hifgl.controls import send_carelessly
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
+from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
+from fgl_secure.protocols.topology import Ids
+from fgl_secure.runtime import (
+    PAYLOAD,
+    Channel,
+    Draws,
+    Party,
+    Phase,
+    PublicParameters,
+    ReceivedRows,
+    Recording,
+    Role,
+    Step,
+    View,
+)
+from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.parties import hierarchy_of, note_membership
+from tests.attacks.conformance import AttackConformance, Claims, losing_of_even
+from tests.attacks.message_passing.recovered import (
+    claimed_rows,
+    expected_rows,
+    messages_of,
+    readable_with_own_parameters,
+    without_steps,
+)
+from tests.attacks.recorded import Run, random_graph, record, secmp, whole_numbers, words
+from tests.protocols.relay_coded.twins import OneForAllSenders
+
+FIELDS = [(p, T) for p in (11, 101, MERSENNE_31) for T in (1, 2, 4)]
+NEEDED = (frozenset({Phase.CODES}), frozenset({Phase.DECODED}))
+
+
+class SingleMessages(AttackConformance):
+    """What both breaks of single messages keep."""
+
+    rests_on = NEEDED
+
+    def claims(self, guess: Iterable[RecoveredRows]) -> Claims:
+        return claimed_rows(guess)
+
+    @pytest.mark.parametrize(("modulus", "T"), FIELDS)
+    @pytest.mark.parametrize("delivery", MuDelivery)
+    @pytest.mark.parametrize("directed", [False, True])
+    def test_is_exact(self, modulus: int, T: int, delivery: MuDelivery, directed: bool) -> None:
+        """Every message that a device can attack is read exactly, in small and large fields, with one mask or four."""
+        graph = random_graph(modulus % 7 + T, directed=directed)
+        values = whole_numbers(graph.num_devices, 5, largest=5 if modulus == 11 else 50)
+        run = record(graph, secmp(modulus, T, delivery), values)
+        attacked = readable_with_own_parameters(graph) if delivery is MuDelivery.SILO else messages_of(graph)
+        assert attacked
+        assert without_steps(self.read(run)) == expected_rows(run, values, modulus, attacked)
+
+    @given(st.integers(0, 10_000), st.booleans())
+    def test_asking_silos_protects_targets_that_send_nothing_at_home(self, seed: int, directed: bool) -> None:
+        """If sources ask the silo, a device reads all it receives or nothing: all if it sends within its own silo."""
+        graph = random_graph(seed, directed=directed, devices=8, pairs=10)
+        values = whole_numbers(8, 2, largest=50, seed=seed)
+        run = record(graph, secmp(101), values)
+        attacked = readable_with_own_parameters(graph)
+        for device in range(8):
+            view = run.transcript.view([Party(Role.DEVICE, device)])
+            mine = [message for message in attacked if message[1] == device]
+            assert without_steps(self.read(run, view)) == expected_rows(run, values, 101, mine)
+
+    @given(st.integers(0, 10_000), st.booleans())
+    def test_forwarding_targets_can_read_everything(self, seed: int, directed: bool) -> None:
+        """If targets forward mu, every message is read by its receiver."""
+        graph = random_graph(seed, directed=directed, devices=8, pairs=10)
+        values = whole_numbers(8, 2, largest=50, seed=seed)
+        run = record(graph, secmp(101, delivery=MuDelivery.TARGET), values)
+        assert without_steps(self.read(run)) == expected_rows(run, values, 101, messages_of(graph))
+
+    def test_observers_share_no_parameters_when_answers_get_lost(self) -> None:
+        """With targets that forward mu and lost answers too, every observer reads what it reads alone."""
+        for seed in range(10):
+            graph = random_graph(seed, directed=False, devices=8, pairs=12)
+            scheme = secmp(101, delivery=MuDelivery.TARGET)
+            run = record(graph, scheme, whole_numbers(8, 2, 50), loss=losing_of_even(frozenset({Phase.DECODED})))
+            assert self.read(run) == self.read_one_by_one(run)
+
+    def test_leaves_other_schemes_alone(self) -> None:
+        """Where no codes are sent there is no guess."""
+        graph = random_graph(0, directed=False)
+        run = record(graph, Plaintext(), whole_numbers(graph.num_devices, 3, 9))
+        assert self.attack.infer(run.transcript.views(Role.DEVICE), run.public) is None
+        codes = record(graph, secmp(101), whole_numbers(graph.num_devices, 3, 9))
+        assert self.attack.infer(codes.transcript.views(Role.DEVICE), Plaintext().public) is None
+
+    def test_reads_nothing_without_parameters(self) -> None:
+        """A device that was never handed mu reads nothing."""
+        run = _run(T=2)
+        assert not self.read(run, _without(run.transcript.views(Role.DEVICE), Phase.PARAMETERS))
+
+    def test_score_counts_exact_rows_alone(self) -> None:
+        """One wrong coordinate makes a row wrong, and the share of exact rows says so."""
+        run = _run()
+        guess = self.attack.infer(run.transcript.views(Role.DEVICE), run.public)
+        assert guess is not None
+        spoiled = tuple(replace(rows, values=_first_half_spoiled(rows.values)) for rows in guess)
+        (found,) = self.attack.score(spoiled, run.truth)
+        total = sum(len(rows.senders) for rows in guess)
+        assert found.value == pytest.approx((total - total // 2) / total)
+        assert f"of {total:,} rows" in found.finding
+
+
+class TestOneCodeAndMu(SingleMessages):
+    attack = OneCodeAndMu()
+
+    def test_needs_one_code_only(self) -> None:
+        """With all codes but the first replaced by zeros it reads the same."""
+        run = _run(T=2)
+        view = run.transcript.views(Role.DEVICE)
+        assert self.read(run, _edited(view, Phase.CODES, _first_code_alone)) == self.read(run)
+
+    def test_needs_the_masks(self) -> None:
+        """With the masks replaced by zeros nothing is exact."""
+        run = _run()
+        assert _exact(self.attack, run, _edited(run.transcript.views(Role.DEVICE), Phase.PARAMETERS, _no_masks)) == 0
+
+
+class TestAllCodesOfOneSender(SingleMessages):
+    attack = AllCodesOfOneSender()
+
+    @pytest.mark.parametrize("T", [1, 2, 4])
+    def test_needs_no_mask(self, T: int) -> None:
+        """With the masks replaced by zeros it reads the same, exactly."""
+        run = _run(T)
+        view = _edited(run.transcript.views(Role.DEVICE), Phase.PARAMETERS, lambda mu: _no_masks(mu, T))
+        assert self.read(run, view) == self.read(run)
+        assert _exact(self.attack, run, view) == 1
+
+    def test_needs_every_code(self) -> None:
+        """With all codes but the first replaced by zeros nothing is exact."""
+        run = _run(T=2)
+        assert _exact(self.attack, run, _edited(run.transcript.views(Role.DEVICE), Phase.CODES, _first_code_alone)) == 0
+
+
+def _run(T: int = 1) -> Run:
+    graph = random_graph(3, directed=False)
+    return record(graph, secmp(MERSENNE_31, T), whole_numbers(graph.num_devices, 6, 1000))
+
+
+def _exact(attack: Attack[Any, Any], run: Run, view: View) -> float:
+    guess = attack.infer(view, run.public)
+    assert guess is not None
+    (found,) = attack.score(guess, run.truth)
+    return found.value
+
+
+def _edited(view: View, phase: Phase, edit: Any) -> View:
+    """The view with other payloads in one phase."""
+
+    def edited(rows: ReceivedRows) -> ReceivedRows:
+        return replace(rows, fields={PAYLOAD: edit(rows.payload)}) if rows.phase is phase else rows
+
+    assert any(rows.phase is phase for rows in view.received)
+    return replace(view, received=tuple(edited(rows) for rows in view.received))
+
+
+def _without(view: View, phase: Phase) -> View:
+    return replace(view, received=tuple(rows for rows in view.received if rows.phase is not phase))
+
+
+def _no_masks(mu: Any, T: int = 1) -> Any:
+    """Parameters [m, 2 T + 2 + T * width] with zeros for the masks."""
+    return np.where(np.arange(mu.shape[1]) < 2 * T + 2, mu, 0).astype(mu.dtype)
+
+
+def _first_code_alone(codes: Any) -> Any:
+    """Codes [m, T + 1, d] with zeros for all but the first."""
+    return codes * (np.arange(codes.shape[1]) == 0)[None, :, None].astype(codes.dtype)
+
+
+def _first_half_spoiled(values: Any) -> Any:
+    spoiled = values.copy()
+    half = len(values) // 2
+    spoiled[:half, 0] = (spoiled[:half, 0] + 1) % 7
+    return spoiled
+
+
+READING: tuple[Attack[Any, Any], ...] = (ClearValues(), OneCodeAndMu(), AllCodesOfOneSender(), SmallFieldBruteForce())
+SUCCEEDING = (
+    (AllCodesOfOneSender(), 11), (AllCodesOfOneSender(), MERSENNE_31), (SmallFieldBruteForce(), 11),
+)  # fmt: skip
+STEP = Step(0, 0)
+
+
+def fresh_masks(modulus: int, T: int, delivered: int, *, parameters: bool) -> Run:
+    """Every message is encoded with masks of its own; `delivered` of its codes reach its receiver.
+
+    With `parameters` the receivers also get the points, masks that were drawn for nothing, and decoded sums.
+    """
+    graph = random_graph(4, directed=False, devices=40, pairs=80)
+    code, coins = LagrangeCode(PrimeField(modulus), 1, T, T + 1), SimulationCoins(1)
+    channel = Channel(hierarchy_of(graph), coins, Recording.everything())
+    note_membership(channel, graph.silo_of)
+    devices = channel.parties.ids(Role.DEVICE)
+    secret = words(graph.num_devices, 16, share=0.2).astype(code.field.dtype)
+    channel.note_inputs("values", STEP, devices, secret)
+    codes = np.moveaxis(code.encode(secret[graph.edges[0]][None], coins), 0, 1)
+    channel.send(Phase.CODES, STEP, devices[graph.edges[0]], devices[graph.edges[1]], codes[:, :delivered])
+    if parameters:
+        _hand_out(channel, graph, code, secret)
+    return Run(graph, PublicParameters(modulus, T), channel.transcript, MessageTruth.of(channel.transcript, graph))
+
+
+def _hand_out(channel: Channel, graph: FederatedGraph, code: LagrangeCode, secret: Elements) -> None:
+    devices, silos = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.SILO)[graph.silo_of]
+    masks = channel.coins.uniform(code.field.modulus, (len(devices), code.T * secret.shape[1]))
+    points = np.broadcast_to(np.array([*code.alphas, *code.betas]), (len(devices), 2 * code.T + 2))
+    mu: NDArray[Any] = np.concatenate([points, masks], axis=1).astype(code.field.dtype)
+    channel.send(Phase.PARAMETERS, STEP, silos, devices, mu)
+    channel.send(Phase.DECODED, STEP, silos, devices, np.zeros_like(secret))
+
+
+@pytest.mark.parametrize("attack", READING, ids=lambda attack: attack.card.name)
+@pytest.mark.parametrize("modulus", [11, MERSENNE_31])
+@pytest.mark.parametrize("T", [1, 2])
+@pytest.mark.parametrize("parameters", [False, True])
+def test_one_code_with_its_own_mask_tells_nothing(
+    attack: Attack[Any, Any], modulus: int, T: int, parameters: bool
+) -> None:
+    """Reading attacks find nothing in one code with a fresh mask, even from observers that hold all the points."""
+    run = fresh_masks(modulus, T, 1, parameters=parameters)
+    guess = attack.infer(run.transcript.views(Role.DEVICE), run.public)
+    if guess is None:
+        return
+    (found,) = attack.score(guess, run.truth)
+    assert found.interval.low <= found.prior + MARGIN
+    assert found.value <= found.prior
+
+
+@pytest.mark.parametrize(("attack", "modulus"), SUCCEEDING)
+def test_all_codes_tell_everything_whatever_the_masks(attack: Attack[Any, Any], modulus: int) -> None:
+    """The same messages with all T + 1 codes delivered are read exactly, so the test above can fail."""
+    run = fresh_masks(modulus, 1, 2, parameters=True)
+    guess = attack.infer(run.transcript.views(Role.DEVICE), run.public)
+    (found,) = attack.score(guess, run.truth)
+    assert found.value == 1
+
+
+def test_fresh_masks_stop_what_shared_masks_allow() -> None:
+    """One code, the points and masks of another message recover no row."""
+    run = fresh_masks(MERSENNE_31, 1, 2, parameters=True)
+    guess = OneCodeAndMu().infer(run.transcript.views(Role.DEVICE), run.public)
+    assert guess is not None
+    (found,) = OneCodeAndMu().score(guess, run.truth)
+    assert found.value == 0
+
+
+def careless(
+    graph: FederatedGraph,
+    values: NDArray[np.float64],
+    *,
+    masked: bool,
+    loss: Loss | None = None,
+    recording: Recording | None = None,
+) -> Run:
+    """Shares at a relay of senders that use one mask, or none."""
+    scheme = RelayCoded(R=3, k_min=1, profile=Profile.SHOWN)
+    channel = Channel(
+        hierarchy_of(graph, scheme.helpers), SimulationCoins(0), recording or Recording.everything(), loss
+    )
+    send_carelessly(channel, scheme, graph, values, masked=masked)
+    return Run(graph, scheme.public, channel.transcript, MessageTruth.of(channel.transcript, graph))
+
+
+class TestSingleShares(AttackConformance):
+    attack: Attack[tuple[RecoveredRows, ...], Any] = SingleShares()
+    rests_on = (frozenset({Phase.SHARES}),)
+
+    def claims(self, guess: tuple[RecoveredRows, ...]) -> Claims:
+        return Counter(
+            (each.step, sender, tuple(row.tolist()))
+            for each in guess
+            for sender, row in zip(each.senders.tolist(), each.values, strict=True)
+        )
+
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
+        return careless(graph, values, masked=False, **network)
+
+
+class TestShareDifferences(AttackConformance):
+    attack: Attack[tuple[Differences, ...], Any] = ShareDifferences()
+    rests_on = (frozenset({Phase.SHARES}),)
+
+    def claims(self, guess: tuple[Differences, ...]) -> Claims:
+        return Counter(
+            (each.step, int(first), int(second), tuple(values.tolist()))
+            for each in guess
+            for first, second, values in zip(each.first, each.second, each.values, strict=True)
+        )
+
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
+        return careless(graph, values, masked=True, **network)
+
+
+@pytest.mark.parametrize("each", [SingleShares(), ShareDifferences()])
+@pytest.mark.parametrize("T", [1, 2])
+def test_the_scheme_gives_them_nothing(each: Attack[Any, Any], T: int) -> None:
+    """Under relay-coded with masks of its own for every message not one row and not one difference is right."""
+    graph = random_graph(3, directed=False, pairs=30)
+    run = record(
+        graph, RelayCoded(T=T, R=T + 1, k_min=1, profile=Profile.SHOWN), whole_numbers(graph.num_devices, 4, largest=9)
+    )
+    guess = each.infer(run.transcript.views(Role.RELAY), run.public)
+    assert guess is not None
+    assert [found.value for found in each.score(guess, run.truth)] == [0.0]
+
+
+class Unmasked(IdealCryptography):
+    """Masks of zero."""
+
+    def drawn_masks(self, draws: Draws, step: Step, senders: Ids, width: int) -> list[Elements]:
+        return [np.zeros_like(mask) for mask in super().drawn_masks(draws, step, senders, width)]
+
+
+@pytest.mark.parametrize(
+    ("each", "cryptography", "share"),
+    [
+        (SingleShares(), IdealCryptography, 0.0),
+        (ShareDifferences(), IdealCryptography, 0.0),
+        (SingleShares(), Unmasked, 1.0),
+        (ShareDifferences(), OneForAllSenders, 1.0),
+    ],
+)
+def test_rows_of_unnamed_senders(each: Attack[Any, Any], cryptography: type[IdealCryptography], share: float) -> None:
+    """Where silos forward, a relay says what rows there are: none under the scheme, all under its broken twins."""
+    graph = random_graph(3, directed=False, pairs=30)
+    scheme = RelayCoded(k_min=1, max_degree=24, profile=Profile.HIDDEN, cryptography=cryptography)
+    run = record(graph, scheme, whole_numbers(graph.num_devices, 4, largest=9))
+    guess = each.infer(run.transcript.views(Role.RELAY), run.public)
+    assert guess is not None
+    names = [one.senders if isinstance(one, RecoveredRows) else one.first for one in guess]
+    assert all(bool((each == UNNAMED).all()) for each in names)
+    (found,) = each.score(guess, run.truth)
+    sending = len(np.unique(graph.edges[0])) / graph.num_devices  # one device has no neighbour, and sends covers alone
+    assert found.value == share * (sending if each.card.name == "single-shares" else 1)
+    assert found.n >= graph.num_devices
+
+
+@given(seed=st.integers(0, 2**32 - 1), width=st.integers(1, 5), rows=st.integers(1, 12))
+def test_differences_are_those_of_two_rows_or_rows(seed: int, width: int, rows: int) -> None:
+    """Every difference is found, by a count of all pairs, and nothing that is none."""
+    field, rng = PrimeField(2**31 - 1), np.random.default_rng(seed)
+    known = rng.integers(0, 3, (rows, width))
+    values = rng.integers(-2, 3, (20, width)) % field.modulus
+    among = np.concatenate([known, np.zeros((1, width), dtype=np.int64)])
+    every = {tuple(((a - b) % field.modulus).tolist()) for a in among for b in among}
+    assert are_differences(values, known, field).tolist() == [tuple(one.tolist()) in every for one in values]
+
+
+PAPER = PrimeField(11)
+
+
+class TestSmallFieldBruteForce(AttackConformance):
+    attack = SmallFieldBruteForce()
+    rests_on = (frozenset({Phase.CODES}),)
+
+    def claims(self, guess: Iterable[RecoveredRows]) -> Claims:
+        return claimed_rows(guess)
+
+    @pytest.mark.parametrize(("T", "columns"), [(1, 16), (1, 24), (1, 64), (2, 16), (2, 32), (3, 32)])
+    def test_is_exact_from_sixteen_columns(self, T: int, columns: int) -> None:
+        """Sparse 0/1 rows of 16 columns and more are read exactly, every one."""
+        run, rows = small_field_run(T, columns)
+        assert without_steps(self.read(run)) == expected_rows(run, rows, 11, messages_of(run.graph))
+
+    @pytest.mark.parametrize(("T", "columns"), [(1, 16), (1, 64), (2, 16)])
+    def test_is_at_chance_on_permuted_truth_of_the_papers_field(self, T: int, columns: int) -> None:
+        """The same guesses against permuted rows are no better than naming the most frequent row."""
+        run, _ = small_field_run(T, columns)
+        guess = self.attack.infer(run.transcript.views(Role.DEVICE), run.public)
+        assert guess is not None
+        (null,) = self.attack.score(guess, run.truth.permuted(1))
+        assert null.interval.low <= null.prior + MARGIN
+        assert null.value < 0.3
+
+    def test_needs_the_codes_alone(self) -> None:
+        """Without any parameters, sums or inputs in the view it reads the same."""
+        run, _ = small_field_run(1, 16)
+        view = run.transcript.views(Role.DEVICE)
+        codes = View(view.name, view.parties, view.messages(Phase.CODES), ())
+        assert self.read(run, codes) == self.read(run)
+
+    def test_is_less_sure_the_fewer_the_columns(self) -> None:
+        """Wrong decoders look right in few columns: rows of ones and zeros are exact at 16, not so at 2."""
+        shares = []
+        for columns in (16, 2):
+            run, _ = small_field_run(1, columns, share=0.5)
+            guess = self.attack.infer(run.transcript.views(Role.DEVICE), run.public)
+            assert guess is not None
+            shares.append(self.attack.score(guess, run.truth)[0].value)
+        assert shares[0] == 1
+        assert 0 < shares[1] < 0.95
+
+    @pytest.mark.parametrize("modulus", [331, 65521, MERSENNE_31])
+    def test_gives_up_on_larger_fields(self, modulus: int) -> None:
+        """In a field with too many decoders there is no guess."""
+        graph = random_graph(1, directed=False)
+        scheme = SecretMessagePassing(PrimeField(modulus), 1, 1.0, 0, Overflow.WRAP)
+        run = record(graph, scheme, words(graph.num_devices, 16))
+        assert self.attack.infer(run.transcript.views(Role.DEVICE), run.public) is None
+
+    def test_leaves_other_schemes_alone(self) -> None:
+        """Where no codes are sent there is no guess."""
+        graph = random_graph(1, directed=False)
+        run = record(graph, Plaintext(), words(graph.num_devices, 16))
+        assert self.attack.infer(run.transcript.views(Role.DEVICE), run.public) is None
+
+
+@pytest.mark.parametrize(("T", "count"), [(1, 9), (2, 48), (3, 324)])
+def test_few_decoders_are_left_in_the_papers_field(T: int, count: int) -> None:
+    """The choices of points in F_11 collapse to 9, 48 and 324 decoders for one, two and three masks."""
+    found = decoders(PAPER, T)
+    assert found.shape == (count, T + 1)
+    assert len({tuple(row) for row in found.tolist()}) == count
+    assert (found.sum(axis=1) % 11 == 1).all()
+
+
+@pytest.mark.parametrize("modulus", [5, 7, 11])
+def test_decoders_are_those_of_all_choices_of_points(modulus: int) -> None:
+    """With one mask the decoders are what interpolation at every beta from every two alphas gives."""
+    slow = {
+        ((beta - second) * pow(first - second, -1, modulus) % modulus,
+         (beta - first) * pow(second - first, -1, modulus) % modulus)
+        for first, second, beta in permutations(range(modulus), 3)
+    }  # fmt: skip
+    assert {tuple(row) for row in decoders(PrimeField(modulus), 1).tolist()} == slow
+
+
+def small_field_run(T: int, columns: int, share: float = 0.15) -> tuple[Run, np.ndarray]:
+    graph = random_graph(T + columns, directed=True, devices=40, pairs=80)
+    rows = words(graph.num_devices, columns, seed=columns, share=share)
+    scheme = SecretMessagePassing(PAPER, T, 1.0, 0, Overflow.WRAP)
+    return record(graph, scheme, rows), rows
+
+
+class TestSharedMask(AttackConformance):
+    attack: Attack[tuple[Differences, ...], Any] = SharedMask()
+    rests_on = (frozenset({Phase.CODES}), frozenset({Phase.DECODED}), frozenset({Phase.PARAMETERS}))
+
+    def claims(self, guess: tuple[Differences, ...]) -> Claims:
+        return Counter(
+            (each.step, int(first), int(second), tuple(values.tolist()))
+            for each in guess
+            for first, second, values in zip(each.first, each.second, each.values, strict=True)
+        )
+
+    def test_rests_on_messages(self) -> None:
+        """Without codes, decoded sums or points nothing is claimed; lost parameters end the published scheme."""
+        everything = self.read(self.run())
+        assert everything
+        view = self.run().transcript.views(Role.DEVICE)
+        for (phase,) in self.rests_on:
+            without = replace(view, received=tuple(rows for rows in view.received if rows.phase is not phase))
+            assert not self.read(self.run(), without)
+
+    def test_observers_attack_alone(self) -> None:
+        """What devices claim side by side is what each claims alone."""
+        assert self.read(self.run()) == self.read_one_by_one(self.run())
+
+    @pytest.mark.parametrize(("modulus", "T"), [(p, T) for p in (11, 101, MERSENNE_31) for T in (1, 2, 4)])
+    def test_is_exact(self, modulus: int, T: int) -> None:
+        """Every device that is handed points reads the difference of each two neighbours in a row of identifiers."""
+        graph = random_graph(modulus % 7 + T, directed=False)
+        values = whole_numbers(graph.num_devices, 5, largest=5 if modulus == 11 else 50)
+        run = record(graph, secmp(modulus, T, MuDelivery.TARGET), values)
+        heard: dict[int, list[int]] = {}
+        for source, target in messages_of(graph):
+            heard.setdefault(target, []).append(source)
+        first = int(run.transcript.parties.ids(Role.DEVICE)[0])
+        pairs = [pair for sources in heard.values() for pair in pairwise(sorted(sources))]
+        expected = Counter(
+            (first + v, first + w, tuple(int(x) % modulus for x in values[v] - values[w])) for v, w in pairs
+        )
+        assert expected
+        claimed = Counter(claim[1:] for claim in self.read(run).elements() if isinstance(claim, tuple))
+        assert claimed == expected
+
+    def test_needs_no_mask_and_no_second_code(self) -> None:
+        """With masks and all codes but the first replaced by zeros the claims stay the same."""
+        graph = random_graph(3, directed=False)
+        run = record(graph, secmp(MERSENNE_31, 2), whole_numbers(graph.num_devices, 6, 1000))
+        view = run.transcript.views(Role.DEVICE)
+
+        def bare(rows: ReceivedRows) -> ReceivedRows:
+            payload = np.asarray(rows.payload)
+            if rows.phase is Phase.PARAMETERS:
+                return replace(rows, fields={PAYLOAD: np.where(np.arange(payload.shape[1]) < 6, payload, 0)})
+            return (
+                replace(rows, fields={PAYLOAD: payload * (np.arange(3) == 0)[:, None]})
+                if rows.phase is Phase.CODES
+                else rows
+            )
+
+        assert self.read(run)
+        assert self.read(run, replace(view, received=tuple(map(bare, view.received)))) == self.read(run)
+
+    def test_fresh_masks_stop_it(self) -> None:
+        """Codes with masks of their own give no difference away."""
+        run = fresh_masks(MERSENNE_31, 1, 2, parameters=True)
+        guess = self.attack.infer(run.transcript.views(Role.DEVICE), run.public)
+        assert guess is not None
+        (found,) = self.attack.score(guess, run.truth)
+        assert found.n > 20
+        assert found.value == 0
+
+    def test_leaves_other_schemes_alone(self) -> None:
+        """Where no codes are sent there is no guess."""
+        graph = random_graph(0, directed=False)
+        run = record(graph, Plaintext(), whole_numbers(graph.num_devices, 3, 9))
+        assert self.attack.infer(run.transcript.views(Role.DEVICE), run.public) is None

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from fgl_secure.attacks.base import Attack
+from fgl_secure.attacks.edge_claims import ForeignEdges
+from fgl_secure.attacks.structure.hops import HopFingerprint, HopShares, HopUnfolding, neighbour_lists, one_explanation
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph.adjacency_powers import adjacency_powers, normalised_adjacency
+from fgl_secure.runtime import Phase, Role, Step
+from tests.attacks.recorded import Run, both_ways, federated
+from tests.attacks.structure.hop_runs import EdgeConformance, Network, record_exchange, record_rows, scale_free
+
+
+class TestHopShares(EdgeConformance):
+    attack: Attack[ForeignEdges, Any] = HopShares()
+    rests_on = (frozenset({Phase.HOP_ENTRIES}),)
+
+    def recorded(self, graph: FederatedGraph, network: Network) -> Run:
+        return record_exchange(graph, network=network)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_claims_are_certain(seed: int) -> None:
+    """Without pruning every claim is right: a row that is determined is the row itself."""
+    run = record_exchange(scale_free(120, 3, 3, seed))
+    guess = HopShares().infer(run.transcript.views(Role.SILO), run.public)
+    assert guess is not None
+    edges = {tuple(pair) for pair in run.graph.edges.T.tolist()}
+    assert len(guess.lower)
+    assert all(pair in edges for pair in zip(guess.lower.tolist(), guess.upper.tolist(), strict=True))
+
+
+def test_one_neighbour_gives_its_whole_list() -> None:
+    """A client whose node has one neighbour elsewhere reads all neighbours of that one and nothing farther."""
+    graph = federated(both_ways([(0, 1), (1, 2), (1, 3), (3, 4)]), [0, 1, 1, 2, 2])
+    run = record_exchange(graph)
+    guess = HopShares().infer(run.transcript.views(Role.SILO), run.public)
+    assert guess is not None
+    mine = guess.clients == 0
+    assert list(zip(guess.lower[mine].tolist(), guess.upper[mine].tolist(), strict=True)) == [(1, 2), (1, 3)]
+
+
+def test_equations_of_full_rank_hide_nothing() -> None:
+    """Two foreign neighbours that are never alone are read as soon as three sums of pairs determine them."""
+    pairs = [(0, 3), (0, 4), (1, 4), (1, 5), (2, 3), (2, 5), (3, 6), (4, 7), (5, 8)]
+    graph = federated(both_ways(pairs), [0, 0, 0, 1, 1, 1, 2, 2, 2])
+    for sums, read in ((3, 3), (2, 0)):
+        kept = [pair for pair in pairs if pair[0] < sums or pair[0] > 2]
+        run = record_exchange(federated(both_ways(kept), graph.silo_of))
+        guess = HopShares().infer(run.transcript.views(Role.SILO), run.public)
+        assert guess is not None
+        assert int((guess.clients == 0).sum()) == read
+
+
+def test_needs_single_shares() -> None:
+    """Rows of the second power alone, as a client holds them under encryption, give no guess."""
+    graph = scale_free(60, 3)
+    run = record_rows(graph, "hop rows", Step(0, layer=2), normalised_adjacency(graph.graph))
+    assert HopShares().infer(run.transcript.views(Role.SILO), run.public) is None
+
+
+def test_lists_hold_reciprocals_of_the_degree_alone() -> None:
+    """Entries of a row that are not the reciprocal of one degree are left out, and so are rows without one."""
+    rows = np.array([[0.25, 0.25, 0.0, 0.2], [0.3, 0.3, 0.1, 0.0], [0.0, 0.0, 0.0, 0.0], [1.0, 1e-9, 0.0, 0.0]])
+    ends, others = neighbour_lists(rows)
+    assert list(zip(ends.tolist(), others.tolist(), strict=True)) == [(0, 0), (0, 1), (3, 0)]
+    assert len(neighbour_lists(np.empty((0, 4)))[0]) == 0
+
+
+class TestHopUnfolding(EdgeConformance):
+    attack: Attack[ForeignEdges, Any] = HopUnfolding()
+    rests_on = (frozenset({Phase.HOP_ENTRIES}),)
+
+    def recorded(self, graph: FederatedGraph, network: Network) -> Run:
+        return record_exchange(graph, 3, network)
+
+    def test_reaches_beyond_the_neighbours(self) -> None:
+        """On a path a client reads its neighbour's row, by the third power that one's neighbour's, and no farther."""
+        graph = federated(both_ways([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]), [0, 1, 2, 1, 2, 1])
+        first = Counter({(1, 2): 1, (2, 3): 1})
+        assert _of_client_0(HopUnfolding(), record_exchange(graph, 3)) == first
+        assert _of_client_0(HopUnfolding(), record_exchange(graph, 2)) == Counter({(1, 2): 1})
+        assert _of_client_0(HopShares(), record_exchange(graph, 3)) == Counter({(1, 2): 1})
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_claims_are_certain_and_more_than_those_of_one_power(self, seed: int) -> None:
+        """Every claim is right, and all claims from the second power alone are among them."""
+        run = record_exchange(scale_free(150, 4, 2, seed), 3)
+        every, fewer = (_read(attack, run) for attack in (HopUnfolding(), HopShares()))
+        assert fewer < every
+        edges = {tuple(pair) for pair in run.graph.edges.T.tolist()}
+        assert set(every) <= edges
+
+
+def _read(attack: Attack[ForeignEdges, Any], run: Run, client: int | None = None) -> Counter[tuple[int, int]]:
+    guess = attack.infer(run.transcript.views(Role.SILO), run.public)
+    assert guess is not None
+    rows = zip(guess.clients.tolist(), guess.lower.tolist(), guess.upper.tolist(), strict=True)
+    return Counter((lower, upper) for each, lower, upper in rows if client in (None, each))
+
+
+def _of_client_0(attack: Attack[ForeignEdges, Any], run: Run) -> Counter[tuple[int, int]]:
+    return _read(attack, run, 0)
+
+
+class TestHopFingerprint(EdgeConformance):
+    attack: Attack[ForeignEdges, Any] = HopFingerprint()
+    rests_on = (frozenset({Phase.HOP_ENTRIES}),)
+
+    def recorded(self, graph: FederatedGraph, network: Network) -> Run:
+        return record_exchange(graph, network=network)
+
+    def test_needs_the_rows_alone(self) -> None:
+        """Summed rows, as encryption leaves them, tell as much as a run in which all shares are seen."""
+        graph = scale_free(120, 3)
+        run = record_rows(graph, "hop rows", Step(0, layer=2), _squared(graph))
+        assert self.read(run) == self.read(record_exchange(graph))
+
+    def test_errors_of_encrypted_sums_do_not_help(self) -> None:
+        """Errors up to a tenth of the tolerance in every entry change no claim on a sparse graph."""
+        graph = scale_free(150, 3, 1)
+        squared = _squared(graph)
+        noisy = squared.copy()
+        noisy.data += np.random.default_rng(0).uniform(-1e-6, 1e-6, len(noisy.data))
+        found = [self.read(record_rows(graph, "hop rows", Step(0, layer=2), rows)) for rows in (squared, noisy)]
+        assert found[0]
+        assert found[0] == found[1]
+
+    def test_tells_neighbours_of_unlike_degree_apart(self) -> None:
+        """Of two neighbours with 2 and 3 edges the entries at their other neighbours are 1/3 and 1/4, and say whose."""
+        graph = federated(both_ways([(0, 1), (0, 2), (1, 3), (2, 4), (2, 5)]), [0, 1, 1, 2, 2, 2])
+        assert self.read(_alone(graph)) == Counter({(1, 3): 1, (2, 4): 1, (2, 5): 1})
+
+    def test_neighbours_of_equal_degree_hide_each_other(self) -> None:
+        """Where both have two edges no entry says which of the two has which neighbour, and nothing is claimed."""
+        graph = federated(both_ways([(0, 1), (0, 2), (1, 3), (2, 4)]), [0, 1, 1, 2, 2])
+        assert self.read(_alone(graph)) == Counter()
+
+
+def _squared(graph: FederatedGraph) -> sparse.csr_array:
+    return adjacency_powers(graph.graph, 2)[1]
+
+
+def _alone(graph: FederatedGraph) -> Run:
+    """A run in which client 0 alone has rows."""
+    mine = sparse.diags_array((graph.silo_of == 0).astype(np.float64))
+    return record_rows(graph, "hop rows", Step(0, layer=2), sparse.csr_array(mine @ _squared(graph)))
+
+
+@given(st.lists(st.integers(2, 9), min_size=1, max_size=5), st.integers(0, 10_000))
+def test_one_explanation_matches_all_subsets(degrees: list[int], seed: int) -> None:
+    """A value is explained where exactly one subset of the reciprocals has its sum, and by that subset."""
+    terms = 1 / np.array(degrees)
+    rng = np.random.default_rng(seed)
+    subsets = (np.arange(2 ** len(terms))[:, None] >> np.arange(len(terms))) & 1
+    values = np.concatenate([(subsets @ terms)[rng.integers(len(subsets), size=4)], rng.random(3)])
+    which, inside = one_explanation(terms, values, 1e-6)
+    for position, value in enumerate(values):
+        fitting = subsets[np.abs(subsets @ terms - value) <= 1e-6]
+        assert (position in which) is (len(fitting) == 1)
+        if len(fitting) == 1:
+            assert (inside[:, which.tolist().index(position)] == fitting[0]).all()
+
+
+@pytest.mark.parametrize("most_terms", [1, 12])
+def test_nodes_with_many_foreign_neighbours_are_left_alone(most_terms: int) -> None:
+    """A limit of one foreign neighbour a node leaves the claims from nodes that have one."""
+    graph = scale_free(120, 3)
+    view = record_exchange(graph).transcript.views(Role.SILO)
+    run = record_exchange(graph)
+    guess = HopFingerprint(most_terms=most_terms).infer(view, run.public)
+    every = HopFingerprint().infer(view, run.public)
+    assert guess is not None
+    assert every is not None
+    assert len(guess.lower) > 0
+    assert (len(guess.lower) < len(every.lower)) is (most_terms == 1)

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgl_secure.attacks.base import guess_of
+from fgl_secure.attacks.structure import nsf_walk_degrees as degree_multisets
+from fgl_secure.attacks.structure.knowledge import EmbeddingModel, NodeClaims
+from fgl_secure.attacks.structure.nsf_predictions import (
+    NsfDegrees,
+    NsfEgoNets,
+    NsfLabels,
+    NsfMembership,
+    NsfTrainingLabels,
+    standardised,
+)
+from fgl_secure.attacks.structure.nsf_walk_degrees import TOLERANCE, DegreeMultisets
+from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.runtime import Phase, PublicParameters, Role
+from tests.attacks.conformance import Claims, losing, losing_of_even
+from tests.attacks.recorded import Run, both_ways, federated
+from tests.attacks.structure.structure_conformance import StructureConformance, claimed, structure_references
+from tests.attacks.structure.structure_runs import (
+    Floats,
+    Ids,
+    communities,
+    one_hot_degrees,
+    record_hop2vec,
+    record_rule,
+    without,
+)
+
+__all__ = ["structure_references"]
+
+
+FEATURES = frozenset({Phase.STRUCTURE_FEATURES})
+
+
+class Topology(StructureConformance):
+    """What both figures keep."""
+
+    rests_on = (FEATURES,)
+
+    def recorded(self, graph: FederatedGraph, **network: Any) -> Run:
+        return record_rule(graph, **network)
+
+    def claims(self, guess: NodeClaims) -> Claims:
+        return claimed(guess.nodes, guess.values)
+
+    def test_needs_the_own_nodes(self) -> None:
+        """Without features of its own nodes a client has nothing to compare with."""
+        run = self.run()
+        view = without(run.transcript.views(Role.SILO), "own features")
+        assert self.attack.infer(view, run.public) is None
+
+
+class TestNsfDegrees(Topology):
+    attack = NsfDegrees()
+
+    def test_one_hot_degrees_say_the_degree(self) -> None:
+        """A one-hot degree that some own node has is the degree: all that is reachable is reached."""
+        run = record_rule(self.run().graph, one_hot_degrees)
+        guess = self.attack.infer(run.transcript.views(Role.SILO), PublicParameters())
+        assert guess is not None
+        (found,) = self.attack.score(guess, run.truth)
+        assert found.value == pytest.approx(found.reachable)
+
+    def test_random_baseline_is_a_random_own_node(self) -> None:
+        """Where all nodes have one degree, any own node has the right one."""
+        ring = federated(both_ways([(i, (i + 1) % 12) for i in range(12)]), np.arange(12) % 3)
+        run = record_rule(ring)
+        guess = self.attack.infer(run.transcript.views(Role.SILO), PublicParameters())
+        assert guess is not None
+        (found,) = self.attack.score(guess, run.truth)
+        assert found.random == found.prior == found.value == 1
+
+
+class TestNsfEgoNets(Topology):
+    attack = NsfEgoNets()
+
+    def test_rests_on_messages(self) -> None:
+        """Without features of others there is no claim, and with half of them none about the other half.
+
+        Claims about one half may change with the other: neighbours of unknown degree make an own node useless.
+        """
+        everything, half = self.read(self.run()), self.read(self.run(losing_of_even(FEATURES)))
+        assert 0 < half.total() < everything.total()
+        assert not self.read(self.run(losing(FEATURES)))
+
+    def test_degrees_alone_say_little_of_surroundings(self) -> None:
+        """One-hot degrees tell far fewer ego networks than return probabilities do."""
+        figures = []
+        for rule_run in (self.run(), record_rule(self.run().graph, one_hot_degrees)):
+            guess = self.attack.infer(rule_run.transcript.views(Role.SILO), PublicParameters())
+            assert guess is not None
+            figures.append(self.attack.score(guess, rule_run.truth)[0].value)
+        assert figures[1] < figures[0]
+
+    def test_ego_networks_of_alike_nodes_are_alike(self) -> None:
+        """Among triangles, each inside a client, every ego network is that of every own node."""
+        pairs = [(3 * k + a, 3 * k + b) for k in range(4) for a, b in ((0, 1), (1, 2), (0, 2))]
+        run = record_rule(federated(both_ways(pairs), np.arange(12) // 3 % 3))
+        guess = self.attack.infer(run.transcript.views(Role.SILO), PublicParameters())
+        assert guess is not None
+        assert self.attack.score(guess, run.truth)[0].value == 1
+        other = StructureTruth.of(run.transcript.parties, federated(both_ways(pairs[:-1]), np.arange(12) // 3 % 3))
+        assert self.attack.score(guess, other)[0].value < 1
+
+
+def test_flags_stay_as_they_are() -> None:
+    """Columns of zeros and ones and constant columns keep their unit; others are measured in standard deviations."""
+    table = np.array([[0.0, 3.0, 1.0], [1.0, 3.0, 5.0]])
+    rows, same = standardised(table[:1], table)
+    assert same.tolist() == [[0.0, 3.0, 0.5], [1.0, 3.0, 2.5]]
+    assert rows.tolist() == same[:1].tolist()
+
+
+def test_a_standardised_degree_is_read_like_a_plain_one() -> None:
+    """One column that goes with the degree is enough, among others of any size and in any unit."""
+    run = record_rule(communities(3, nodes=60), standardised_degree_among_noise)
+    guess = NsfDegrees().infer(run.transcript.views(Role.SILO), PublicParameters())
+    assert guess is not None
+    (found,) = NsfDegrees().score(guess, run.truth)
+    assert found.value == pytest.approx(found.reachable)
+
+
+def standardised_degree_among_noise(edges: Ids, owners: Ids) -> Floats:
+    degrees = np.bincount(edges[0], minlength=len(owners))
+    noise = np.random.default_rng(0).normal(size=(len(owners), 30))
+    return np.hstack([noise, ((degrees - 3.0) / 2.5)[:, None]])
+
+
+class Learnt(StructureConformance):
+    """What attacks on learnt features keep."""
+
+    rests_on = (frozenset({Phase.STRUCTURE_FEATURES}),)
+    needs_edges = False
+
+    def recorded(self, graph: FederatedGraph, **network: Any) -> Run:
+        return record_hop2vec(graph, **network)
+
+    def figure(self, run: Run) -> float:
+        """The figure of the attack on a run."""
+        return float(self.attack.score(self.guess(run), run.truth)[0].value)
+
+    def test_reads_the_end_of_training(self) -> None:
+        """The features as sent at the start say nothing; what clients hold in the end does."""
+        run = self.recorded(communities())
+        view = run.transcript.views(Role.SILO)
+        start = replace(view, private=())
+        guess = guess_of(self.attack, start, run.public, run.knowledge)
+        assert abs(self.attack.score(guess, run.truth)[0].value) < 0.4 < self.figure(run)
+
+
+class Labels(Learnt):
+    """What both readings of labels keep."""
+
+    def claims(self, guess: NodeClaims) -> Claims:
+        return claimed(guess.nodes, guess.values)
+
+    def test_goes_through_the_embedding_that_everybody_holds(self) -> None:
+        """Logits that are permuted by the embedding are read in the embedding's order."""
+        run = self.recorded(communities())
+        turned = run.told(EmbeddingModel(lambda features: features[:, ::-1]))
+        assert self.figure(turned) < 0.1
+        both = EmbeddingModel(lambda features: features[:, ::-1][:, ::-1])
+        assert self.figure(run.told(both)) == self.figure(run)
+
+    def test_task_agnostic_features_say_little(self) -> None:
+        """Return probabilities have no labels in them: what is read is hardly better than a guess."""
+        run = record_rule(communities())
+        assert self.figure(run) < 0.5
+
+
+class TestNsfLabels(Labels):
+    attack = NsfLabels()
+
+
+class TestNsfTrainingLabels(Labels):
+    attack = NsfTrainingLabels()
+
+    def test_counts_training_nodes_alone(self) -> None:
+        """The figure rests on each training node once for each other client."""
+        run = self.run()
+        guess = self.guess(run)
+        (found, *_) = self.attack.score(guess, run.truth)
+        assert f"of {2 * int(run.truth.labelled.sum()):,} labels" in found.finding
+        assert found.n <= run.truth.labelled.sum()
+
+
+class TestNsfMembership(Learnt):
+    attack = NsfMembership()
+
+    def claims(self, guess: NodeClaims) -> Claims:
+        return claimed(guess.nodes, guess.values)
+
+    @pytest.mark.parametrize("labelled", [0.0, 1.0])
+    def test_says_nothing_where_there_is_nothing_to_tell(self, labelled: float) -> None:
+        """Where all nodes train, or none is said to, there is no figure."""
+        run = self.run()
+        guess = self.guess(run)
+        everybody = replace(run.truth, labelled=np.full(60, bool(labelled)))
+        assert self.attack.score(guess, everybody) == ()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_a_client_mostly_has_is_no_finding(seed: int) -> None:
+    """Where clients are communities, labels permuted within clients are read no better than the prior says."""
+    run = record_hop2vec(communities(apart=True))
+    for attack in (NsfLabels(), NsfTrainingLabels()):
+        guess = guess_of(attack, run.transcript.views(Role.SILO), run.public, run.knowledge)
+        assert guess is not None
+        (found,) = attack.score(guess, run.truth)
+        (null,) = attack.score(guess, run.truth.permuted(seed))
+        assert null.interval.low <= null.prior + 0.05
+        assert 1 / 4 < null.prior < found.value
+
+
+NUMBERS = np.array([2, 3, 4, 5, 6, 7, 9, 12, 20, 31, 61])
+SOLVER = DegreeMultisets(NUMBERS)
+DRAWN = st.lists(st.sampled_from(NUMBERS.tolist()), min_size=1, max_size=6)
+
+
+def sums(chosen: list[int]) -> tuple[float, float]:
+    values = np.array(chosen, dtype=np.float64)
+    return float((1 / values).sum()), float((1 / values**2).sum())
+
+
+@given(DRAWN)
+def test_finds_the_multiset_or_says_that_there_are_several(chosen: list[int]) -> None:
+    """The multiset behind both sums is found, unless brute force finds another one with the same sums."""
+    reciprocals, squares = sums(chosen)
+    found = SOLVER.solve(len(chosen), reciprocals, squares)
+    if found is not None:
+        assert found.tolist() == sorted(chosen)
+        return
+    others = [sums(list(each)) for each in combinations_with_replacement(NUMBERS.tolist(), len(chosen))]
+    assert sum(abs(p - reciprocals) <= TOLERANCE and abs(q - squares) <= TOLERANCE for p, q in others) > 1
+
+
+def test_one_sum_alone_is_often_not_enough() -> None:
+    """1/2 + 1/6 is 1/3 + 1/3: only the squares tell them apart."""
+    assert SOLVER.solve(2, 2 / 3, float("nan")) is None
+    assert SOLVER.solve(2, 2 / 3, 2 / 9).tolist() == [3, 3]  # type: ignore[union-attr]
+    assert SOLVER.solve(2, 2 / 3, 10 / 36).tolist() == [2, 6]  # type: ignore[union-attr]
+
+
+def test_triangles_may_add_to_the_squares() -> None:
+    """Where no multiset has just these squares, one that leaves room for triangles is taken."""
+    found = SOLVER.solve(2, 1 / 4 + 1 / 5, 1 / 16 + 1 / 25 + 2 / 20)
+    assert found is not None
+    assert found.tolist() == [4, 5]
+
+
+@pytest.mark.parametrize("count", [0, 7])
+def test_too_few_or_too_many_are_left_open(count: int) -> None:
+    """No number has no sum to solve, and more than six are not tried."""
+    assert SOLVER.solve(count, 0.5, 0.1) is None
+
+
+def test_sums_of_no_multiset_have_no_solution() -> None:
+    """A sum that no multiset has is not forced on the nearest one."""
+    assert SOLVER.solve(2, 0.123, 0.01) is None
+
+
+def test_many_numbers_are_combined_as_far_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit on combinations larger multisets stay open and smaller ones are solved."""
+    monkeypatch.setattr(degree_multisets, "MOST_COMBINATIONS", 60)
+    small = DegreeMultisets(NUMBERS)
+    assert small.solve(2, *sums([4, 5])) is not None
+    assert small.solve(6, *sums([4, 5, 4, 4, 5, 5])) is None

@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgl_secure.attacks.areas import area, area_within, mean_area
+from fgl_secure.attacks.edge_claims import (
+    ClaimedEdges,
+    ForeignEdges,
+    edges_at_neighbours,
+    foreign_edges,
+    linked_pairs,
+    score_foreign_edges,
+)
+from fgl_secure.attacks.neighbourhoods import clients_of, ego_networks, neighbour_degrees, undirected
+from fgl_secure.attacks.recovery import (
+    ClaimedTerms,
+    RecoveredRows,
+    largest_share,
+    score_claimed_terms,
+    score_recovered_rows,
+)
+from fgl_secure.attacks.row_space import exposed, leverages, row_basis, solver
+from fgl_secure.attacks.structure.nsf_views import degree_hashes, neighbour_sums, one_hot
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.runtime import Direction, Party, Role, Step
+from tests.attacks.recorded import Run, both_ways, federated, record, star_and_path, whole_numbers
+from tests.attacks.structure.hop_runs import record_exchange, scale_free
+from tests.attacks.structure.structure_runs import fedstar, one_hot_degrees, return_probabilities
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    """An exchange on a path 0 - 1 - 2 - 3 - 4 over three clients."""
+    return record_exchange(federated(both_ways([(0, 1), (1, 2), (2, 3), (3, 4)]), [0, 1, 1, 2, 2]))
+
+
+def test_foreign_edges_are_those_without_an_end_in_the_client(run: Run) -> None:
+    """Of the path's four edges client 0 may find three, client 1 one and client 2 two, of which one is in reach."""
+    client, lower, upper = foreign_edges(run.truth)
+    found = list(zip(client.tolist(), lower.tolist(), upper.tolist(), strict=True))
+    assert found == [(0, 1, 2), (0, 2, 3), (0, 3, 4), (1, 3, 4), (2, 0, 1), (2, 1, 2)]
+    reach = edges_at_neighbours(run.truth)
+    assert [edge for edge, near in zip(found, reach, strict=True) if near] == [(0, 1, 2), (1, 3, 4), (2, 1, 2)]
+
+
+def test_claims_are_counted_once() -> None:
+    """Whoever makes them and in whatever order, and none where there are none."""
+    sources, targets = np.array([3, 5, 3, 0, 5], dtype=np.int64), np.array([5, 3, 5, 0, 4], dtype=np.int64)
+    assert ClaimedEdges(sources, targets).number == 4
+    assert ClaimedEdges(sources[:0], targets[:0]).number == 0
+
+
+def test_claims_that_touch_the_client_are_dropped(run: Run) -> None:
+    """Own edges, pairs of one node and repetitions never become claims."""
+    client = clients_of(run.transcript.views(Role.SILO))[1]
+    guess = ForeignEdges.claimed(client, np.array([4, 3, 1, 3, 0]), np.array([3, 4, 3, 3, 2]))
+    assert list(zip(guess.clients, guess.lower, guess.upper, strict=True)) == [(1, 3, 4)]
+
+
+def test_scores_count_clients_apart() -> None:
+    """One right and one wrong claim of one client: precision one half, recall one of all clients' foreign edges."""
+    run = record_exchange(scale_free(60, 3))
+    client, lower, upper = foreign_edges(run.truth)
+    dense = linked_pairs(run.truth).toarray() + np.eye(60)
+    abroad = np.flatnonzero(run.truth.silo_of != client[0])
+    a, b = next((a, b) for a in abroad for b in abroad if a < b and not dense[a, b])
+    guess = ForeignEdges(client[[0, 0]], np.array([lower[0], a]), np.array([upper[0], b]))
+    precision, recall, gain = score_foreign_edges(guess, run.truth, edges_at_neighbours(run.truth))
+    assert precision.value == 0.5
+    assert recall.value == pytest.approx(1 / len(client))
+    assert recall.n <= 60 / 2
+    assert gain.value > 0
+    assert (precision.context, recall.context) == (True, False)
+    assert recall.reachable == edges_at_neighbours(run.truth).mean()
+    elsewhere = ForeignEdges(1 - client[[0, 0]], guess.lower, guess.upper)
+    assert score_foreign_edges(elsewhere, run.truth, edges_at_neighbours(run.truth))[0].value in (0, 0.5)
+
+
+def test_all_right_claims_are_a_complete_break() -> None:
+    """Whoever names every foreign edge and no other has precision, recall and advantage 1."""
+    run = record_exchange(scale_free(60, 3))
+    guess = ForeignEdges(*foreign_edges(run.truth))
+    reach = np.ones(len(guess.clients), dtype=np.bool_)
+    assert [found.value for found in score_foreign_edges(guess, run.truth, reach)] == [1, 1, 1]
+    null = score_foreign_edges(guess, run.truth.permuted(1), reach)
+    assert null[0].value < 3 * null[0].prior
+
+
+def test_clients_know_their_edges_and_whose_their_neighbours_are(run: Run) -> None:
+    """Client 1 of the path owns 1 and 2, sees 0 and 3 and their owners, and nothing of 4."""
+    client = clients_of(run.transcript.views(Role.SILO))[1]
+    assert client.index == 1
+    assert np.flatnonzero(client.owned).tolist() == [1, 2]
+    assert client.client_of.tolist() == [0, 1, 1, 2, -1]
+    assert client.outside.tolist() == [0, 3]
+    assert np.stack(client.crossing.nonzero()).T.tolist() == [[1, 0], [2, 3]]
+
+
+def test_a_client_alone_is_the_client_side_by_side(run: Run) -> None:
+    """The view of one client gives its index and edges as the view of all does."""
+    (alone,) = clients_of(run.transcript.view([Party(Role.SILO, 1)]))
+    together = clients_of(run.transcript.views(Role.SILO))[1]
+    assert alone.index == together.index == 1
+    assert (alone.client_of == together.client_of).all()
+
+
+def test_a_coalition_is_one_client(run: Run) -> None:
+    """Two clients that pool what they know own the nodes of both."""
+    (both,) = clients_of(run.transcript.view([Party(Role.SILO, 0), Party(Role.SILO, 2)]))
+    assert np.flatnonzero(both.owned).tolist() == [0, 3, 4]
+    assert both.outside.tolist() == [1, 2]
+
+
+def drawn(seed: int, size: int = 14) -> tuple[nx.Graph, np.ndarray]:
+    graph = nx.gnp_random_graph(size, 0.25, seed=seed)
+    pairs = np.array(graph.edges, dtype=np.int64).reshape(-1, 2).T
+    return graph, np.concatenate([pairs, pairs[::-1]], axis=1)
+
+
+def same_groups(names: np.ndarray, keys: list[object]) -> bool:
+    """Whether names are equal just where keys are."""
+    return all((names[i] == names[j]) == (keys[i] == keys[j]) for i in range(len(keys)) for j in range(len(keys)))
+
+
+@given(st.integers(0, 10_000))
+def test_names_tell_ego_networks_apart(seed: int) -> None:
+    """Names are equal just where triangles and sorted neighbour degrees are; degrees are networkx's."""
+    graph, edges = drawn(seed)
+    degrees, names = ego_networks(undirected(edges, 14))
+    triangles = nx.triangles(graph)
+    around = [tuple(sorted(graph.degree[w] for w in graph[v])) for v in graph]
+    assert degrees.tolist() == [graph.degree[v] for v in graph]
+    assert same_groups(names, [(triangles[v], around[v]) for v in graph])
+    assert same_groups(neighbour_degrees(undirected(edges, 14)), list(around))
+
+
+def test_loops_and_repeated_edges_count_once() -> None:
+    """An edge given both ways or twice is one, and a loop is none."""
+    matrix = undirected(np.array([[0, 1, 0, 2], [1, 0, 1, 2]]), 3)
+    assert matrix.toarray().tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+
+
+@given(st.integers(0, 10_000))
+def test_return_probabilities_say_what_the_formulas_say(seed: int) -> None:
+    """Degrees, sums of reciprocals and squares with triangles agree with sums over the graph, in single precision."""
+    graph, edges = drawn(seed)
+    rows = fedstar(edges, np.zeros(14, dtype=np.int64)).astype(np.float32).astype(np.float64)
+    found = neighbour_sums(rows)
+    assert found is not None
+    looped = {v: graph.degree[v] + 1 for v in graph}
+    corners = [[(a, b) for a in graph[v] for b in graph[v] if graph.has_edge(a, b)] for v in graph]
+    closed = [sum(1 / (looped[a] * looped[b]) for a, b in pairs) for pairs in corners]
+    assert found.degrees.tolist() == [graph.degree[v] for v in graph]
+    assert found.reciprocals == pytest.approx([sum(1 / looped[w] for w in graph[v]) for v in graph], abs=1e-5)
+    squares = [sum(1 / looped[w] ** 2 for w in graph[v]) + closed[v] for v in graph]
+    assert found.squares == pytest.approx(squares, abs=1e-5)
+
+
+def test_other_features_are_no_return_probabilities() -> None:
+    """One-hot degrees, random numbers and a single column say nothing of walks."""
+    _, edges = drawn(0)
+    owners = np.zeros(14, dtype=np.int64)
+    for rows in (
+        one_hot_degrees(edges, owners),
+        np.random.default_rng(0).random((14, 5)),
+        return_probabilities(edges, owners)[:, :1],
+        np.empty((0, 5)),
+    ):
+        assert neighbour_sums(rows) is None
+
+
+def test_hashes_are_of_degrees_where_there_is_no_more() -> None:
+    """One-hot degrees are hashed as degrees, and what is no degree is not hashed at all."""
+    _, edges = drawn(0)
+    rows = one_hot_degrees(edges, np.zeros(14, dtype=np.int64))
+    hashes = degree_hashes(rows)
+    assert hashes is not None
+    assert hashes[:, 0].tolist() == rows.argmax(axis=1).tolist()
+    assert one_hot(rows * 2) is None
+    assert degree_hashes(np.random.default_rng(0).random((4, 3))) is None
+
+
+def test_a_sum_of_one_exposes_it_and_a_sum_of_two_neither() -> None:
+    """The leverage is 1 for an unknown that is alone in a sum, and 1/2 for two that are always summed together."""
+    basis = row_basis(np.array([[3.0, 0.0, 0.0, 0.0], [0.0, 2.0, 2.0, 0.0]]))
+    assert leverages(basis) == pytest.approx([1, 0.5, 0.5, 0])
+    assert exposed(basis).tolist() == [True, False, False, False]
+
+
+def test_differences_of_sums_expose() -> None:
+    """Two sums that differ in one term expose that term although none is alone in any."""
+    matrix = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]])
+    solution = solver(matrix)
+    assert solution.unknowns.tolist() == [2]
+    assert solution.weights @ matrix == pytest.approx(np.array([[0.0, 0.0, 1.0]]))
+
+
+def test_the_rank_is_relative_to_the_largest_singular_value() -> None:
+    """Scaling all sums by 1e-9 changes no leverage, and a relative error of 1e-13 exposes nobody."""
+    matrix = np.array([[1.0, 1.0], [1.0, 1.0 + 1e-13]])
+    for scale in (1.0, 1e-9, 1e9):
+        assert leverages(row_basis(scale * matrix)) == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0, 0)])
+def test_nothing_asked_exposes_nothing(shape: tuple[int, int]) -> None:
+    """Without sums or without unknowns nothing is determined."""
+    solution = solver(np.zeros(shape))
+    assert solution.weights.shape == (0, shape[0])
+    assert not exposed(row_basis(np.zeros(shape))).any()
+
+
+@given(st.integers(0, 10_000))
+def test_determined_unknowns_are_the_same_in_all_solutions(seed: int) -> None:
+    """What a solver reads is right; what it does not read differs between two solutions of the same equations."""
+    rng = np.random.default_rng(seed)
+    matrix = (rng.random((4, 6)) < 0.35).astype(np.float64)
+    secret = rng.normal(size=(6, 3))
+    solution = solver(matrix)
+    assert solution.weights @ (matrix @ secret) == pytest.approx(secret[solution.unknowns], abs=1e-9)
+    basis = row_basis(matrix)
+    free = np.eye(6) - basis.T @ basis  # every change that no sum shows
+    moved = np.abs(free).max(axis=1) > 1e-6
+    assert np.flatnonzero(~moved).tolist() == solution.unknowns.tolist()
+
+
+def test_one_group_is_the_plain_area() -> None:
+    """With one group it is the area under the curve, inside an interval that narrows with the number of nodes."""
+    rng = np.random.default_rng(0)
+    widths = []
+    for size in (100, 1000):
+        positive = rng.random((1, size)) < 0.3
+        scores = rng.normal(size=(1, size)) + positive
+        found = area_within(scores, positive, np.ones((1, size), dtype=np.bool_))
+        assert found is not None
+        value, interval = found
+        assert value == pytest.approx(area(scores[positive], scores[~positive]))
+        assert interval.contains(value)
+        widths.append(interval.high - interval.low)
+    assert widths[1] < widths[0] / 2
+
+
+def test_groups_that_differ_do_not_rank_each_other() -> None:
+    """A group with more positives and higher scores makes a pooled area large, and this one none."""
+    rng = np.random.default_rng(1)
+    positive = rng.random((2, 2000)) < np.array([[0.6], [0.1]])
+    scores = rng.normal(size=(2, 2000)) + np.array([[2.0], [0.0]])
+    found = area_within(scores, positive, np.ones_like(positive))
+    assert found is not None
+    assert area(scores[positive], scores[~positive]) > 0.7
+    assert found[0] == pytest.approx(0.5, abs=0.04)
+    assert found[1].contains(0.5)
+
+
+def test_nodes_nobody_asks_about_do_not_count() -> None:
+    """Scores of nodes that are not asked about change nothing."""
+    positive = np.array([[True, False, False, True]])
+    asked = np.array([[True, True, False, False]])
+    found = area_within(np.array([[1.0, 0.0, 9.0, -9.0]]), positive, asked)
+    assert found is not None
+    assert found[0] == 1
+    assert found[1].low < 0.05  # one node of each kind says next to nothing
+
+
+def test_one_kind_alone_has_no_area() -> None:
+    """Without a group of both kinds there is nothing to compare."""
+    everyone = np.ones((2, 3), dtype=np.bool_)
+    assert area_within(np.zeros((2, 3)), everyone, everyone) is None
+    assert mean_area(np.zeros((2, 3)), everyone, everyone) == 0.5
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=12))
+def test_largest_share_counts_equal_rows(rows: list[tuple[int, int]]) -> None:
+    """The most frequent row is found as a count over tuples finds it."""
+    assert largest_share(np.array(rows, dtype=np.int32)) == max(map(rows.count, rows)) / len(rows)
+
+
+def test_no_rows_have_no_largest_share() -> None:
+    """Without rows the share is 0."""
+    assert largest_share(np.empty((0, 3), dtype=np.int8)) == 0
+
+
+def test_prior_is_the_most_frequent_row_of_the_attacked_messages() -> None:
+    """Three messages with one row and one with another: naming the first is right in three of four."""
+    values = np.array([[1.0], *[[2.0]] * 8])
+    run = record(star_and_path(), Plaintext(), values)
+    devices = run.transcript.parties.ids(Role.DEVICE)
+    guess = RecoveredRows(Step(0, 0), devices[[0, 1, 2, 3]], values[[0, 1, 2, 0]])
+    (found,) = score_recovered_rows([guess], run.truth)
+    assert found.value == pytest.approx(3 / 4)
+    assert found.prior == pytest.approx(3 / 4)
+    assert found.random == 0
+    assert found.finding.startswith("3 of 4 rows of 1 coordinates read exactly")
+    assert "33.3% of all such messages" in found.finding  # 4 of the 12 that were sent
+
+
+def test_gradients_are_scored_apart_from_embeddings() -> None:
+    """What was read on the way back has a figure of its own, which misses on the way there leave alone."""
+    forward, backward = Step(0, 0), Step(0, 0, Direction.BACKWARD)
+    run = record(star_and_path(), Plaintext(), whole_numbers(9, 4, 40))
+    embeddings = run.truth.embeddings[forward]
+    truth = replace(run.truth, embeddings={forward: embeddings, backward: -embeddings})
+    devices = run.transcript.parties.ids(Role.DEVICE)
+    guess = [RecoveredRows(forward, devices, embeddings + 1), RecoveredRows(backward, devices, -embeddings)]
+    found = score_recovered_rows(guess, truth)
+    assert [(each.metric, each.value, each.n) for each in found] == [
+        ("exact recovery", 0, 9),
+        ("exact gradients", 1, 9),
+    ]
+    assert [each.metric for each in score_recovered_rows(guess[1:], truth)] == ["exact gradients"]
+
+
+def test_rows_of_zeros_count_neither_for_nor_against() -> None:
+    """A row of zeros is no secret: reading it is no success, misreading it no failure, and alone it is no figure."""
+    values = whole_numbers(9, 4, 40)
+    values[[0, 1]] = 0
+    run = record(star_and_path(), Plaintext(), values)
+    devices, read = run.transcript.parties.ids(Role.DEVICE), values.copy()
+    read[[1, 2]] += 1
+    (found,) = score_recovered_rows([RecoveredRows(Step(0, 0), devices, read)], run.truth)
+    assert found.value == pytest.approx(6 / 7)
+    assert found.n == 7
+    assert found.prior == pytest.approx(1 / 7)
+    assert score_recovered_rows([RecoveredRows(Step(0, 0), devices[:2], values[:2])], run.truth) == ()
+
+
+def test_claimed_terms_are_matched_as_multisets() -> None:
+    """A row that two neighbours have counts twice if claimed twice, and once if claimed once or in another sum."""
+    values = np.array([[1.0], [2.0], [2.0], [3.0], [4.0], *[[9.0]] * 4])
+    run = record(star_and_path(), Plaintext(), values)
+    devices = run.transcript.parties.ids(Role.DEVICE)
+    centre = devices[[0, 0, 0, 0, 6]]
+    guess = ClaimedTerms(Step(0, 0), centre, np.array([[2.0], [2.0], [2.0], [5.0], [3.0]]))
+    read, exact = score_claimed_terms(guess, run.truth)
+    assert (read.metric, read.context, exact.metric, exact.context) == ("messages read", False, "precision", True)
+    assert read.value == pytest.approx(2 / 12)
+    assert exact.value == pytest.approx(2 / 5)
+    assert read.prior == exact.prior == pytest.approx(4 / 12)  # the ends of the path and its middle share a row
+    assert read.finding == "2 of 12 rows are read exactly out of sums; 2 of 5 rows that are claimed are right."
+
+
+def test_no_claimed_terms_have_no_precision() -> None:
+    """Without a claim nothing is read, and there is no share of right claims."""
+    run = record(star_and_path(), Plaintext(), whole_numbers(9, 2, 9))
+    nothing = ClaimedTerms(Step(0, 0), np.empty(0, dtype=np.int64), np.empty((0, 2)))
+    (read,) = score_claimed_terms(nothing, run.truth)
+    assert (read.metric, read.value) == ("messages read", 0)

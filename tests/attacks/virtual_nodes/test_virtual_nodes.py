@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fgl_secure.attacks.base import guess_of
+from fgl_secure.attacks.virtual_nodes.clients import LinkedSummands, Part, VirtualNodeClients, directions, links
+from fgl_secure.attacks.virtual_nodes.knowledge import LocalWork, VirtualSlices, mean_states
+from fgl_secure.attacks.virtual_nodes.labels import (
+    COMMONEST,
+    METRIC,
+    SHARES,
+    Change,
+    PopulationGuess,
+    ShareGuess,
+    VirtualNodeLabels,
+    VirtualNodePopulation,
+    distance,
+    label_shares,
+    mean_entering,
+    mean_interval,
+    nearest_shares,
+)
+from fgl_secure.auditing.verdict import Verdict, judge
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import Phase, Role
+from tests.attacks.conformance import Claims, losing_of_even, measured
+from tests.attacks.virtual_nodes.virtual_node_conformance import VirtualNodeConformance, virtual_node_references
+from tests.attacks.virtual_nodes.virtual_node_runs import (
+    CLASSES,
+    ENCODER,
+    NODES,
+    SCORES,
+    WIDTH,
+    Federation,
+    Holding,
+    record_rounds,
+    slices,
+    trained,
+)
+
+__all__ = ["virtual_node_references"]
+
+
+ONE_STEP = LocalWork(0.3, 64, 1, 1000)
+"""Every client takes one step on all that it has."""
+
+
+class TestVirtualNodeLabels(VirtualNodeConformance):
+    attack = VirtualNodeLabels()
+
+    def claims(self, guess: ShareGuess) -> Claims:
+        return Counter(zip(guess.clients.tolist(), guess.shares.argmax(axis=1).tolist(), strict=True))
+
+    def test_tells_shares_of_many_batches(self) -> None:
+        """Several epochs of small batches blur what is told only a little."""
+        run = record_rounds(Federation(clients=10, work=LocalWork(0.05, 16, 3, 1000)))
+        found = measured(self.attack, run)[SHARES]
+        assert found.value > 0.8 * found.reachable
+
+    def test_finds_nothing_where_clients_are_alike(self) -> None:
+        """Clients with even labels have nothing to be found out, and the finding says so."""
+        found = measured(self.attack, record_rounds(Federation(skew=0.0, rounds=3)))[SHARES]
+        assert "next to nothing to find" in found.finding
+        assert judge(found.value, found.interval, found.prior, exact=False) is Verdict.NOT_DETECTED
+
+    def test_reads_nothing_under_masks(self) -> None:
+        """Where the server learns the sum alone, no client's shares can be told."""
+        run = record_rounds(Federation(scheme="pairwise-masking", rounds=2))
+        assert guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge) is None
+
+    def test_catches_clients_that_leak_under_masks(self) -> None:
+        """The broken twin: whoever masks its summand and sends it in the clear as well is read as before."""
+        found = measured(self.attack, record_rounds(Federation(scheme="pairwise-masking", leaking=True)))
+        assert judge(found[SHARES].value, found[SHARES].interval, 0.0, exact=False).is_exposure
+        assert found[COMMONEST].value == 1
+
+    def test_reads_no_values(self) -> None:
+        """Where the model has one output, which is a value and no label, there is no guess."""
+        run = self.run()
+        known = [replace(run.knows(VirtualSlices), head_bias=slice(3, 4), hidden=0)]
+        assert guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, known) is None
+
+    def test_refuses_summands_of_another_layout(self) -> None:
+        """Rows that are too short are an error, and not read as something else."""
+        run = self.run()
+        known = [replace(run.knows(VirtualSlices), virtual_nodes=50)]
+        with pytest.raises(InputError, match="summands must be rows of more than 330 entries"):
+            guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, known)
+
+    def test_truth_without_shares_scores_nothing(self) -> None:
+        """A run whose label shares nobody noted has no figure."""
+        run = self.run()
+        guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge)
+        assert guess is not None
+        assert self.attack.score(guess, replace(run.truth, label_shares=None)) == ()
+
+
+def holding(counts: list[int], scale: float, seed: int = 0) -> Holding:
+    """A client with so many graphs of each label."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    rows = scale * np.random.default_rng(seed).normal(size=(len(labels), slices().hidden))
+    return Holding(rows, labels, np.zeros(ENCODER + NODES * WIDTH), np.zeros(SCORES))
+
+
+@pytest.mark.parametrize("counts", [[8, 0, 0], [5, 2, 1], [0, 7, 4], [3, 3, 3]])
+def test_a_bias_alone_tells_counts_exactly(counts: list[int]) -> None:
+    """With rows of zeros every graph is predicted the soft-max of the bias, and one step tells shares exactly."""
+    layout, setting = slices(), Federation(work=ONE_STEP)
+    sent = np.zeros(layout.entries)
+    sent[layout.head_bias] = [0.5, -0.2, 0.1]
+    state = trained(setting, sent, holding(counts, 0.0), np.random.default_rng(0))
+    found = label_shares([Change(sent, state, 1)], layout, ONE_STEP)[0]
+    np.testing.assert_allclose(found, np.array(counts) / sum(counts), atol=1e-12)
+
+
+@pytest.mark.parametrize("counts", [[8, 0, 0], [5, 2, 1], [0, 7, 4]])
+def test_a_linear_model_at_zero_tells_counts_exactly(counts: list[int]) -> None:
+    """At weights of zero predictions are even whatever enters, and a small step leaves them so."""
+    layout = slices()
+    setting = Federation(work=replace(ONE_STEP, rate=1e-6))
+    sent = np.zeros(layout.entries)
+    state = trained(setting, sent, holding(counts, 1.0), np.random.default_rng(0))
+    found = label_shares([Change(sent, state, 1)], layout, setting.work)[0]
+    np.testing.assert_allclose(found * sum(counts), counts, atol=1e-4)
+    assert np.rint(found * sum(counts)).tolist() == counts
+
+
+def test_the_mean_row_is_read_where_it_is_the_same_for_all() -> None:
+    """If one row enters the last layer for every graph, changes of weight and bias give it."""
+    layout = slices()
+    moved = np.zeros(layout.entries)
+    moved[layout.head_bias] = [0.4, -0.3, -0.1]
+    row = np.arange(layout.hidden, dtype=np.float64)
+    moved[layout.head_weight] = np.outer(moved[layout.head_bias], row).ravel()
+    np.testing.assert_allclose(mean_entering(moved[None], layout), row, rtol=0.01)
+    assert mean_entering(np.zeros((2, layout.entries)), layout).tolist() == [0.0] * layout.hidden
+
+
+def test_shares_are_the_nearest_distribution() -> None:
+    """Entries below zero become zero, all others move alike, and a distribution stays as it is."""
+    np.testing.assert_allclose(nearest_shares(np.array([0.9, 0.4, -0.3])), [0.75, 0.25, 0.0])
+    np.testing.assert_allclose(nearest_shares(np.array([0.2, 0.5, 0.3])), [0.2, 0.5, 0.3])
+    np.testing.assert_allclose(nearest_shares(np.array([3.0, 0.0])), [1.0, 0.0])
+
+
+def test_distances_are_total_variation() -> None:
+    """Half the sum of absolute differences: one between point masses on two labels."""
+    assert distance(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == 1.0
+    assert distance(np.array([0.5, 0.5]), np.array([0.75, 0.25])) == 0.25
+
+
+def test_one_gain_has_no_interval_to_speak_of() -> None:
+    """From a single client nothing follows about others."""
+    assert mean_interval(np.array([0.3])).low == -1
+    assert mean_interval(np.array([0.3, 0.3, 0.3])).low == pytest.approx(0.3)
+
+
+def test_steps_are_counted_as_clients_take_them() -> None:
+    """As many as there are batches, the last one smaller, in each epoch."""
+    work = LocalWork(0.1, 32, 2, 500)
+    assert [work.steps(graphs / 500) for graphs in (0, 1, 32, 33, 64)] == [2, 2, 2, 4, 4]
+
+
+def test_label_shares_are_rows_by_client() -> None:
+    """What attacks are scored on: one distribution a client."""
+    shares = record_rounds(Federation(clients=4)).truth.label_shares
+    assert shares.shape == (4, CLASSES)
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+
+
+def test_the_last_weight_lies_before_the_last_bias() -> None:
+    """Rows of the weight end where the bias begins; without a width there are none."""
+    layout = VirtualSlices(20, slice(17, 20), 2, 4, hidden=3)
+    assert (layout.head_weight, layout.nodes, layout.entries) == (slice(8, 17), slice(20, 28), 28)
+    assert VirtualSlices(20, slice(17, 20), 2, 4).head_weight == slice(17, 17)
+
+
+MASKED = Federation(scheme="pairwise-masking", rounds=3)
+
+
+class TestVirtualNodePopulation(VirtualNodeConformance):
+    attack = VirtualNodePopulation()
+    setting = MASKED
+    rests_on = ()  # what it reads is noted by the server, and sent by nobody
+
+    def claims(self, guess: PopulationGuess) -> Claims:
+        return Counter(tuple(shares) for shares in guess.shares.round(9).tolist())
+
+    def test_tells_from_masked_sums_what_all_have(self) -> None:
+        """Masks keep the sum exact, and the sum tells the label shares of all clients together."""
+        found = measured(self.attack, record_rounds(MASKED))[METRIC]
+        assert judge(found.value, found.interval, found.prior, exact=False) is Verdict.LEAKS
+
+    def test_adds_up_what_is_in_the_clear(self) -> None:
+        """Summands in the clear tell what their sum tells."""
+        masked, clear = (
+            measured(self.attack, record_rounds(replace(MASKED, scheme=scheme)))[METRIC]
+            for scheme in ("pairwise-masking", None)
+        )
+        assert np.isclose(masked.value, clear.value, atol=1e-6)
+
+    def test_finds_nothing_where_labels_are_even(self) -> None:
+        """As many graphs of each label leave nothing to be found out, and the finding says so."""
+        found = measured(self.attack, record_rounds(replace(MASKED, skew=0.0)))[METRIC]
+        assert "next to nothing to find" in found.finding
+        assert judge(found.value, found.interval, found.prior, exact=False) is Verdict.NOT_DETECTED
+
+    def test_lost_summands_leave_no_sum(self) -> None:
+        """Where one client's summand is missing, the mean of the others is not taken for the mean of all."""
+        run = record_rounds(Federation(rounds=2), loss=losing_of_even(frozenset({Phase.VECTORS})))
+        layout = run.knows(VirtualSlices)
+        assert layout is not None
+        assert mean_states(run.transcript.views(Role.SERVER), layout) == ()
+
+    def test_the_null_control_moves_labels_on(self) -> None:
+        """Shares of all clients together are the same for any order of clients, so labels change places instead."""
+        truth = record_rounds(MASKED).truth
+        first, second, third = truth.population.tolist()
+        assert truth.permuted(1).population.tolist() == [third, first, second]
+        assert len({first, second, third}) > 1
+
+    def test_truth_without_shares_scores_nothing(self) -> None:
+        """A run whose label shares nobody noted has no figure."""
+        run = self.run()
+        guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge)
+        assert guess is not None
+        assert self.attack.score(guess, replace(run.truth, population=None)) == ()
+
+
+ROUNDS = Federation(rounds=4, pull=6.0)
+
+
+class TestVirtualNodeClients(VirtualNodeConformance):
+    attack = VirtualNodeClients()
+    setting = ROUNDS
+
+    def claims(self, guess: LinkedSummands) -> Claims:
+        return Counter(zip(guess.rounds.tolist(), guess.places.tolist(), guess.names[Part.NODES].tolist(), strict=True))
+
+    def test_is_at_chance_where_clients_pull_alike(self) -> None:
+        """What is noise says nothing of who sent it, by virtual nodes or by the model's encoder."""
+        run = record_rounds(Federation(clients=8, rounds=30, pull=0.0, skew=0.0))
+        found = measured(self.attack, run)[Part.NODES.metric]
+        assert judge(found.value, found.interval, found.prior, exact=False) is Verdict.NOT_DETECTED
+        assert found.interval.low <= 0 <= found.interval.high
+
+    def test_compares_with_the_model_alone(self) -> None:
+        """What model and scores tell is reported beside it, against the same chance."""
+        run = record_rounds(Federation(clients=5, rounds=8))
+        found = measured(self.attack, run)
+        assert set(found) == {part.metric for part in Part}
+        assert found[Part.NODES.metric].reachable == found[Part.MODEL.metric].reachable == pytest.approx(0.8)
+
+    def test_looks_at_scores_where_they_are_sent(self) -> None:
+        """Where the server learns no mean score vector, nothing is said about scores."""
+        run = self.run()
+        known = [replace(run.knows(VirtualSlices), scores=0)]
+        guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, known)
+        assert guess is not None
+        assert set(guess.names) == {Part.NODES, Part.MODEL}
+
+    def test_reads_nothing_under_masks(self) -> None:
+        """Where the server learns the sum alone, there is nothing to put a name to."""
+        run = record_rounds(replace(ROUNDS, scheme="pairwise-masking"))
+        assert guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge) is None
+
+    def test_catches_clients_that_leak_under_masks(self) -> None:
+        """The broken twin: whoever masks its summand and sends it in the clear as well is told by it."""
+        run = record_rounds(replace(ROUNDS, rounds=8, scheme="pairwise-masking", leaking=True))
+        found = measured(self.attack, run)[Part.NODES.metric]
+        assert judge(found.value, found.interval, found.prior, exact=False).is_exposure
+
+    def test_needs_two_rounds(self) -> None:
+        """One round has nothing to be compared with."""
+        run = record_rounds(Federation())
+        assert guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge) is None
+
+    def test_needs_virtual_nodes(self) -> None:
+        """A model without virtual nodes is no matter of this attack."""
+        run = self.run()
+        known = [replace(run.knows(VirtualSlices), virtual_nodes=0)]
+        assert guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, known) is None
+
+
+def test_links_go_by_direction_from_the_mean() -> None:
+    """What all have in common does not count, nor how far a client went."""
+    own = np.random.default_rng(0).normal(size=(5, 40))
+    assert links(directions(100 + own), directions(-50 + 7 * own), seed=0).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_the_place_in_the_record_decides_nothing() -> None:
+    """Rows that say nothing are linked at random: over many rounds about one in six by its place."""
+    same = directions(np.ones((6, 3)))
+    assert not same.any()
+    names = np.stack([links(same, same, seed) for seed in range(300)])
+    assert 0.1 < np.mean(names == np.arange(6)) < 0.23
