@@ -68,14 +68,14 @@ def send_carelessly(
     grouping, relays = neighbour_sums(graph), channel.parties.ids(Role.RELAY)[scheme.T : scheme.R]
     fixed = scheme.fixed_point(max(grouping.largest_group, 1))
     q = fixed.encode(values)
-    one = channel.coins.uniform(fixed.field.modulus, (1, q.shape[1])).astype(q.dtype) * masked
+    one = channel.coins.uniform(scheme.field.modulus, (1, q.shape[1])).astype(q.dtype) * masked
     masks = np.repeat(one, len(grouping.source), axis=0)
     if not len(masks):
         return
     for way, step in ((grouping, Step(0, 0)), (grouping.reversed(), Step(0, 0, Direction.BACKWARD))):
         channel.note_inputs("values", step, way.row_owner, q)
         points = range(scheme.T + 1, scheme.R + 1)
-        shares = source_shares(fixed.field, scheme.T, points, q, way.source, [masks] * scheme.T)
+        shares = source_shares(scheme.field, scheme.T, points, q, way.source, [masks] * scheme.T)
         for relay, share in zip(relays, shares, strict=True):
             ends = way.row_owner[way.source], np.full(len(share), relay)
             channel.carry(Messages(Phase.SHARES, step, *ends, {SHARE: share}))

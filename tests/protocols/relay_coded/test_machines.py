@@ -177,7 +177,7 @@ def test_a_machine_that_forgets_its_steps_is_found() -> None:
     run.sum(VALUES, Step(0, 0))
     run.sum(VALUES[::-1], Step(0, 0))
     shares = [b["share"].astype(np.int64) for b in run.channel.transcript.messages if b.phase is Phase.SHARES]
-    half, p = len(shares) // 2, run.fixed.field.modulus
+    half, p = len(shares) // 2, SCHEMES[0].field.modulus
     weight = run.fixed.encode(VALUES).astype(np.int64) - run.fixed.encode(VALUES[::-1]).astype(np.int64)
     seen = (np.concatenate(shares[:half]) - np.concatenate(shares[half:])) % p
     assert set(map(tuple, seen.tolist())) <= {tuple(row) for row in ((2 * weight) % p).tolist()} | {
