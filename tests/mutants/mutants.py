@@ -111,7 +111,7 @@ def load(folder: Path = FOLDER) -> dict[str, Mutant]:
 def copy_of_the_source(folder: Path) -> Path:
     """Makes a copy of all that is tested, and of its tests, in which mutants may be applied."""
     ignore = shutil.ignore_patterns("__pycache__", "golden")
-    for name in (*SOURCES, "tests", "reproduction"):
+    for name in (*SOURCES, "tests"):
         shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignore)
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
