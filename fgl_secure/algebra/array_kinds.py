@@ -3,7 +3,7 @@
 Torch operations alone are the library path, on whatever device tensors are: no element leaves the device. Torch has no
 wide integer product and none on matrices, so 2^61 - 1 is worked on in limbs of 31 and 30 bits, and matrix products
 below 2^31 go through float64, which is exact here: 31 bits times 16 bits, added up 64 times at most, stays below 2^53.
-On the CPU matrix products go through compiled loops (`kernels`), and sums of rows through sparse products of scipy.
+On the CPU matrix products and sums of rows go through compiled loops (`kernels`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from fgl_secure.algebra import kernels
 from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61
 from fgl_secure.algebra.segments import Segments
 from fgl_secure.errors import InputError
+from fgl_secure.threads import read_only
 
 Array = NDArray[Any]
 
@@ -156,10 +157,19 @@ class Arithmetic:
     @_on_tensors
     def grouped_sums(self, values: Any, segments: Segments, modulus: int) -> Any:
         """Sum the rows of each segment: values [b, m, w] to [b, s, w]."""
-        wide = values.long()
+        batch, _, width = values.shape
+        if is_compiled(values):
+            sums = np.empty((batch, len(segments), width), dtype=element_dtype(modulus))
+            kernels.segment_sums(read_only(values.contiguous().numpy()), segments.order, segments.starts, modulus, sums)
+            return torch.from_numpy(sums)
+        group_of = np.empty(segments.rows, dtype=np.int64)
+        group_of[segments.order] = np.repeat(np.arange(len(segments)), segments.sizes)
+        index = torch.as_tensor(group_of, device=values.device)
+        wide = _canonical(values, modulus)
+        out = torch.zeros((batch, len(segments), width), dtype=torch.int64, device=values.device)
         if modulus != MERSENNE_61:
-            return self.reduce(_segment_sums(wide, segments), modulus)
-        low, high = _segment_sums(wide & MERSENNE_31, segments), _segment_sums(wide >> 31, segments)
+            return self.reduce(out.index_add(1, index, wide), modulus)
+        low, high = out.index_add(1, index, wide & MERSENNE_31), out.index_add(1, index, wide >> 31)
         return self.narrowed(_joined(high, low), modulus)
 
     @_on_tensors
@@ -214,18 +224,6 @@ def _as_tensor(operand: Any) -> Any:
         dtype = np.dtype(np.float64 if operand.size and operand.max() >= 2**63 else np.int64)
     array = np.asarray(operand, dtype=dtype, order="C")
     return torch.from_numpy(array if array.flags.writeable else array.copy())
-
-
-def _segment_sums(values: torch.Tensor, segments: Segments) -> torch.Tensor:
-    """The sums of the rows of each segment, int64 [b, m, w] to [b, s, w], by a sparse product on the CPU."""
-    out = values.new_zeros((len(values), len(segments), values.shape[2]))
-    if is_compiled(values):
-        for total, rows in zip(out, values, strict=True):
-            total[:] = torch.from_numpy(segments.members @ rows.numpy())
-        return out
-    group_of = np.empty(segments.rows, dtype=np.int64)
-    group_of[segments.order] = np.repeat(np.arange(len(segments)), segments.sizes)
-    return out.index_add(1, torch.as_tensor(group_of, device=values.device), values)
 
 
 def _loop_dtype(modulus: int) -> torch.dtype:

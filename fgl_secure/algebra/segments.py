@@ -52,16 +52,11 @@ class Segments:
         """int64 [s]: rows in each segment."""
         return np.diff(self.starts)
 
-    @property
-    def members(self) -> sparse.csr_array:
-        """CSR [s, m] of int64 ones: times rows it gives the sums of each segment, added up in the segment's order."""
-        ones = np.ones(self.rows, dtype=np.int64)
-        return sparse.csr_array((ones, self.order, self.starts), shape=(len(self), self.rows))
-
     def real_sums(self, values: NDArray[np.floating]) -> NDArray[np.float64]:
         """Sums the rows of each segment over real numbers: values [m, d] to float64 [s, d]."""
         self.check_rows(len(values))
-        return np.asarray(self.members @ values.astype(np.float64))
+        members = sparse.csr_array((np.ones(self.rows), self.order, self.starts), shape=(len(self), self.rows))
+        return np.asarray(members @ values.astype(np.float64))
 
     def check_rows(self, rows: int) -> None:
         """Raises unless there are as many rows as the segments are made of; compiled loops check no bounds."""
