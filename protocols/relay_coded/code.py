@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField, Segments, lagrange_matrix
-from fgl_secure.algebra.kernels import add_rows, masked_rows
+from fgl_secure.algebra.kernels import masked_rows
 from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins
 from fgl_secure.protocols.relay_coded.wire import places_among
@@ -70,12 +70,12 @@ def added_up(
         groups: how many there are.
         width: coordinates of a share.
     """
-    totals, several = np.zeros((groups, width), dtype=np.int64), max(AT_ONCE // width, 1)
+    totals, several = np.zeros((groups, width), dtype=field.dtype), max(AT_ONCE // width, 1)
     for start in range(0, len(group_of), several):
         some = slice(start, start + several)
-        add_rows(shares(some), group_of[some].astype(np.int64, copy=False), field.modulus, totals)
-    np.remainder(totals, field.modulus, out=totals)
-    return totals.astype(field.dtype, copy=False)
+        by_group = Segments.by_group(group_of[some].astype(np.int64, copy=False), groups)
+        totals = field.add(totals, field.grouped_sums(shares(some), by_group))
+    return totals
 
 
 def is_laid_out(shape: tuple[int, int], tapes: tuple[int, ...] = ()) -> bool:

@@ -1,4 +1,4 @@
-"""Grouped sums: the compiled loops against sums of python integers, one row at a time."""
+"""Grouped sums against sums of python integers, one row at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fgl_secure.algebra import MERSENNE_31, Elements, PrimeField, Segments
-from fgl_secure.algebra.kernels import add_rows
 from fgl_secure.errors import InputError
 from tests.strategies import Ints, elements, prime_fields, reals, segment_members
 
@@ -102,14 +101,3 @@ def test_groups_out_of_range_are_refused(group_of: Ints) -> None:
     else:
         with pytest.raises(InputError, match=r"group_of must lie in 0\.\.1; found"):
             Segments.by_group(group_of, 2)
-
-
-@given(st.data(), segment_members(), st.integers(0, 40))
-def test_rows_are_added_where_they_belong(data: st.DataObject, members: tuple[Ints, int], width: int) -> None:
-    """Rows that are added some at a time end as the same sums, after one reduction."""
-    (group_of, groups), field = members, data.draw(prime_fields())
-    values = data.draw(elements(field, (len(group_of), width)))
-    totals, cut = np.zeros((groups, width), dtype=np.int64), data.draw(st.integers(0, len(group_of)))
-    for some in (slice(cut), slice(cut, None)):
-        add_rows(values[some], group_of[some], field.modulus, totals)
-    assert (totals % field.modulus).tolist() == slow_sums(values, group_of, groups, field.modulus)
