@@ -30,7 +30,9 @@ from fgl_secure.flower.programs import IDENTITIES, run_in_simulation, save_ident
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+EXECUTOR = HERE.parent / "warm_executor.py"
+"""Forks ClientApps from a process that has libraries loaded; for Flower 1.41 and 1.42."""
 TOLERANCE = 1e-5
 LATE_BY, DEAD_AFTER = 2.0, 40.0
 """Seconds: what a node is late by, and what a turn may take where a node dies."""
@@ -95,7 +97,7 @@ def _processes(
         for number in range(parties)
     ]
     variables, late = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, [LATE] if "late" in trouble else []
-    with LocalFederation(nodes, variables, PRELOAD, late) as federation:
+    with LocalFederation(nodes, variables, [str(EXECUTOR), "--preload", *PRELOAD], late) as federation:
         print(f"SuperLink and {len(nodes) - len(late)} SuperNodes run over TLS, port {federation.port}", flush=True)
         waits = {"timeout": DEAD_AFTER} if "dead" in trouble else {}
         process = federation.start(HERE, {**config, **waits, "result": str(result)})

@@ -16,7 +16,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 
@@ -35,8 +34,6 @@ COMPLETED = "finished:completed"
 START_SECONDS = 60.0
 STOP_SECONDS = 5.0
 POLL_SECONDS = 0.1
-FORKED_WITH = ("1.41.",)
-"""Versions of Flower whose insides `warm_executor` was tested with, by how they begin."""
 
 
 class LocalProcessError(FglSecureError):
@@ -54,9 +51,9 @@ class LocalFederation:
     Args:
         nodes: node configuration of each SuperNode, e.g. `{"partition-id": 0}`.
         environment: variables for all processes, beside those of this one.
-        preload: modules that ClientApps need; with any, their processes are forked from one that has loaded them
-            (`warm_executor`), which saves seconds a message. Without, and with a version of Flower that this was not
-            tested with (`FORKED_WITH`), Flower starts each from nothing.
+        executor: Python script, with its options, of a SuperExec that runs the ClientApps of all SuperNodes; it gets
+            `--root-certificates FILE ADDRESS...` behind them. `examples/warm_executor.py` is one that forks processes
+            with libraries loaded, which saves seconds per message. Empty for Flower's own.
         late: numbers of SuperNodes that `start_node` starts, and not the block.
 
     Example:
@@ -68,23 +65,18 @@ class LocalFederation:
         self,
         nodes: Sequence[Mapping[str, str | int | float | bool]],
         environment: Mapping[str, str] | None = None,
-        preload: Sequence[str] = (),
+        executor: Sequence[str] = (),
         late: Collection[int] = (),
     ) -> None:
         self._nodes, self._late = [dict(node) for node in nodes], frozenset(late)
         self._ports: list[int] = []
-        self._preload = tuple(preload) if version("flwr").startswith(FORKED_WITH) else ()
+        self._executor = tuple(executor)
         self._environment = dict(environment or {})
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._certificates: Certificates | None = None
         self._on_termination = False
         self.folder = Path()
         self.port = 0
-
-    @property
-    def forks(self) -> bool:
-        """Whether ClientApps are forked from a process that has their modules loaded."""
-        return bool(self._preload)
 
     def __enter__(self) -> LocalFederation:
         self._leave_on_termination()
@@ -96,7 +88,7 @@ class LocalFederation:
             for index in range(len(self._nodes)):
                 if index not in self._late:
                     self.start_node(index)
-            if self.forks:
+            if self._executor:
                 self._start_executor([f"127.0.0.1:{port}" for port in self._ports])
         except BaseException:
             self.close()
@@ -236,9 +228,8 @@ class LocalFederation:
         raise LocalProcessError(f"SuperLink must start within {START_SECONDS} s; it did not\n{self.log('link')}")
 
     def _start_executor(self, addresses: Sequence[str]) -> None:
-        command = [Path(sys.executable).name, "-m", "fgl_secure.flower.warm_executor", *addresses]
-        trust = ["--root-certificates", str(self._files().authority)]
-        self._spawn("executor", [*command, *trust, "--preload", *self._preload])
+        command = [Path(sys.executable).name, *self._executor]
+        self._spawn("executor", [*command, "--root-certificates", str(self._files().authority), *addresses])
 
     def _files(self) -> Certificates:
         if self._certificates is None:

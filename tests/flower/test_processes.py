@@ -15,7 +15,6 @@ import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
 from fgl_secure.errors import InputError
-from fgl_secure.flower import local_processes
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
 from fgl_secure.flower.process_settings import as_toml, make_certificates, offline_variables
 from tests.flower.processes import PATIENCE, ROOT, left_behind, run
@@ -131,15 +130,6 @@ def test_federation_must_be_entered(tmp_path: Path) -> None:
         LocalFederation([{}]).start(tmp_path)
     with pytest.raises(LocalProcessError, match="found 0"):
         LocalFederation([{}]).kill_node(0)
-
-
-def test_untested_versions_of_flower_start_clients_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forking rests on Flower's insides: with a version that it was not tested with, Flower starts each client."""
-    monkeypatch.setattr(local_processes, "version", lambda _package: "1.410.0")
-    assert not LocalFederation([{}], preload=["numpy"]).forks
-    monkeypatch.setattr(local_processes, "version", lambda _package: "1.41.2")
-    assert LocalFederation([{}], preload=["numpy"]).forks
-    assert not LocalFederation([{}]).forks
 
 
 def test_configuration_is_written_as_flower_reads_it() -> None:

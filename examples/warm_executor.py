@@ -3,9 +3,9 @@
 Flower starts a fresh Python for every message to a client, and that loads Flower, torch and PyTorch Geometric again:
 seconds of work, five times a round and client. This one loads them once and forks a process for every message; the
 app itself is loaded in the fork, as ever. It is for SuperNodes of this machine that run with `--isolation process`, and
-rests on Flower's insides: `LocalFederation` uses it with the versions it was tested with and goes without it otherwise.
+imports private modules of Flower 1.41 and 1.42: with other versions, leave it out, and Flower starts each process.
 
-    python -m fgl_secure.flower.warm_executor ADDRESS... --root-certificates FILE --preload MODULE...
+    python warm_executor.py --preload MODULE... --root-certificates FILE ADDRESS...
 """
 
 from __future__ import annotations
