@@ -31,7 +31,7 @@ def control(name: str, makers: Iterable[Makers] = ()) -> RecordedRun:
     """
     known: dict[str, Callable[[], RecordedRun]] = {}
     for each in (*makers, *_installed()):
-        twice = next((one for one in each if one in known), None)
+        twice = next((one for one in each if known.get(one, each[one]) is not each[one]), None)
         if twice is not None:
             raise InputError(f"control must be made by one package; found two for {twice}")
         known.update(each)

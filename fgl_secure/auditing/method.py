@@ -6,11 +6,10 @@ group `fgl_secure.methods`. Nothing heavy is imported here, so that `--help` ans
 
 from __future__ import annotations
 
-import importlib
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fgl_secure.choices import check_choices, choices_of
 from fgl_secure.errors import InputError
@@ -72,8 +71,6 @@ class Method(ABC):
         demonstrated: schemes of an audit where none is named; the first heads the report, as the first named one does.
         trained: what training takes where no scheme is named.
         data: what it is trained on: `Data`, or `GraphSets`.
-        planner: "module:function" that checks the rest and says what is run: from the method and an `Asked` to a
-            `Plan`.
     """
 
     name: ClassVar[str]
@@ -86,7 +83,6 @@ class Method(ABC):
     demonstrated: ClassVar[tuple[str, ...]]
     trained: ClassVar[str]
     data: ClassVar[type[Data] | type[GraphSets]] = Data
-    planner: ClassVar[str]
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -126,12 +122,20 @@ class Method(ABC):
         for each in map(self._assigned, named or self.demonstrated):
             runs += [each] if each not in runs else []
         asked = Asked(self._source(data), tuple(runs), bool(named), seed, device)
-        plan = cast("Plan", loaded(self.planner)(self, asked))
+        plan = self.make_plan(asked)
         names = [subject.name for subject in plan.subjects]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise InputError(f"schemes must have names of their own in one report; found {twice} twice")
         return plan
+
+    @abstractmethod
+    def make_plan(self, asked: Asked) -> Plan:
+        """Check what `plan` leaves to the method, and return what is run; imports of what computes belong in here.
+
+        Raises:
+            FglSecureError: a choice breaks a rule; the message names it.
+        """
 
     @classmethod
     def backbones(cls) -> tuple[str, ...]:
@@ -150,8 +154,11 @@ class Method(ABC):
         return data
 
     def _assigned(self, schemes: str | Assignment) -> Mapping[str, Scheme]:
+        from fgl_secure.schemes import assignment as read_assignment  # noqa: PLC0415  # heavy
+        from fgl_secure.schemes import check_serves  # noqa: PLC0415
+
         if isinstance(schemes, str):
-            return cast("Assignment", loaded(_READER)(schemes, self.topologies, self.usual))
+            return read_assignment(schemes, self.topologies, self.usual)
         if not isinstance(schemes, Mapping) or not schemes:
             raise InputError(f"schemes must be text, or schemes by topology for each run; found {schemes!r}")
         for topology, scheme in schemes.items():
@@ -159,7 +166,7 @@ class Method(ABC):
                 raise InputError(
                     f"schemes must be for {' or '.join(self.topologies)}, which {self.name} has; found {topology}"
                 )
-            loaded(_CHECKER)(scheme, topology)
+            check_serves(scheme, topology)
         return schemes
 
 
@@ -180,13 +187,3 @@ def several(name: str, found: Any) -> tuple[Any, ...]:  # whatever a caller hand
     if not isinstance(found, Iterable):
         raise InputError(f"{name} must be one or several; found {found!r}")
     return tuple(found)
-
-
-_READER = "fgl_secure.schemes:assignment"
-_CHECKER = "fgl_secure.schemes:check_serves"
-
-
-def loaded(place: str) -> Any:  # whatever stands there
-    """What stands at a "module:name"; its module is imported when it is asked for."""
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)

@@ -15,6 +15,8 @@ from fgl_secure.auditing.method import Method
 if TYPE_CHECKING:
     import torch
 
+    from fgl_secure.auditing.method import Asked
+    from fgl_secure.auditing.plan import Plan
     from fgl_secure.schemes import Assignment
     from fgl_secure.training.collectives import Collectives
     from fgl_secure.training.rounds import Rounds
@@ -27,9 +29,6 @@ class ProgramMethod(Method):
 
     A subclass is a frozen dataclass of choices that says what it is called, and makes the program. It is trained by
     `fgl_secure.train`, audited by `fgl_secure.audit` and run with a process for each silo, all without a line more.
-
-    Attributes:
-        controls: "module:mapping" of the runs that attacks on its sums must break.
     """
 
     task: ClassVar[str] = "node classification"
@@ -38,8 +37,12 @@ class ProgramMethod(Method):
     topologies: ClassVar[tuple[str, ...]] = ("neighbours", "members", "server")
     demonstrated: ClassVar[tuple[str, ...]] = ("secmp", "relay-coded", "plaintext")
     trained: ClassVar[str] = "relay-coded"
-    planner: ClassVar[str] = "fgl_secure.auditing.programs:program_plan"
-    controls: ClassVar[str] = "fgl_secure.methods.hifgl.controls:CONTROLS"
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_secure.auditing.programs import program_plan  # noqa: PLC0415  # heavy
+
+        return program_plan(self, asked)
 
     @abstractmethod
     def program(self, talk: Collectives, *, seed: int, device: torch.device) -> Rounds:

@@ -169,7 +169,7 @@ class LocalFederation:
         config = " ".join(f"{key}={as_toml(value)}" for key, value in self._nodes[index].items())
         command = ["flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1"]
         command += ["--port", str(port), "--root-certificates", str(files.authority), *serving_options(files)]
-        command += ["--isolation", "process"] if self.forks else []
+        command += ["--isolation", "process"] if self._executor else []
         self._spawn(f"node{index}", [*command, *(["--node-config", config] if config else [])])
 
     def node_is_up(self, index: int) -> bool:

@@ -7,7 +7,6 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -207,7 +206,8 @@ def alone_plan(method: FedAvg, asked: Asked) -> Plan:
 class NoProgram(FedAvg):
     """A method that cannot leave its process."""
 
-    planner: ClassVar[str] = f"{__name__}:alone_plan"
+    def make_plan(self, asked: Asked) -> Plan:
+        return alone_plan(self, asked)
 
 
 def test_methods_that_are_no_programs_are_refused() -> None:

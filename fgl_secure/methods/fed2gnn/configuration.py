@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method, Usual
 from fgl_secure.choices import choice
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Asked
+    from fgl_secure.auditing.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,6 @@ class Fed2GNN(Method):
     topologies: ClassVar[tuple[str, ...]] = ("neighbours", "server")
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "relay-coded")
     trained: ClassVar[str] = "relay-coded"
-    planner: ClassVar[str] = "fgl_secure.methods.fed2gnn.subjects:fed2gnn_plan"
 
     backbone: str = choice("gcn", "graph neural network", known=("gcn", "sage", "dagnn"))
     preset: str = choice(
@@ -63,3 +66,9 @@ class Fed2GNN(Method):
     def usual(self) -> Usual:
         """See `Method.usual`. Rows travel one way between two clients, so that counts can't be made equal."""
         return {"neighbours": {"field": 2**61 - 1, "profile": "graph-shown"}}
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_secure.methods.fed2gnn.subjects import fed2gnn_plan
+
+        return fed2gnn_plan(self, asked)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method
 from fgl_secure.choices import choice
 from fgl_secure.errors import InputError
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Asked
+    from fgl_secure.auditing.plan import Plan
 
 CLIP = 1.0
 
@@ -45,7 +49,6 @@ class FedAvg(Method):
     topologies: ClassVar[tuple[str, ...]] = ("server",)
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "pairwise-masking")
     trained: ClassVar[str] = "pairwise-masking"
-    planner: ClassVar[str] = "fgl_secure.methods.fedavg.subjects:fedavg_plan"
 
     backbone: str = choice("gcn", "graph neural network", known=("gcn", "sage"))
     epochs: int | None = choice(None, "most training rounds; None takes 50", least=1, shown="N")
@@ -71,3 +74,9 @@ class FedAvg(Method):
             raise InputError(f"noise must be positive; found {self.noise}")
         if self.noise is None and self.clip != CLIP:
             raise InputError(f"clip must go with noise, without which nothing is clipped; found {self.clip}")
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_secure.methods.fedavg.subjects import fedavg_plan
+
+        return fedavg_plan(self, asked)

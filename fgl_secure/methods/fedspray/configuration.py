@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method
 from fgl_secure.choices import choice
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Asked
+    from fgl_secure.auditing.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,15 @@ class FedSpray(Method):
     topologies: ClassVar[tuple[str, ...]] = ("server",)
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "pairwise-masking")
     trained: ClassVar[str] = "pairwise-masking"
-    planner: ClassVar[str] = "fgl_secure.methods.fedspray.subjects:fedspray_plan"
 
     backbone: str = choice("gcn", "graph neural network", known=("gcn", "sgc", "sage"))
     preset: str = choice(
         "honest", "honest (chosen on validation data) or paper (as published)", known=("honest", "paper")
     )
     epochs: int | None = choice(None, "most training rounds; None takes the preset's", least=1, shown="N")
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_secure.methods.fedspray.subjects import fedspray_plan
+
+        return fedspray_plan(self, asked)

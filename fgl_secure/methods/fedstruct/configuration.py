@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method, Usual
 from fgl_secure.choices import choice
 from fgl_secure.errors import InputError
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Asked
+    from fgl_secure.auditing.plan import Plan
 
 TAU, LEAST, K_MIN = 0.9, 3, 2
 
@@ -74,7 +78,6 @@ class FedStruct(Method):
     topologies: ClassVar[tuple[str, ...]] = ("clients", "neighbours", "server")
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "ckks", "relay-coded")
     trained: ClassVar[str] = "relay-coded"
-    planner: ClassVar[str] = "fgl_secure.methods.fedstruct.subjects:fedstruct_plan"
 
     backbone: str = choice("gcn", "graph neural network", known=("gcn", "sage"))
     preset: str = choice(
@@ -155,3 +158,9 @@ class FedStruct(Method):
             for name in () if used else names:
                 if getattr(self, name) != getattr(FedStruct, name):
                     raise InputError(f"{name} must go with {what}; found {getattr(self, name)}")
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_secure.methods.fedstruct.subjects import fedstruct_plan
+
+        return fedstruct_plan(self, asked)

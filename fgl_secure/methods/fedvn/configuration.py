@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method
 from fgl_secure.choices import choice
 from fgl_secure.graph.graph_sets.catalogue import GraphSets
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Asked
+    from fgl_secure.auditing.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -40,10 +44,15 @@ class FedVN(Method):
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "pairwise-masking")
     trained: ClassVar[str] = "pairwise-masking"
     data: ClassVar[type[GraphSets]] = GraphSets
-    planner: ClassVar[str] = "fgl_secure.methods.fedvn.subjects:fedvn_plan"
 
     preset: str = choice(
         "honest", "honest (chosen on validation data) or paper (as published)", known=("honest", "paper")
     )
     epochs: int | None = choice(None, "most training rounds; None takes the preset's", least=1, shown="N")
     virtual_nodes: int | None = choice(None, "virtual nodes; None takes the preset's", least=1, shown="M")
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_secure.methods.fedvn.subjects import fedvn_plan
+
+        return fedvn_plan(self, asked)

@@ -14,7 +14,8 @@ from fgl_secure.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-    from fgl_secure.auditing.method import Usual
+    from fgl_secure.auditing.method import Asked, Usual
+    from fgl_secure.auditing.plan import Plan
     from fgl_secure.schemes import Assignment
     from fgl_secure.training.collectives import Collectives
     from fgl_secure.training.presets import Preset
@@ -81,7 +82,6 @@ class HiFGL(ProgramMethod):
         "pairwise-masking": "the server the mean of the silos' models, and how many predictions are right in all",
     })  # fmt: skip
     tells: ClassVar = MappingProxyType({("model", "silo", "device"): "the model that the silo's devices compute with"})
-    planner: ClassVar[str] = "fgl_secure.methods.hifgl.subjects:hifgl_plan"
 
     backbone: str = choice("gcn", "graph neural network", known=names)
     preset: str = choice(
@@ -107,13 +107,13 @@ class HiFGL(ProgramMethod):
 
     def program(self, talk: Collectives, *, seed: int, device: torch.device) -> Rounds:
         """See `ProgramMethod.program`."""
-        from fgl_secure.methods.hifgl.program import HiFGL as Program  # noqa: PLC0415  # torch comes with it
+        from fgl_secure.methods.hifgl.program import HiFGL as Program  # torch comes with it
 
         return Program(talk, self.training(talk.silo.facts.name), backbone=self.backbone, seed=seed, device=device)
 
     def width(self, facts: Facts) -> int:
         """See `ProgramMethod.width`."""
-        from fgl_secure.training.backbones import widest  # noqa: PLC0415  # torch comes with it
+        from fgl_secure.training.backbones import widest  # torch comes with it
 
         chosen = self.training(facts.name)
         widths = chosen.widths(facts.features, facts.classes)
@@ -122,8 +122,8 @@ class HiFGL(ProgramMethod):
 
     def assigned(self, run: Assignment) -> Assignment:
         """With products for members whose scheme is relay-coded, where gradients are to be coded."""
-        from fgl_secure.protocols.coded_products import CodedProducts  # noqa: PLC0415  # numba comes with it
-        from fgl_secure.protocols.relay_coded import RelayCoded  # noqa: PLC0415  # as above
+        from fgl_secure.protocols.coded_products import CodedProducts  # numba comes with it
+        from fgl_secure.protocols.relay_coded import RelayCoded  # as above
 
         members = run["members"]
         if self.gradients == "dense" or type(members) is not RelayCoded:
@@ -139,7 +139,13 @@ class HiFGL(ProgramMethod):
 
     def training(self, dataset: str) -> Preset:
         """The preset for a data set, with what was chosen in its place."""
-        from fgl_secure.training.presets import preset  # noqa: PLC0415  # as above
+        from fgl_secure.training.presets import preset  # as above
 
         found = preset(self.preset, dataset).with_epochs(self.epochs)
         return replace(found, static_first_layer=self.static_first_layer)
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_secure.methods.hifgl.subjects import hifgl_plan
+
+        return hifgl_plan(self, asked)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.choices import choice
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedavg.configuration import FedAvg
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Asked
+    from fgl_secure.auditing.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,6 @@ class Ditto(FedAvg):
         "plaintext": "the server each client's update of the common model",
         "pairwise-masking, lightsecagg, ckks-shared-key": "the server the sum of the updates",
     })  # fmt: skip
-    planner: ClassVar[str] = "fgl_reproduction.methods.ditto.program:ditto_plan"
 
     pull: float = choice(0.1, "lambda: how strongly personal models are pulled to the common one", shown="L")
     own_steps: int = choice(1, "steps on the personal model in a round", least=1, shown="S")
@@ -43,3 +46,9 @@ class Ditto(FedAvg):
         super().__post_init__()
         if not (isfinite(self.pull) and self.pull >= 0):
             raise InputError(f"pull must be zero or positive; found {self.pull}")
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_reproduction.methods.ditto.program import ditto_plan
+
+        return ditto_plan(self, asked)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method, Usual
 from fgl_secure.choices import choice
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Asked
+    from fgl_secure.auditing.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,6 @@ class FedGCN(Method):
     topologies: ClassVar[tuple[str, ...]] = ("neighbours", "server")
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "relay-coded")
     trained: ClassVar[str] = "relay-coded"
-    planner: ClassVar[str] = "fgl_reproduction.methods.fedgcn.audit_target:fedgcn_plan"
 
     preset: str = choice(
         "honest", "honest (chosen on validation data) or paper (as published)", known=("honest", "paper")
@@ -59,3 +62,9 @@ class FedGCN(Method):
     def usual(self) -> Usual:
         """See `Method.usual`. Rows travel one way between two clients, so that counts can't be made equal."""
         return {"neighbours": {"field": 2**61 - 1, "profile": "graph-shown"}}
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_reproduction.methods.fedgcn.audit_target import fedgcn_plan
+
+        return fedgcn_plan(self, asked)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method
 from fgl_secure.choices import choice
 from fgl_secure.errors import InputError
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Asked
+    from fgl_secure.auditing.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,6 @@ class FedPub(Method):
     topologies: ClassVar[tuple[str, ...]] = ("clients", "server")
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "pairwise-masking")
     trained: ClassVar[str] = "pairwise-masking"
-    planner: ClassVar[str] = "fgl_reproduction.methods.fedpub.audit_target:fedpub_plan"
 
     preset: str = choice(
         "honest", "honest (chosen on validation data) or paper (its public code)", known=("honest", "paper")
@@ -67,3 +70,9 @@ class FedPub(Method):
             value = getattr(self, name)
             if value is not None and not (isfinite(value) and value >= 0):
                 raise InputError(f"{name} must be zero or positive; found {value}")
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_reproduction.methods.fedpub.audit_target import fedpub_plan
+
+        return fedpub_plan(self, asked)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method
 from fgl_secure.choices import choice
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Asked
+    from fgl_secure.auditing.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,6 @@ class FedSage(Method):
     topologies: ClassVar[tuple[str, ...]] = ("clients", "server")
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "pairwise-masking")
     trained: ClassVar[str] = "pairwise-masking"
-    planner: ClassVar[str] = "fgl_reproduction.methods.fedsage.audit_target:fedsage_plan"
 
     preset: str = choice(
         "honest", "honest (chosen on validation data) or paper (as published)", known=("honest", "paper")
@@ -61,3 +64,9 @@ class FedSage(Method):
     generated: int | None = choice(
         None, "most neighbours generated for a node, 0 for FedSage alone; None takes the preset's", least=0, shown="P"
     )
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_reproduction.methods.fedsage.audit_target import fedsage_plan
+
+        return fedsage_plan(self, asked)

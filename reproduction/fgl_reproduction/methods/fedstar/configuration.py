@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method
 from fgl_secure.choices import choice
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Asked
+    from fgl_secure.auditing.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,6 @@ class FedStar(Method):
     topologies: ClassVar[tuple[str, ...]] = ("server",)
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "pairwise-masking")
     trained: ClassVar[str] = "pairwise-masking"
-    planner: ClassVar[str] = "fgl_reproduction.methods.fedstar.audit_target:fedstar_plan"
 
     preset: str = choice(
         "honest", "honest (chosen on validation data) or paper (its public code)", known=("honest", "paper")
@@ -50,3 +53,9 @@ class FedStar(Method):
     degrees: int | None = choice(
         None, "n_dg: columns of the one-hot degree; None takes the preset's", least=1, shown="N"
     )
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_reproduction.methods.fedstar.audit_target import fedstar_plan
+
+        return fedstar_plan(self, asked)

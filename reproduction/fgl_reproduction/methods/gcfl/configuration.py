@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.choices import choice
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedavg.configuration import FedAvg
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Asked
+    from fgl_secure.auditing.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,6 @@ class GCFL(FedAvg):
         "pairwise-masking, lightsecagg, ckks-shared-key": "the server, and every client, the mean update of each "
         "cluster, the norm of each client's update, and so who is in which cluster",
     })  # fmt: skip
-    planner: ClassVar[str] = "fgl_reproduction.methods.gcfl.audit_target:gcfl_plan"
 
     mean_norm: float = choice(0.05, "epsilon_1: a cluster splits where its mean update is shorter", shown="EPS")
     largest_norm: float = choice(0.1, "epsilon_2: and where some client's update is longer", shown="EPS")
@@ -50,3 +53,9 @@ class GCFL(FedAvg):
             raise InputError(
                 f"noise must not be given for gcfl, whose norms would be told without any; found {self.noise}"
             )
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_reproduction.methods.gcfl.audit_target import gcfl_plan
+
+        return gcfl_plan(self, asked)
