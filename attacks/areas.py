@@ -18,11 +18,7 @@ from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import LabelledDevices
 from fgl_secure.statistics.intervals import clopper_pearson
 from fgl_secure.statistics.metrics import Interval
-
-Bools = NDArray[np.bool_]
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Flags, Floats, Ids
 
 DRAWS = 1_000
 CELLS = 4_000_000
@@ -84,7 +80,7 @@ def _resampled(positive: Floats, negative: Floats, ends: Ids, others: Ids, size:
             yield (weight * (passed[:, below] + passed[:, upto])).sum(axis=1) / (2 * total)
 
 
-def area_within(scores: Floats, positive: Bools, asked: Bools) -> tuple[float, Interval] | None:
+def area_within(scores: Floats, positive: Flags, asked: Flags) -> tuple[float, Interval] | None:
     """The mean of each group's area, weighted by its positives, with a 95 % interval by resampling nodes.
 
     A node that several groups ask about counts equally often in all of them. Where all draws agree, the interval is
@@ -107,7 +103,7 @@ def area_within(scores: Floats, positive: Bools, asked: Bools) -> tuple[float, I
     return value, _bounds(value, drawn, int(min(up[both].any(axis=0).sum(), down[both].any(axis=0).sum())))
 
 
-def mean_area(scores: Floats, positive: Bools, asked: Bools) -> float:
+def mean_area(scores: Floats, positive: Flags, asked: Flags) -> float:
     """The area of `area_within` alone; .5 where no group has nodes of both kinds."""
     up, down = positive & asked, ~positive & asked
     both = np.flatnonzero(up.any(axis=1) & down.any(axis=1))
@@ -117,7 +113,7 @@ def mean_area(scores: Floats, positive: Bools, asked: Bools) -> float:
     return float(np.average(each, weights=up[both].sum(axis=1)))
 
 
-def _resampled_within(scores: Floats, up: Bools, down: Bools, counts: NDArray[np.int64]) -> Iterator[Floats]:
+def _resampled_within(scores: Floats, up: Flags, down: Flags, counts: NDArray[np.int64]) -> Iterator[Floats]:
     """Areas under resampled nodes; draws that leave no group with both kinds are left out."""
     rng, size = np.random.default_rng(0), scores.shape[1]
     step = max(1, CELLS // size)

@@ -14,8 +14,7 @@ from fgl_secure.attacks.row_space import exposed, row_basis
 from fgl_secure.attacks.truth import LinkedDevices, LinkedParties, crosses_silos, foreign_neighbours
 from fgl_secure.runtime import Role
 from fgl_secure.statistics.metrics import clustered_proportion, node_block_proportion, pair_advantage
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,8 +181,6 @@ def edges_at_neighbours(truth: LinkedDevices) -> NDArray[np.bool_]:
     touched = foreign_neighbours(truth)
     return np.asarray(touched[lower, client] | touched[upper, client])
 
-
-Floats = NDArray[np.float64]
 
 MARGIN = 4
 """How many times its bound a rounding error may be."""

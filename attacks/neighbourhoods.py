@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.runtime import Phase, PrivateRows, Role, View
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 
 def undirected(edges: Ids, size: int) -> sparse.csr_array:

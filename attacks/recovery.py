@@ -13,8 +13,7 @@ from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.truth import SentRows
 from fgl_secure.runtime import Direction, Role, Step
 from fgl_secure.statistics.metrics import clustered_proportion, exact_rows_recovered, node_block_proportion
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 UNNAMED = -1
 """In place of a sender that the observer cannot name."""

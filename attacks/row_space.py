@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Floats, Ids
 
 RANK = 1e-10
 """Singular values below this share of the largest count as zero."""

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy  # its statistics are loaded when they are first asked for
-from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

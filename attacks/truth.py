@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Directory, PrivateBatch, Role, Step, Transcript
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 
 class LinkedDevices(Protocol):

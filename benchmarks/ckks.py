@@ -11,7 +11,6 @@ import numpy as np
 from benchmarks.ckks_rows import RowVectors
 from benchmarks.pieces import COPY, Part, Piece, copied
 from benchmarks.timing import Figure, Side, Timing, measure
-from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks import Adder, ReceiverKey
 from fgl_secure.crypto.ckks_parameters import Parameters, limit
@@ -20,6 +19,7 @@ from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Directory, Role, Step
+from fgl_secure.typing import Integers
 
 SHAPE = (271, 2708)
 """Nodes of one of ten clients of Cora, and all nodes."""

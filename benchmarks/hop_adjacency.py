@@ -26,11 +26,11 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS as CLIENTS_SUMS
 from fgl_secure.runtime import Channel
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.program import Program
+from fgl_secure.typing import Array
 
 DATASETS: tuple[str, ...] = ("Cora", "CiteSeer", "PubMed")
 CLIENTS = 10

@@ -14,11 +14,7 @@ from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Direction, Later, Step, simulate
 from fgl_secure.runtime.messages import SESSION_BYTES, taken
 from fgl_secure.runtime.transcript import SECRETS
-
-Array = NDArray[Any]
-Flags = NDArray[np.bool_]
-
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Array, Flags, Floats
 
 VECTORS = "vectors"
 """Name of the inputs of sums over clients."""
@@ -29,14 +25,14 @@ PARTICIPANTS = "participants"
 class Code(Protocol):
     """A map of real rows into what a scheme adds up, and of sums back."""
 
-    def encode(self, rows: Reals, /) -> Array:
+    def encode(self, rows: Floats, /) -> Array:
         """Integers for real rows.
 
         Raises:
             InputError: a row does not fit.
         """
 
-    def decode(self, sums: Array, /) -> Reals:
+    def decode(self, sums: Array, /) -> Floats:
         """The reals that sums of integers stand for."""
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import Segments
 from fgl_secure.protocols.topology import Grouping, Route
 from fgl_secure.runtime import Direction, Messages
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

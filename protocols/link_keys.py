@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Flags, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Flags, Ids
 
 ROUNDS = 16
 """Of wishes: links that are open after them stay closed. Random graphs of 20,000 nodes settle within ten."""

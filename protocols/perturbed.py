@@ -19,7 +19,7 @@ from fgl_secure.dp import Perturbation, grid_rows
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.scheme import Encoding, Scheme, SumMachine, least_group
-from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Ids, Topology
+from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import (
     Claim,
     Direction,
@@ -32,6 +32,7 @@ from fgl_secure.runtime import (
     Step,
     Strength,
 )
+from fgl_secure.typing import Ids
 
 _MANY = 2**31
 """As many parties of a role as there are."""

@@ -19,10 +19,7 @@ from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.partnering import Contributors, Partnering
 from fgl_secure.protocols.topology import Grouping, Topology
 from fgl_secure.runtime import Circumstance, Claim, Draws, Leak, Machine, PublicParameters, Role, Secret, Step
-
-Array = NDArray[Any]
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Flags, Ids
 
 NO_HELPERS: Mapping[Role, int] = MappingProxyType({})
 

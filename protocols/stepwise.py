@@ -9,19 +9,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.hosting import Due
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Direction, Messages, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 DIGEST = "digest"
 """The name of what says whose a state is."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import Messages, Phase, Step
-
-Array = NDArray[Any]
+from fgl_secure.typing import Array
 
 
 class Together(SumMachine):

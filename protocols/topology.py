@@ -13,9 +13,8 @@ from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError
 from fgl_secure.protocols.link_keys import LinkKeys
 from fgl_secure.protocols.partnering import Contributors, computed
 from fgl_secure.runtime import Direction, Directory, Role
+from fgl_secure.typing import Flags, Ids
 
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
 Reals = NDArray[np.floating[Any]]
 
 NEIGHBOURS = "neighbours"

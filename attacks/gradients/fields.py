@@ -35,10 +35,7 @@ from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.attacks.neighbourhoods import undirected
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_advantage, clustered_proportion
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from fgl_secure.typing import Flags, Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,15 +56,15 @@ class FieldGuess:
     round: int
     clients: Ids
     scores: Floats
-    hits: Bools | None
-    eligible: Bools
+    hits: Flags | None
+    eligible: Flags
     alike: Ids
     summed: bool
     owners_known: bool
 
 
 def fields_of(
-    seen: ClientGradients, candidates: Candidates, entering: dict[str, Floats], scores: Floats, hits: Bools | None
+    seen: ClientGradients, candidates: Candidates, entering: dict[str, Floats], scores: Floats, hits: Flags | None
 ) -> FieldGuess:
     """A guess from scores [k, n] of the gradients that were seen, or [1, n] of their sum."""
     clients = seen.participants
@@ -136,7 +133,7 @@ def _score_fields(guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement,
     return tuple(each for each in found if each is not None)
 
 
-def _members(guess: FieldGuess, truth: GradientTruth) -> Bools:
+def _members(guess: FieldGuess, truth: GradientTruth) -> Flags:
     """Bool [k, n]: which nodes entered whose gradient."""
     there = np.zeros(guess.scores.shape, dtype=np.bool_)
     for batch in truth.batches:
@@ -145,7 +142,7 @@ def _members(guess: FieldGuess, truth: GradientTruth) -> Bools:
     return there
 
 
-def _hits(guess: FieldGuess, there: Bools, asked: Bools) -> Measurement | None:
+def _hits(guess: FieldGuess, there: Flags, asked: Flags) -> Measurement | None:
     """The share of nodes that are claimed, less that of others, who are claimed wrongly."""
     if guess.hits is None:
         return None
@@ -162,7 +159,7 @@ def _hits(guess: FieldGuess, there: Bools, asked: Bools) -> Measurement | None:
     return Measurement("exact hits", gain.value, gain.interval, units, 0.0, 0.0, 1.0, True, finding)
 
 
-def _pairs(metric: str, guess: FieldGuess, degrees: Ids, there: Bools, asked: Bools, others: str) -> Measurement | None:
+def _pairs(metric: str, guess: FieldGuess, degrees: Ids, there: Flags, asked: Flags, others: str) -> Measurement | None:
     """Twice the area under the curve less one, among the nodes of each client; the prior ranks nodes by degree."""
     found = area_within(guess.scores, there, asked)
     if found is None:
@@ -175,7 +172,7 @@ def _pairs(metric: str, guess: FieldGuess, degrees: Ids, there: Bools, asked: Bo
     return Measurement.of_area(metric, *found, len(there), finding, max(2 * usual - 1, 0.0))
 
 
-def _anybody(guess: FieldGuess, there: Bools, twins: Bools) -> Measurement | None:
+def _anybody(guess: FieldGuess, there: Flags, twins: Flags) -> Measurement | None:
     anyone = np.asarray(there.any(axis=0))
     nodes = np.flatnonzero(anyone | ~twins.any(axis=0))
     if anyone[nodes].all() or not anyone.any():
@@ -185,7 +182,7 @@ def _anybody(guess: FieldGuess, there: Bools, twins: Bools) -> Measurement | Non
     return ranking_of_nodes("nodes in anybody's gradient", best[nodes], anyone[nodes], nodes, what)
 
 
-def _attribution(guess: FieldGuess, there: Bools) -> Measurement | None:
+def _attribution(guess: FieldGuess, there: Flags) -> Measurement | None:
     """How often the client with the best score is the right one, for nodes of one client's gradient alone."""
     nodes = np.flatnonzero(there.sum(axis=0) == 1)
     if not len(nodes):
@@ -259,7 +256,7 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
         return fields_of(seen, candidates, entering, *self._scored(seen, entering))
 
     @abstractmethod
-    def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Bools | None]:
+    def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
         """Scores, and what is claimed if anything is: both [clients, n]."""
 
     def guess_without(self, guess: FieldGuess, known: GradientKnowledge, parties: Directory) -> FieldGuess | None:  # noqa: ARG002  # needs no numbering
@@ -283,7 +280,7 @@ class GradientSpan(_Fields):
         truth=GradientTruth, knowledge=GradientKnowledge,
     )  # fmt: skip
 
-    def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Bools | None]:
+    def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
         return _tested(seen, entering)
 
 
@@ -317,7 +314,7 @@ class GradientFilter(_Fields):
         truth=GradientTruth, knowledge=GradientKnowledge,
     )  # fmt: skip
 
-    def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Bools | None]:
+    def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
         return _scores(seen, entering), None
 
 

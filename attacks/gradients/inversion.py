@@ -23,9 +23,7 @@ from torch.nn import functional
 
 from fgl_secure.attacks.gradients.model import GradientModel, ReceptiveField
 from fgl_secure.errors import InputError
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

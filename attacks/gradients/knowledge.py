@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.gradients.model import Convolution, GradientModel, ReceptiveField, averaging, means
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Phase, PublicParameters, ReceivedRows, Role, View
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 UPDATES = "updates of clients"
 """Scenario: gradients of clients in rounds of federated averaging, or their sum where the server learns no more."""

@@ -50,6 +50,7 @@ from fgl_secure.attacks.gradients.single import counted, mean_predictions
 from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.typing import Flags, Floats, Ids
 
 MOST_ENTRIES = 2**15
 """Unknown entries of rows up to which a gradient is attacked: 512 pictures of 64 pixels, or 22 rows of 1,433 words."""
@@ -105,11 +106,6 @@ def _exhibit(gradients: ClientGradients, row: int, members: Ids, known: Gradient
     clip = known.clip if len(members) == 1 else None
     return Exhibit(SeenGradient(model, flat, field, labels, known.image_shape, clip), members, place)
 
-
-Bools = NDArray[np.bool_]
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 HALF_STEP = 1 / 32
 """A row counts as recovered if no entry is off by as much: half a step of 16 levels of grey, and well below one half
@@ -268,7 +264,7 @@ def _around_batch(nodes: int, batch: int) -> Floats:
     return np.add.outer(inside, inside)
 
 
-def _share(metric: str, hits: list[Bools], prior: float, random: float, told: str) -> Measurement:
+def _share(metric: str, hits: list[Flags], prior: float, random: float, told: str) -> Measurement:
     """The share of hits, whose units come in clusters: those of one gradient. A prior is no worse than chance."""
     hit, cluster = np.concatenate(hits), np.repeat(np.arange(len(hits)), [len(each) for each in hits])
     return share_right(metric, hit, cluster, told, random=random, prior=max(prior, random))
@@ -279,7 +275,7 @@ def _prior(each: Aligned, truth: GradientTruth) -> Floats:
     return class_means(truth.features, truth.labels, truth.labels[each.devices[: each.batch]])
 
 
-def _own_nearest(rows: Floats, each: Aligned, truth: GradientTruth) -> Bools:
+def _own_nearest(rows: Floats, each: Aligned, truth: GradientTruth) -> Flags:
     """Bool [b]: whether no row of another node is nearer to each row than the node's own."""
     apart = cdist(rows, truth.features, "sqeuclidean")
     own = apart[np.arange(each.batch), each.devices[: each.batch]]

@@ -16,10 +16,7 @@ from scipy import sparse
 from torch.nn import functional
 
 from fgl_secure.errors import InputError
-
-Floats = NDArray[np.float64]
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Floats, Ids
 
 
 def propagated(rows: torch.Tensor, adjacency: torch.Tensor, *, mean: bool) -> torch.Tensor:

@@ -39,10 +39,7 @@ from fgl_secure.attacks.neighbourhoods import undirected
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
+from fgl_secure.typing import Floats, Ids
 
 METRIC = "labels of batches"
 

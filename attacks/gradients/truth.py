@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Truth
 from fgl_secure.attacks.truth import moved_on
 from fgl_secure.graph import FederatedGraph, within_silos
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -38,8 +38,7 @@ from fgl_secure.attacks.recovery import (
 )
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, Step, View
 from fgl_secure.statistics.metrics import exact_rows_recovered
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 CHUNK = 4096
 

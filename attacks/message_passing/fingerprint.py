@@ -27,8 +27,7 @@ from fgl_secure.attacks.message_passing.sums import SeenSums, seen_sums
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import ClaimedTerms, score_claimed_terms
 from fgl_secure.runtime import Circumstance, Directory, PublicParameters, Role, Secret, View
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 MOST_TERMS = 14
 """Neighbours that are told apart at most; 2^14 subset sums are looked through."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.runtime import Phase, Step, View
+from fgl_secure.typing import Ids
 
 TRAINING = "neighbour sums in training"
 """Scenario: embeddings and gradients of a training run."""
@@ -68,8 +69,6 @@ class SilentDevices:
 
 NOT_SILENT = -1
 
-
-Ids = NDArray[np.int64]
 
 LABELS = "labels of sums"
 """Name of what owners of sums work out: the first label of each of their sums, at every relay."""

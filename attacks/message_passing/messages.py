@@ -35,8 +35,7 @@ from fgl_secure.statistics.metrics import (
     exact_proportion,
     node_block_proportion,
 )
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 
 class ClearValues(RowReader):

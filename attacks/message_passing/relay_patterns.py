@@ -43,8 +43,7 @@ from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import largest_share, share_of_numbers, share_right
 from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Flags, Ids
 
 CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS)
 """Messages that carry a tag or a label."""
@@ -271,7 +270,6 @@ def _neighbours_by_silo(truth: MessageTruth) -> Ids:
     return counts
 
 
-Flags = NDArray[np.bool_]
 Guess = TypeVar("Guess")
 
 _KNOWS = "which devices fall silent in a step"

@@ -25,10 +25,7 @@ from fgl_secure.attacks.recovery import ClaimedTerms, Recovered, RecoveredRows, 
 from fgl_secure.attacks.truth import only_source
 from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, Step, View
 from fgl_secure.statistics.metrics import exact_proportion, exact_rows_recovered, node_block_proportion
-
-Floats = NDArray[np.float64]
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Floats, Ids
 
 UNKNOWN = -1
 """Number of rows in a sum where the observer cannot tell."""

@@ -14,8 +14,7 @@ from fgl_secure.attacks.message_passing.knowledge import LABELS
 from fgl_secure.attacks.truth import sent_rows
 from fgl_secure.graph import FederatedGraph, within_silos
 from fgl_secure.runtime import Directory, Phase, Role, Step, Transcript
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,6 @@ from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
 from fgl_secure.attacks.proxies.fractions import joined, joined_on_grid, one_more, whole_counts
@@ -34,9 +33,7 @@ from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import advantage, exact_proportion
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

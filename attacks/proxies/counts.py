@@ -24,11 +24,7 @@ from fgl_secure.attacks.proxies.knowledge import (
 from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_advantage, exact_proportion
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Flags, Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +69,7 @@ class _Counting(InformedAttack[Said, ProxyKnowledge, ProxyTruth], Generic[Said])
 class ClassPresence(_FirstRound):
     """Which classes are there: bool [k, C]."""
 
-    present: Bools
+    present: Flags
 
 
 class ProxyClasses(_Counting[ClassPresence]):
@@ -209,7 +205,7 @@ class SingleProxies(_FirstRound):
         proxies: float64 [k, C, d], NaN where there are none.
     """
 
-    single: Bools
+    single: Flags
     proxies: NDArray[np.float64]
 
 
@@ -257,7 +253,7 @@ class ProxySingletons(_Counting[SingleProxies]):
         return (recovered,) if guess.summed else (recovered, _recognised(guess.single, single, several))
 
 
-def _recognised(claimed: Bools, single: Bools, several: Bools) -> Measurement:
+def _recognised(claimed: Flags, single: Flags, several: Flags) -> Measurement:
     hits, alarms = int((claimed & single).sum()), int((claimed & several).sum())
     there = single | several
     client = np.broadcast_to(np.arange(len(single))[:, None], single.shape)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
 from fgl_secure.attacks.proxies.knowledge import (
@@ -29,9 +28,7 @@ from fgl_secure.attacks.proxies.knowledge import (
 )
 from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 MOST = 2**15
 """Labelled nodes of a client, at most, that shares of 32 bits tell apart without doubt."""

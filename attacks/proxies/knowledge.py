@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.runtime import Phase, PublicParameters, Role, View
 from fgl_secure.statistics.metrics import Proportion, clustered_proportion
+from fgl_secure.typing import Floats, Ids
 
 PROXIES = "structure proxies"
 """Scenario: what clients of FedSpray send to the server, or its sum: encoder, proxies and their weights."""
@@ -76,10 +77,6 @@ class ProxyKnowledge:
         if self.layout.labelled is None or (clients < 0).any():
             return None
         return np.array(self.layout.labelled, dtype=np.int64)[clients]
-
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 SERVER_SUM = "server sum"

@@ -36,9 +36,7 @@ from fgl_secure.attacks.rooted_trees.system import Determined, Equations, determ
 from fgl_secure.attacks.rooted_trees.truth import TreeTruth
 from fgl_secure.attacks.rooted_trees.views import ClientSums, client_sums
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 MOST_HOPS = 3
 """Hops whose sums are solved together at most; later ones say little that is new, and their equations are dense."""

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 HOP_SUMS = "sums of features, hop by hop"
 """Scenario: what clients of Fed2GNN exchange to build rooted trees."""

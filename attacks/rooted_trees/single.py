@@ -20,9 +20,7 @@ from fgl_secure.attacks.rooted_trees.views import client_sums
 from fgl_secure.attacks.truth import crosses_silos
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 CLOSE = 1e-3
 """Up to this relative distance a row counts as read; rows that rounding may move further are not claimed."""

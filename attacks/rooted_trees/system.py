@@ -14,9 +14,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from fgl_secure.attacks.row_space import solver
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Truth
 from fgl_secure.graph import FederatedGraph, within_silos
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,9 +15,7 @@ from scipy import sparse
 
 from fgl_secure.attacks.neighbourhoods import Client, clients_of, rows_of, stacked
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, View
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 HOP_SUMS = "hop sums"
 """Name of a client's rows (own node, the sum over its neighbours at other clients), by layer from 0."""

@@ -20,9 +20,7 @@ from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, STRUCTURE
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.intervals import Interval, Proportion
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 DRAWS = 1000
 """Resamples of the node-block bootstrap."""

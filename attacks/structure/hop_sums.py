@@ -36,9 +36,7 @@ from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_HOPWISE, FEDSTRUCT_
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, Step, Transcript, View
 from fgl_secure.statistics.metrics import clustered_proportion
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 CLOSE = 1e-2
 """Up to this relative distance an embedding counts as read; rows that rounding may move further are not claimed."""

@@ -40,9 +40,7 @@ from fgl_secure.attacks.row_space import solver
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, STRUCTURE
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 WHOLE = 1e-6
 """How far an entry of a solved row may be from 0 or 1 once it is multiplied by the degree."""

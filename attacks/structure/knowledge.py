@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 STRUCTURE = "shared structure"
 """Scenario: what clients of FedStruct exchange before and in the first round, and what they hold in the end."""

@@ -24,10 +24,7 @@ from fgl_secure.attacks.structure.nsf_walk_degrees import ReadDegrees, read_degr
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval
-
-Floats = NDArray[np.float64]
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Floats, Ids
 
 ATTEMPTS = 20
 """Times that an end is moved before a pair is left out: only where nearly all nodes of a client are joined."""

@@ -12,7 +12,6 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
@@ -33,9 +32,7 @@ from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 DENSE = 5_000
 """Rows up to which all distances are laid out."""

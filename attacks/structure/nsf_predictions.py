@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
@@ -34,9 +33,7 @@ from fgl_secure.attacks.structure.nsf_views import (
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

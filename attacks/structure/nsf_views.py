@@ -26,9 +26,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.structure.knowledge import EmbeddingModel
 from fgl_secure.runtime import Phase, PrivateRows, Role, View
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 SHARED_FEATURES = "shared features"
 """Name of a client's rows (node, s_u) of other clients' nodes at the end of training."""

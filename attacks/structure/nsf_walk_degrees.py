@@ -21,9 +21,7 @@ from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.attacks.truth import foreign_neighbours
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 TOLERANCE = 1e-5
 """Distance of sums that count as equal, in single precision."""

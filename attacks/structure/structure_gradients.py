@@ -25,9 +25,7 @@ from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_HOPWISE,
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 GRADIENT_SUM = "structure gradient sum"
 """Name of the server's row float64 [1, n d], the sum over clients: gradients in s_u, node after node. In the clear each

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Truth
 from fgl_secure.graph import FederatedGraph, within_silos
 from fgl_secure.runtime import Directory, Step
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

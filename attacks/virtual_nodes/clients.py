@@ -22,9 +22,7 @@ from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, VIRTUAL_NODES, Rou
 from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, clustered_proportion
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 
 class Part(StrEnum):

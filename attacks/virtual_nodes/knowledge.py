@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Phase, Role, View
-
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 VIRTUAL_NODES = "virtual nodes"
 """Scenario: what clients of FedVN send to the server, or its sum: model and virtual nodes."""
@@ -98,9 +96,6 @@ class VirtualSlices:
     def head_weight(self) -> slice:
         """C hidden entries: the weight of the last layer; empty where nobody says where it is."""
         return slice(self.head_bias.start - self.classes * self.hidden, self.head_bias.start)
-
-
-Ids = NDArray[np.int64]
 
 
 SERVER_SUM = "server sum"

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy  # its statistics are loaded when they are first asked for
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
@@ -34,10 +33,7 @@ from fgl_secure.attacks.virtual_nodes.knowledge import (
 from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, exact_proportion
-
-Ids = NDArray[np.int64]
-
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 RIDGE = 1e-3
 """Changes of the bias by about the root of this, for a rate and a number of steps of 1, are too small to divide by."""

@@ -14,7 +14,6 @@ from fgl_secure.aggregation.privacy import Ledger
 from fgl_secure.aggregation.record import warn_of_lost_updates
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.sums import Opening, Purpose, Request, batches_from_bytes, batches_to_bytes
-from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.host import numpy_settings
@@ -23,6 +22,7 @@ from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import OwnDraws, Role
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes, packed, unpacked
+from fgl_secure.typing import Integers
 
 
 @dataclass(frozen=True, slots=True)

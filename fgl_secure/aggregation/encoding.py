@@ -28,7 +28,6 @@ from fgl_secure.aggregation.layout import (
 from fgl_secure.algebra.quantization import (
     UNWEIGHTED,
     FixedPoint,
-    Integers,
     LowPrecision,
     Weighing,
     check_finite,
@@ -40,6 +39,7 @@ from fgl_secure.algebra.quantization import (
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
 from fgl_secure.runtime.packing import packed, unpacked
+from fgl_secure.typing import Floats, Integers
 
 REMEDY = "give a larger bound, or clip=True, or call forget_ranges where it was found"
 """What to do about numbers beyond their bound."""
@@ -51,8 +51,6 @@ _FLOAT64 = 2.0**-51
 """Relative error of a sum and a weight rounded to float64 and divided: below 4 units of 2^-53."""
 _TWICE = 2.0**-23
 """Torch rounds to 16 bits by way of float32."""
-
-Reals = NDArray[np.float64]
 
 
 class IntegerRule(StrEnum):
@@ -88,7 +86,7 @@ class TensorEncoding(ABC):
         """The sum of each tensor times weights, in the layout's order: floats in some unit, integers as they are."""
 
     @abstractmethod
-    def _mean(self, entry: Entry, total: NDArray[Any], weight: int) -> Reals:
+    def _mean(self, entry: Entry, total: NDArray[Any], weight: int) -> Floats:
         """The mean of a tensor of floats; the weight is in units."""
 
     @abstractmethod
@@ -256,7 +254,7 @@ class Encoding(TensorEncoding):
     def _parts(self, total: Integers) -> Iterator[tuple[Entry, NDArray[Any]]]:
         return ((entry, total[place]) for entry, place in self.layout.places())
 
-    def _mean(self, entry: Entry, total: NDArray[Any], weight: int) -> Reals:
+    def _mean(self, entry: Entry, total: NDArray[Any], weight: int) -> Floats:
         quantizer = self.quantizers[entry.name]
         _check_within(entry, total, weight * quantizer.largest)
         return quantizer.decode(total, weight)
@@ -296,15 +294,15 @@ class KeptErrors:
     """
 
     of: bytes = b""
-    errors: Reals = field(default_factory=lambda: np.zeros(0), repr=False)
-    _next: tuple[bytes, Reals] | None = field(default=None, repr=False)
+    errors: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
+    _next: tuple[bytes, Floats] | None = field(default=None, repr=False)
 
-    def added(self, layout: Layout) -> Reals:
+    def added(self, layout: Layout) -> Floats:
         """What is added to the floats of a layout: zeros where nothing is kept of such a one."""
         size = sum(entry.size for entry in layout.floats)
         return self.errors if self.of == layout.digest else np.zeros(size)
 
-    def note(self, layout: Layout, errors: Reals) -> None:
+    def note(self, layout: Layout, errors: Floats) -> None:
         """Takes down the errors of a round that is under way."""
         self._next = layout.digest, errors
 
@@ -451,7 +449,7 @@ class RoundedEncoding(TensorEncoding):
             ends[entry.is_float] = start + entry.size
             yield entry, (reals if entry.is_float else integers)[start : start + entry.size]
 
-    def _mean(self, entry: Entry, total: NDArray[Any], weight: int) -> Reals:  # noqa: ARG002  # units are in the sum
+    def _mean(self, entry: Entry, total: NDArray[Any], weight: int) -> Floats:  # noqa: ARG002  # units are in the sum
         return np.asarray(total / self._weight(weight))
 
     def _error(self, entry: Entry, magnitude: float, clients: int, weight: int) -> float:
@@ -566,14 +564,14 @@ def brought(
     largest: float | None = None,
     *,
     clip: bool = False,
-) -> dict[str, Reals]:
+) -> dict[str, Floats]:
     """What a client brings of each float tensor before it is rounded: float64 [size], times its weight.
 
     Raises:
         InputError: another layout, NaN or infinity (names the key), or no such weight.
         FieldRangeError: a number beyond a bound that was given (names the key and the bound, not the number).
     """
-    arrays, found, at = layout.arrays(mapping), dict[str, Reals](), 0
+    arrays, found, at = layout.arrays(mapping), dict[str, Floats](), 0
     weighing.units(number_of(weight, "weight"))
     added = np.zeros(0) if kept is None else kept.added(layout)
     for entry in layout.floats:
@@ -585,7 +583,7 @@ def brought(
     return found
 
 
-def _clipped(entry: Entry, reals: Reals, largest: float | None, *, clip: bool) -> Reals:
+def _clipped(entry: Entry, reals: Floats, largest: float | None, *, clip: bool) -> Floats:
     """Raises unless numbers are within a bound, or are clipped to it."""
     found = check_finite(reals, named(entry), REMEDY)
     if largest is None or found <= largest:

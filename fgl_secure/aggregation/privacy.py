@@ -17,7 +17,7 @@ import numpy as np
 from fgl_secure.aggregation.arguments import integer_of, number_of
 from fgl_secure.aggregation.encoding import named
 from fgl_secure.aggregation.layout import Layout, Tree
-from fgl_secure.algebra.quantization import Integers, check_finite
+from fgl_secure.algebra.quantization import check_finite
 from fgl_secure.coins import Coins
 from fgl_secure.dp import (
     Budget,
@@ -34,6 +34,7 @@ from fgl_secure.dp import (
 )
 from fgl_secure.dp.perturbation import RESERVED
 from fgl_secure.errors import InputError, ProtocolError, UnknownNameError
+from fgl_secure.typing import Integers
 
 
 class NoiseKind(StrEnum):

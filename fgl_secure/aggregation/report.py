@@ -11,16 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import check_kind, list_of
 from fgl_secure.aggregation.layout import FLOATS, Tree
 from fgl_secure.aggregation.record import RoundRecord
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Claim
-
-Reals = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from fgl_secure.typing import Floats, Integers
 
 SHOWN = 8
 """Entries that are shown of an update."""
@@ -56,8 +53,8 @@ class Reading:
         labels: share of the clients whose most frequent label is read; None where that was not asked for.
     """
 
-    rows: Reals
-    matches: Reals
+    rows: Floats
+    matches: Floats
     recognised: float
     labels: float | None
 
@@ -120,7 +117,7 @@ def compare(record: RoundRecord, updates: Sequence[Any], labels: LabelTest | Non
     )
 
 
-def seen(record: RoundRecord, client: int) -> Reals:
+def seen(record: RoundRecord, client: int) -> Floats:
     """The numbers in what arrived of a client, in the updates' unit as far as the server can tell.
 
     Words are read as elements of the ring, those of the upper half as negative, and multiplied by their tensor's unit,
@@ -145,7 +142,7 @@ class _Aims:
     """Where the bias stands, what it was, and which class is the most frequent at each client."""
 
     place: slice
-    before: Reals
+    before: Floats
     frequent: Integers
     chance: float
 
@@ -165,7 +162,7 @@ class _Aims:
         chance = float(np.bincount(frequent).max() / len(frequent))
         return cls(found, record.layout.flatten(test.reference)[found], frequent, chance)
 
-    def read(self, rows: Reals) -> float:
+    def read(self, rows: Floats) -> float:
         """Share of the clients whose most frequent label is that of the bias that grew most."""
         return float(((rows[:, self.place] - self.before).argmax(axis=1) == self.frequent).mean())
 
@@ -180,17 +177,17 @@ def _counted(labels: Any, classes: int) -> Integers:
     return np.bincount(found.astype(np.int64), minlength=classes).astype(np.int64)
 
 
-def _reading(rows: Reals, matches: Reals, aims: _Aims | None) -> Reading:
+def _reading(rows: Floats, matches: Floats, aims: _Aims | None) -> Reading:
     recognised = float((matches.argmax(axis=1) == np.arange(len(matches))).mean())
     return Reading(rows, matches, recognised, None if aims is None else aims.read(rows))
 
 
-def _correlations(rows: Reals, updates: Reals) -> Reals:
+def _correlations(rows: Floats, updates: Floats) -> Floats:
     """Cosines of all pairs; 0 for rows of zeros."""
     return _of_length_one(rows) @ _of_length_one(updates).T
 
 
-def _of_length_one(rows: Reals) -> Reals:
+def _of_length_one(rows: Floats) -> Floats:
     largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
     scaled = rows / np.where(largest > 0, largest, 1.0)
     lengths = np.sqrt((scaled**2).sum(axis=1, keepdims=True))

@@ -24,7 +24,6 @@ from fgl_secure.aggregation.sums import (
     opened_entries,
 )
 from fgl_secure.algebra import UNWEIGHTED, Weighing
-from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.ring import Ring
 from fgl_secure.dp import Perturbation
@@ -33,6 +32,7 @@ from fgl_secure.protocols.scheme import Rounding, Scheme, check_range, needed_ma
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Circumstance, Claim, Directory, Leak, Role, Secret, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
+from fgl_secure.typing import Integers
 
 MOST_ROUNDS = 2**32
 MOST_CLIENTS = 2**24

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits, bytes_of, integer_of
 from fgl_secure.aggregation.layout import Layout
@@ -31,8 +30,6 @@ from fgl_secure.runtime.packing import unpacked
 
 OPENING = "opening"
 """What the first request of a sum is called."""
-
-Ids = NDArray[np.int64]
 
 
 class ServerRound:

@@ -12,7 +12,6 @@ from typing import Any, TypeGuard
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import number_of
 from fgl_secure.aggregation.encoding import KeptErrors
@@ -20,11 +19,11 @@ from fgl_secure.aggregation.layout import Arrays, Layout, Tree
 from fgl_secure.aggregation.record import Outcome, RoundRecord, is_kept, recording_for, warn_of_lost_updates
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.sums import Found, Purpose
-from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.runtime import Channel, Later, Phase, Role, Step
+from fgl_secure.typing import Flags, Ids, Integers
 
 Maker = Callable[[], Tree]
 """Makes a client's mapping, the same one whenever it is called."""
@@ -104,9 +103,6 @@ def _makes(each: Tree | Maker) -> TypeGuard[Maker]:
         ) from error
     return True
 
-
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 EARLY = frozenset({Phase.KEYS, Phase.DRAW, Phase.SECRET_SHARES})
 """What clients still say that vanish before they hand in a vector."""

@@ -27,12 +27,13 @@ from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.encoding import bound_for, named
 from fgl_secure.aggregation.layout import LARGEST, SMALLEST, Entry, Layout, Tree
 from fgl_secure.algebra.levels import Levels
-from fgl_secure.algebra.quantization import Integers, finite, largest_magnitude
+from fgl_secure.algebra.quantization import finite, largest_magnitude
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
 from fgl_secure.runtime import Messages, decode, encode
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import packed, unpacked
+from fgl_secure.typing import Flags, Integers
 
 
 class Purpose(IntEnum):
@@ -201,9 +202,6 @@ def _exponents(entry: Entry, step: int, weight_bits: int) -> list[int]:
 def _highest(entry: Entry, weight_bits: int) -> int:
     """The last of them."""
     return min(LARGEST[entry.dtype] + weight_bits, 1023)
-
-
-Flags = NDArray[np.bool_]
 
 
 def marks_of(vector: Integers) -> Integers:

@@ -21,8 +21,7 @@ from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61
 from fgl_secure.algebra.segments import Segments
 from fgl_secure.errors import InputError
 from fgl_secure.threads import read_only
-
-Array = NDArray[Any]
+from fgl_secure.typing import Array
 
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 DTYPES = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -12,10 +12,7 @@ from fgl_secure.algebra.prime_field import PrimeField
 from fgl_secure.algebra.reduction import canonical, compiled, inlined, multiply
 from fgl_secure.errors import InputError
 from fgl_secure.threads import Thread, range_of
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from fgl_secure.typing import Array, Flags, Ids
 
 FEW = 64
 """Polynomials that are worked on at one time by each core, so that what a core needs is laid out once for all."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra.reduction import (
     MERSENNE_31,
@@ -31,8 +30,7 @@ from fgl_secure.algebra.reduction import (
     remainder,
 )
 from fgl_secure.threads import Thread, range_of
-
-Array = NDArray[Any]
+from fgl_secure.typing import Array
 
 BLOCK = 512
 """Columns of a matrix product worked on at a time: 64 rows of them fill a quarter of a typical second-level cache."""

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.errors import ProtocolError
-
-Integers = NDArray[np.int64]
+from fgl_secure.typing import Integers
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ from fgl_secure.algebra.prime_field import PrimeField
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.jit import njit
-
-Integers = NDArray[np.int64]
+from fgl_secure.typing import Floats, Integers
 
 LARGEST_ENCODED = 2.0**62
 """Beyond it a scaled value would no longer fit the integers that it passes through."""
@@ -375,15 +374,13 @@ def _fits(field: PrimeField, bound: float, fraction_bits: int, terms: int) -> bo
     return terms * units_of(bound, fraction_bits) <= (field.modulus - 1) // 2
 
 
-Reals = NDArray[np.float64]
-
 STEPS = 2**53
 """A fraction of a unit is told from another one to within 2^-53."""
 _SLACK = 1 + 2.0**-40
 """What rounding to double precision may add to a number at its bound."""
 
 
-def rounded_stochastically(values: Reals, coins: Coins, steps: int = STEPS) -> Integers:
+def rounded_stochastically(values: Floats, coins: Coins, steps: int = STEPS) -> Integers:
     """Each number rounded to one of the two integers beside it, with the probability that makes it right on average.
 
     A number x is rounded up with probability ceil((x - floor x) steps) / steps: exact where the fraction is a multiple
@@ -442,7 +439,7 @@ class LowPrecision:
         return (1 << (self.bits - 1)) - 1
 
     @property
-    def units(self) -> Reals:
+    def units(self) -> Floats:
         """What 1 stands for in each part."""
         return np.array(self.bounds, dtype=np.float64) / (self.largest - self.feedback)
 
@@ -461,7 +458,7 @@ class LowPrecision:
         """Entries of a vector."""
         return self.size + self.digits * self.whole
 
-    def rounded(self, reals: Reals, integers: Integers, coins: Coins) -> tuple[Integers, Reals]:
+    def rounded(self, reals: Floats, integers: Integers, coins: Coins) -> tuple[Integers, Floats]:
         """A vector, and what it is off by.
 
         Args:
@@ -484,22 +481,22 @@ class LowPrecision:
         written = rounded_stochastically(scaled, coins)
         return np.concatenate([written, self.cut(integers)]), reals - written * units
 
-    def split(self, total: Integers) -> tuple[Reals, Integers]:
+    def split(self, total: Integers) -> tuple[Floats, Integers]:
         """The sums of the numbers, float64 [size], and of the integers, int64 [whole], from that of the vectors."""
-        reals: Reals = total[: self.size].astype(np.float64) * np.repeat(self.units, self.lengths)
+        reals: Floats = total[: self.size].astype(np.float64) * np.repeat(self.units, self.lengths)
         return reals, joined(total[self.size :], self.whole, self.bits)
 
-    def encode(self, rows: Reals) -> Integers:
+    def encode(self, rows: Floats) -> Integers:
         """Int64 [k, width] of reals [k, size + whole], as recordings have them: multiples of units, and integers."""
         units = np.rint(rows[..., : self.size] / np.repeat(self.units, self.lengths)).astype(np.int64)
         whole = [self.cut(row) for row in np.rint(rows[..., self.size :]).astype(np.int64)]
         return np.concatenate([units, np.stack(whole)], axis=-1)
 
-    def decode(self, sums: Integers) -> Reals:
+    def decode(self, sums: Integers) -> Floats:
         """Float64 [k, size + whole] of integers [k, width]."""
         return np.stack([np.concatenate(self.split(row)) for row in sums]).astype(np.float64)
 
-    def _check(self, reals: Reals, integers: Integers) -> None:
+    def _check(self, reals: Floats, integers: Integers) -> None:
         check_finite(reals)
         ends = np.cumsum(self.lengths)
         for number, (length, end, bound, unit) in enumerate(

@@ -22,8 +22,8 @@ from fgl_secure.algebra.prime_field import Elements, PrimeField
 from fgl_secure.algebra.reduction import compiled, inlined
 from fgl_secure.errors import FieldRangeError
 from fgl_secure.threads import Thread, range_of, read_only
+from fgl_secure.typing import Integers
 
-Integers = NDArray[np.int64]
 Words = NDArray[np.int64]
 Remainders = NDArray[np.int8]
 """Of one field: between -p / 2 and p / 2."""

@@ -22,11 +22,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.jit import njit
 from fgl_secure.threads import Thread, parallel, range_of, read_only
+from fgl_secure.typing import Bytes, Flags, Ids
 
-Bytes = NDArray[np.uint8]
-Ids = NDArray[np.int64]
 Elements = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 
 LANES = 4

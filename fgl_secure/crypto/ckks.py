@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.ckks_parameters import PARAMETER_BYTES, Integers, Parameters, checked_vector, pack, unpack
+from fgl_secure.crypto.ckks_parameters import PARAMETER_BYTES, Parameters, checked_vector, pack, unpack
 from fgl_secure.crypto.ckks_seal import REFUSALS, load, ring, save, seal
 from fgl_secure.errors import InputError, ProtocolError
+from fgl_secure.typing import Integers
 
 FINGERPRINT_BYTES = 16
 PREFIX = struct.Struct(f">{FINGERPRINT_BYTES}sI")

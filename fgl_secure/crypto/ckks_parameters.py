@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import FieldRangeError, InputError
-
-Integers = NDArray[np.int64]
+from fgl_secure.typing import Integers
 
 TAIL_BITS = 70
 """A coefficient's noise is beyond its bound with probability below 2^-70: below 2^-40 in a vector of 2^30."""

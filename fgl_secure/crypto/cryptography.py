@@ -28,9 +28,8 @@ from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, Offer, is_usa
 from fgl_secure.crypto.prg import KEY_BYTES, add_masks
 from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
+from fgl_secure.typing import Bytes, Ids
 
-Ids = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
 Elements = NDArray[np.int64]
 Mask = bytes | Elements
 """The key that a mask is expanded from; where cryptography is ideal and a mask was opened, the mask itself."""

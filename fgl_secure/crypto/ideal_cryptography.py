@@ -11,11 +11,9 @@ import numpy as np
 
 from fgl_secure.crypto.cryptography import (
     NOTHING_HEARD,
-    Bytes,
     Context,
     Cryptography,
     Elements,
-    Ids,
     Mask,
     Partner,
     Purpose,
@@ -25,6 +23,7 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import MalformedMessageError, ProtocolError
+from fgl_secure.typing import Bytes, Ids
 
 
 class IdealCryptography(Cryptography):

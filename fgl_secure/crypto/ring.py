@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.prg import word_of
 from fgl_secure.errors import InputError, MalformedMessageError
+from fgl_secure.typing import Array
 
 Elements = NDArray[np.int64]
-Array = NDArray[Any]
 
 MOST_BITS = 61
 """Of an element: two of them add up within 63."""

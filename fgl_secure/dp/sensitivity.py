@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 
 class Unit(StrEnum):

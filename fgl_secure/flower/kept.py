@@ -22,7 +22,8 @@ from flwr.app import Context
 
 from fgl_secure.errors import InputError, MalformedMessageError, StateFileError
 from fgl_secure.private_files import read_private, write_private
-from fgl_secure.runtime.packing import Array, Arrays, named_from_bytes, named_to_bytes
+from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes
+from fgl_secure.typing import Array
 
 KEY = "fgl-secure.silos"
 SESSION, STATE = "session", "state"

@@ -23,9 +23,10 @@ from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.flower.exchange import POLL_SECONDS
 from fgl_secure.flower.silos import WHO, Turn
 from fgl_secure.runtime.messages import SESSION_BYTES
-from fgl_secure.runtime.packing import Array, named_from_bytes
+from fgl_secure.runtime.packing import named_from_bytes
 from fgl_secure.training.processes.sealing import carried
 from fgl_secure.training.processes.sum_server import SumServer
+from fgl_secure.typing import Array
 
 MOST_TURNS = 10**6
 FIRST_POLL_SECONDS = 0.02

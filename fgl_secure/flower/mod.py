@@ -30,7 +30,8 @@ from fgl_secure.flower.records import Answer, Request, digest_of_configuration
 from fgl_secure.flower.terms import RoundTerms
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.runtime.messages import SESSION_BYTES
-from fgl_secure.runtime.packing import Array, Arrays
+from fgl_secure.runtime.packing import Arrays
+from fgl_secure.typing import Array
 
 MOST_SESSIONS = 2**10
 """Sessions of a run that a client takes part in; it remembers all of them."""

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.runtime.messages import Messages
 from fgl_secure.runtime.phase import Step
+from fgl_secure.typing import Array, Ids
 
 
 class Role(StrEnum):
@@ -104,9 +104,6 @@ class Directory:
         before = list(self.counts)[: list(self.counts).index(role)]
         return sum(self.counts[earlier] for earlier in before)
 
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
 
 SETUP = Step(round=0)
 

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.runtime.phase import Direction, MessageKind, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 PAYLOAD = "payload"
 """The name of the field of messages that have one alone."""

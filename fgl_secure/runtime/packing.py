@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.runtime.messages import KINDS, MOST_AXES, MOST_ENTRIES
+from fgl_secure.typing import Array
 
-Array = NDArray[Any]
 Arrays = Mapping[str, Array]
 
 MOST_STRINGS = 2**20

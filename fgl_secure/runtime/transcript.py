@@ -16,6 +16,7 @@ from fgl_secure.runtime.machine import Directory, Party, Role
 from fgl_secure.runtime.messages import PAYLOAD, Fields
 from fgl_secure.runtime.phase import MessageKind, Step
 from fgl_secure.runtime.view import PrivateRows, ReceivedRows, View
+from fgl_secure.typing import Ids
 
 Numbers = NDArray[np.signedinteger[Any]]
 """Integers of the kind that `kind_of` gives: what is kept, and counts places. What is computed with is int64."""
@@ -36,8 +37,6 @@ def narrow(numbers: NDArray[np.int64], count: int | None = None) -> Numbers:
     most = max(int(numbers.max(initial=0)) + 1, -int(numbers.min(initial=0))) if count is None else count
     return numbers.astype(kind_of(most), copy=False)
 
-
-Ids = NDArray[np.int64]
 
 SHORT = 1024
 """Batches of fewer messages are kept as they are."""

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-
-Ints = NDArray[np.int64]
+from fgl_secure.typing import Integers
 
 _LARGEST_CODE = 2**62
 
@@ -57,7 +55,7 @@ class ExactComparison:
         return self.witness is None
 
 
-def compare_exactly(a: Ints, b: Ints) -> ExactComparison:
+def compare_exactly(a: Integers, b: Integers) -> ExactComparison:
     """Compares the views of two inputs, each over all of its tapes.
 
     Args:
@@ -82,7 +80,7 @@ def compare_exactly(a: Ints, b: Ints) -> ExactComparison:
     return ExactComparison(distance, len(a), len(b), len(first), witness)
 
 
-def _row_codes(rows: Ints) -> Ints:
+def _row_codes(rows: Integers) -> Integers:
     """int64 [m]: equal for equal rows and only for those, built column by column."""
     codes, size = np.zeros(len(rows), dtype=np.int64), 1
     for column in rows.T:
@@ -95,7 +93,7 @@ def _row_codes(rows: Ints) -> Ints:
     return codes
 
 
-def _check(a: Ints, b: Ints) -> None:
+def _check(a: Integers, b: Integers) -> None:
     for name, views in (("a", a), ("b", b)):
         if views.ndim != 2 or not len(views) or views.dtype.kind not in "iu":
             raise InputError(

@@ -20,8 +20,7 @@ from sympy import isprime
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import FieldRangeError, InputError
-
-Ints = NDArray[np.int64]
+from fgl_secure.typing import Integers
 
 MAX_RELATIONS = 16
 MAX_COLUMNS = 96
@@ -31,7 +30,7 @@ SPARE = 32
 """Samples beyond the number of columns: a chance relation has probability modulus ** -SPARE or so."""
 
 
-def affine_relations(views: Ints, modulus: int, most: int = MAX_RELATIONS) -> Ints:
+def affine_relations(views: Integers, modulus: int, most: int = MAX_RELATIONS) -> Integers:
     """Combinations of coordinates that are constant over a sample.
 
     Args:
@@ -56,7 +55,7 @@ def affine_relations(views: Ints, modulus: int, most: int = MAX_RELATIONS) -> In
     return relations
 
 
-def _row_echelon(matrix: NDArray[np.int64], modulus: int) -> tuple[NDArray[np.int64], Ints]:
+def _row_echelon(matrix: NDArray[np.int64], modulus: int) -> tuple[NDArray[np.int64], Integers]:
     """The reduced row echelon form modulo a prime, and its pivot columns."""
     rows = matrix.copy()
     pivots: list[int] = []
@@ -119,7 +118,7 @@ class Joins:
     """
 
     pairs: Pairs
-    relations: Ints
+    relations: Integers
 
     def columns(self, modulus: int) -> int:
         """How many derived columns `features_of` makes, equality flags not counted."""
@@ -139,14 +138,14 @@ class Features:
         equal_names: the same for `equal`.
     """
 
-    raw: Ints
-    joint: Ints
+    raw: Integers
+    joint: Integers
     equal: NDArray[np.bool_]
     joint_names: tuple[str, ...]
     equal_names: tuple[str, ...]
 
 
-def features_of(views: Ints, modulus: int, joins: Joins, labels: Sequence[str]) -> Features:
+def features_of(views: Integers, modulus: int, joins: Joins, labels: Sequence[str]) -> Features:
     """Derives the columns that two-sample tests look at.
 
     Args:
@@ -175,7 +174,7 @@ def features_of(views: Ints, modulus: int, joins: Joins, labels: Sequence[str]) 
     )
 
 
-def _relation_name(coefficients: Ints, labels: Sequence[str]) -> str:
+def _relation_name(coefficients: Integers, labels: Sequence[str]) -> str:
     terms = [f"{coefficients[j]} * {labels[j]}" for j in np.flatnonzero(coefficients).tolist()]
     more = f" and {len(terms) - 3} more" if len(terms) > 3 else ""
     return f"the combination {' + '.join(terms[:3])}{more}"
@@ -192,7 +191,7 @@ def has_ratios(modulus: int) -> bool:
     return True
 
 
-def _ratios(field: PrimeField, a: Ints, b: Ints) -> Ints:
+def _ratios(field: PrimeField, a: Integers, b: Integers) -> Integers:
     """Elements a / b, with 0 for b = 0."""
     if not b.size:
         return np.zeros_like(b)

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError
 from fgl_secure.statistics.features import Features, Joins
 from fgl_secure.statistics.intervals import smallest_detectable, units_per_arm
-
-Ints = NDArray[np.int64]
+from fgl_secure.typing import Integers
 
 ALPHA = 1e-3
 POWER = 0.99
@@ -180,7 +179,7 @@ def compare_samples(
     return replace(found, outcomes=(*outcomes, classified))
 
 
-def chi_square(a: Ints, b: Ints, buckets: int) -> tuple[float, float]:
+def chi_square(a: Integers, b: Integers, buckets: int) -> tuple[float, float]:
     """Two-sample chi-square statistic and p-value of bucket numbers a [n] and b [n], 0 .. buckets - 1."""
     counts = np.stack([np.bincount(a, minlength=buckets), np.bincount(b, minlength=buckets)])
     rare = counts.sum(axis=0) < _RARE
@@ -225,12 +224,12 @@ def _joined_columns(a: Features, b: Features) -> Iterator[Outcome]:
         yield Outcome("chi-square", name, *chi_square(p.astype(np.int64), q.astype(np.int64), 2))
 
 
-def _bucketed(name: str, x: Ints, y: Ints) -> Iterator[Outcome]:
+def _bucketed(name: str, x: Integers, y: Integers) -> Iterator[Outcome]:
     yield Outcome("chi-square", f"low bits of {name}", *chi_square(x % BUCKETS, y % BUCKETS, BUCKETS))
     yield Outcome("chi-square", f"high bits of {name}", *chi_square(*_levels(x, y, BUCKETS), BUCKETS))
 
 
-def _levels(x: Ints, y: Ints, levels: int) -> tuple[Ints, Ints]:
+def _levels(x: Integers, y: Integers, levels: int) -> tuple[Integers, Integers]:
     """Cuts the common range of two samples into equal parts: the number of the part of each value."""
     low, high = float(min(x.min(), y.min())), float(max(x.max(), y.max()))
     cut = partial(np.interp, xp=[low, np.nextafter(high, np.inf)], fp=[0, levels])

@@ -27,8 +27,7 @@ from fgl_secure.testing.exactly import judge_question
 from fgl_secure.testing.protocol import Inputs, Protocol, Question, words
 from fgl_secure.testing.twins import require_twin
 from fgl_secure.testing.vacuous import Rehearsals, Waivers
-
-Ints = NDArray[np.int64]
+from fgl_secure.typing import Integers
 
 CHECKS = 24
 """Random tapes on which affinity is checked: a view that is not affine agrees on one with probability 1/p or so."""
@@ -51,7 +50,7 @@ class GivenTapes(Coins):
 
     __slots__ = ("_modulus", "_tapes", "_used")
 
-    def __init__(self, tapes: Ints, modulus: int) -> None:
+    def __init__(self, tapes: Integers, modulus: int) -> None:
         self._tapes, self._modulus, self._used = tapes, modulus, 0
 
     @property
@@ -59,7 +58,7 @@ class GivenTapes(Coins):
         """(tapes,)."""
         return (len(self._tapes),)
 
-    def uniform(self, modulus: int, shape: tuple[int, ...]) -> Ints:
+    def uniform(self, modulus: int, shape: tuple[int, ...]) -> Integers:
         """The next coins of every tape."""
         if modulus != self._modulus:
             raise NotAffineError(f"coins must all lie below the field's {self._modulus}; found some below {modulus}")
@@ -81,9 +80,9 @@ class Affine:
 
     layout: Layout
     still: NDArray[np.bool_]
-    constant: Ints
-    offset: Ints
-    matrix: Ints
+    constant: Integers
+    offset: Integers
+    matrix: Integers
 
 
 class Judge:
@@ -97,7 +96,7 @@ class Judge:
         p = protocol.modulus
         if not (isprime(p) and p <= LARGEST_MODULUS and protocol.batched):
             raise NotAffineError(f"modulus must be a prime up to 2^20 of a protocol that runs all tapes; found {p}")
-        self._protocol, self._runs = protocol, dict[bytes, tuple[Transcript, Ints]]()
+        self._protocol, self._runs = protocol, dict[bytes, tuple[Transcript, Integers]]()
         self._spaces: dict[tuple[Party, ...], RowSpace] = {}
 
     def distance(self, a: Inputs, b: Inputs, coalition: tuple[Party, ...]) -> Fraction:
@@ -126,7 +125,7 @@ class Judge:
         ranks = [RowSpace(view.matrix, p).rank for view in (first, second)]
         return 1 - Fraction(p ** (sum(ranks) - both.rank), p ** max(ranks))  # they meet in p^(r + s - joint) views
 
-    def _space_of(self, matrix: Ints, coalition: tuple[Party, ...]) -> RowSpace:
+    def _space_of(self, matrix: Integers, coalition: tuple[Party, ...]) -> RowSpace:
         """That of a coalition's view; inputs move offsets and not the matrix, so that it is eliminated once."""
         known = self._spaces.get(coalition)
         if known is None or not np.array_equal(known.matrix, matrix):
@@ -150,7 +149,7 @@ class Judge:
             raise NotAffineError(f"the view of {words(coalition)} must be affine in the coins; it is not")
         return Affine(views.layout, still, constant, offset, matrix)
 
-    def _run(self, inputs: Inputs) -> tuple[Transcript, Ints]:
+    def _run(self, inputs: Inputs) -> tuple[Transcript, Integers]:
         counting, p = CountingCoins((1,)), self._protocol.modulus
         self._protocol.transcript(inputs, counting, Recording())
         coins = sum(draw.count for draw in counting.draws)
@@ -240,9 +239,9 @@ class RowSpace:
         p: the prime, at most 2^20.
     """
 
-    def __init__(self, matrix: Ints, p: int) -> None:
+    def __init__(self, matrix: Integers, p: int) -> None:
         self.matrix, self._p = matrix, p
-        self._pivots: list[tuple[int, Ints]] = []
+        self._pivots: list[tuple[int, Integers]] = []
         rows = matrix % p
         for column in range(matrix.shape[1]):
             at = np.flatnonzero(rows[:, column])
@@ -258,7 +257,7 @@ class RowSpace:
         """The dimension."""
         return len(self._pivots)
 
-    def holds(self, vector: Ints) -> bool:
+    def holds(self, vector: Integers) -> bool:
         """Whether a vector, int64 [columns], is a combination of the rows."""
         rest = vector % self._p
         for column, pivot in self._pivots:
@@ -267,7 +266,7 @@ class RowSpace:
         return not rest.any()
 
 
-def _product(a: Ints, b: Ints, p: int) -> Ints:
+def _product(a: Integers, b: Integers, p: int) -> Integers:
     """Of two matrices of elements; doubles hold it exactly where it stays below 2^53, and are many times faster."""
     if a.shape[1] * p * p < 2**53:
         return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)

@@ -21,8 +21,7 @@ from fgl_secure.runtime.view import PrivateRows, ReceivedRows
 from fgl_secure.testing.coins import BatchCoins, CountingCoins, Draw, TapeError, Tapes, tape_count
 from fgl_secure.testing.evidence import VacuousTestError
 from fgl_secure.testing.protocol import Inputs, Protocol
-
-Ints = NDArray[np.int64]
+from fgl_secure.typing import Integers
 
 _OWN = "own "
 
@@ -73,7 +72,7 @@ class Views:
     """
 
     layout: Layout
-    values: Ints
+    values: Integers
     error: Exception | None = None
 
 
@@ -89,8 +88,8 @@ class Aligned:
         note: where the layouts of two views differ first, in words; "" where all have one.
     """
 
-    a: Ints
-    b: Ints
+    a: Integers
+    b: Integers
     labels: tuple[str, ...]
     positions: tuple[int, ...]
     note: str = ""
@@ -237,7 +236,7 @@ def _ends(part: ReceivedRows) -> tuple[tuple[int, int], ...]:
     return tuple(zip(part.senders.tolist(), part.receivers.tolist(), strict=True))
 
 
-def _as_integers(payload: NDArray[Any]) -> Ints:
+def _as_integers(payload: NDArray[Any]) -> Integers:
     if payload.dtype.kind in "iub":
         return payload.astype(np.int64)
     if payload.dtype.kind != "f" or payload.dtype.itemsize > 8:
@@ -245,7 +244,7 @@ def _as_integers(payload: NDArray[Any]) -> Ints:
     return np.ascontiguousarray(payload).view(f"i{payload.dtype.itemsize}").astype(np.int64)
 
 
-def _stack(views: Sequence[Views]) -> Ints:
+def _stack(views: Sequence[Views]) -> Integers:
     return np.concatenate([part.values for part in views])
 
 

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.coins import MAX_TAPES, Coins
 from fgl_secure.errors import InputError
-
-Ints = NDArray[np.int64]
+from fgl_secure.typing import Integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class CountingCoins(Coins):
         """As given."""
         return self._batch_shape
 
-    def uniform(self, modulus: int, shape: tuple[int, ...]) -> Ints:
+    def uniform(self, modulus: int, shape: tuple[int, ...]) -> Integers:
         """Zeros int64 [*batch_shape, *shape]."""
         self.draws.append(Draw(modulus, math.prod(shape)))
         return np.zeros((*self._batch_shape, *shape), dtype=np.int64)
@@ -72,7 +70,7 @@ class BatchCoins(Coins):
         """(size,)."""
         return (self._size,)
 
-    def uniform(self, modulus: int, shape: tuple[int, ...]) -> Ints:
+    def uniform(self, modulus: int, shape: tuple[int, ...]) -> Integers:
         """Draws int64 [size, *shape], uniform on 0 .. modulus - 1."""
         return self._source.uniform(modulus, (self._size, *shape))
 
@@ -107,7 +105,7 @@ class Tapes(Coins):
                 "fewer parties, or the statistical check"
             )
         self._draws, self._next, self._stride = tuple(draws), 0, 1
-        self._tapes: Ints = np.arange(total, dtype=np.int64) if tape is None else np.array(tape, dtype=np.int64)
+        self._tapes: Integers = np.arange(total, dtype=np.int64) if tape is None else np.array(tape, dtype=np.int64)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -119,7 +117,7 @@ class Tapes(Coins):
         """Whether every draw of the tapes has been taken."""
         return self._next == len(self._draws)
 
-    def uniform(self, modulus: int, shape: tuple[int, ...]) -> Ints:
+    def uniform(self, modulus: int, shape: tuple[int, ...]) -> Integers:
         """Draws int64 [*batch_shape, *shape]: the next coins of every tape."""
         asked = Draw(modulus, math.prod(shape))
         if self.exhausted or self._draws[self._next] != asked:

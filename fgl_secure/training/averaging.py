@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn import functional
 
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.node_models import NodeModel, Surroundings
@@ -20,8 +19,7 @@ from fgl_secure.training.presets import AveragedPreset
 from fgl_secure.training.rounds import Figures, Rounds
 from fgl_secure.training.scoring import counts_of
 from fgl_secure.training.server_sums import FRACTION_BITS
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 APART = 1_000_003
 """How far apart the seeds of clients are."""

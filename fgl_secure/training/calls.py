@@ -15,10 +15,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import MessageKind, Step
 from fgl_secure.training.device_gradients import DeviceFactors, Sizes
 from fgl_secure.training.server_sums import LARGEST
-
-Array = NDArray[Any]
-Reals = NDArray[np.float64]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 BEGINNING = 1
 """Part of the steps of what is summed before the first round."""

@@ -29,11 +29,12 @@ from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import needed_marks
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, MessageKind, Step
-from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Array, Ask, Call, Ids, Reals, Setting
+from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
 from fgl_secure.training.device_gradients import Collector
 from fgl_secure.training.ranges import LowSums, Parts, Ranges, shrunk
 from fgl_secure.training.server_sums import LARGEST, UPDATE_BITS, grid_for, update_grid
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array, Floats, Ids
 
 NO_COUNTS = np.empty(0, dtype=np.int64)
 MOST_COUNT = 2**40
@@ -207,7 +208,7 @@ class Collectives:
         """
         return self._ranges.exponents([magnitude], [bound])[0]
 
-    def members(self, rows: Array) -> Reals:
+    def members(self, rows: Array) -> Floats:
         """The sum of one row of each of the silo's devices, for the silo.
 
         Args:
@@ -217,7 +218,7 @@ class Collectives:
             float64 [d]; zero where the scheme computes no sum over so few devices.
         """
         exponents = self._ranges.of_columns(rows)
-        found: Reals = self._call(Call(MEMBERS, self._clock.next_sum(MEMBERS), shrunk(rows, exponents)))
+        found: Floats = self._call(Call(MEMBERS, self._clock.next_sum(MEMBERS), shrunk(rows, exponents)))
         return shrunk(found, -exponents)
 
     def watch(self, layers: nn.ModuleList) -> None:
@@ -250,7 +251,7 @@ class Collectives:
             raise InputError("layers must be watched before their gradients are handed over; found none")
         factors, back = self._ranges.of_factors(self._collector.take() if self._collector.collects else ())
         call = Call(MEMBERS, self._gradient_step, sizes=self._collector.sizes, factors=factors)
-        sums: list[Reals] | None = self._call(call)
+        sums: list[Floats] | None = self._call(call)
         if sums is not None:
             self._collector.put([shrunk(each, -exponent) for each, exponent in zip(sums, back, strict=True)])
 
@@ -359,7 +360,7 @@ class Collectives:
 
     def mean(
         self, values: Array, weight: int, heaviest: int, grid: FixedPoint | None = None, parts: Sequence[int] = ()
-    ) -> Reals:
+    ) -> Floats:
         """The weighted mean of one vector of each silo; nobody is told the weight of another one.
 
         It is the sum of the vectors times their weights over the sum of the weights, off by half a unit at most. The
@@ -391,12 +392,12 @@ class Collectives:
             return shrunk(found, -exponents)
         units = np.append(grid.encode(values) * weight, weight)
         bound, step = grid.largest * heaviest, self._clock.next_sum(SERVER)
-        told: Reals = self._call(Call(SERVER, step, units, bound, grid=grid, counts=1, parts=(len(units) - 1,)))
+        told: Floats = self._call(Call(SERVER, step, units, bound, grid=grid, counts=1, parts=(len(units) - 1,)))
         return shrunk(told, grid.fraction_bits - exponents)
 
     def ratios(
         self, parts: Sequence[Array], denominators: Array, counts: Ids = NO_COUNTS, *, grid: FixedPoint | None = None
-    ) -> tuple[list[Reals], Ids]:
+    ) -> tuple[list[Floats], Ids]:
         """Quotients of sums over all silos, part by part, and sums of counts beside them.
 
         The server adds numerators and denominators up and divides; the quotients are all that it tells.
@@ -422,7 +423,7 @@ class Collectives:
         rows = np.concatenate([grid.encode(shrunk(values, exponents)), counts])
         step = self._clock.next_sum(SERVER)
         call = Call(SERVER, step, rows, grid.largest, grid=grid, counts=len(counts), parts=lengths)
-        told: Reals = self._call(call)
+        told: Floats = self._call(call)
         at = sum(lengths)
         quotients = shrunk(told[:at], exponents[at:].max(initial=0) - exponents[:at])
         return np.split(quotients, np.cumsum(lengths))[:-1], told[at:].astype(np.int64)
@@ -435,7 +436,7 @@ class Collectives:
         grid: FixedPoint | None = None,
         output: str | None = None,
         parts: Sequence[int] = (),
-    ) -> tuple[Reals, Ids]:
+    ) -> tuple[Floats, Ids]:
         """The sum of one vector of each silo, which the server adds up and tells all.
 
         Under a scheme with a precision the numbers of parts are rounded to so many bits, at random and right on
@@ -478,7 +479,7 @@ class Collectives:
 
     def _low(
         self,
-        values: Reals,
+        values: Floats,
         whole: Ids,
         most: int,
         of: Parts,
@@ -486,7 +487,7 @@ class Collectives:
         *,
         mean: bool = False,
         output: str | None = None,
-    ) -> tuple[Reals, Ids]:
+    ) -> tuple[Floats, Ids]:
         """Sums or means of numbers at few bits, and sums of integers; see `LowSums`."""
         steps, ask = (self._clock.next_sum(SERVER), self._clock.next_sum(SERVER)), self._call
         return self._low_sums(values, whole, most, of, steps, ask, mean=mean, output=output, exponents=exponents)

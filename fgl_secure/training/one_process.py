@@ -27,8 +27,7 @@ from fgl_secure.training.program import Program
 from fgl_secure.training.ranges import Digits, finds_ranges, plain_code, rounding_key
 from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, RECEIVED, Units, grid_for, quotients
 from fgl_secure.training.silo import Silo
-
-Array = NDArray[Any]
+from fgl_secure.typing import Array
 
 Make = Callable[[Collectives], Program]
 """Makes a silo's program, given what it talks through."""

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from fgl_secure.runtime.packing import Array, Arrays
+from fgl_secure.runtime.packing import Arrays
+from fgl_secure.typing import Array
 
 LARGE = 2**26
 """Bytes of an array that isn't copied."""

@@ -19,14 +19,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, FixedPoint
 from fgl_secure.algebra.levels import Levels
-from fgl_secure.algebra.quantization import (
-    Integers,
-    LowPrecision,
-    Overflow,
-    finite,
-    joined,
-    largest_magnitude,
-)
+from fgl_secure.algebra.quantization import LowPrecision, Overflow, finite, joined, largest_magnitude
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
 from fgl_secure.errors import FieldRangeError, PrecisionWarning
@@ -37,10 +30,11 @@ from fgl_secure.protocols.scheme import LARGEST_ROW_BOUND, ROW_BOUND, Rounding
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Step
-from fgl_secure.training.calls import Array, Ask, Call, Ids, Reals, Setting
+from fgl_secure.training.calls import Ask, Call, Setting
 from fgl_secure.training.device_gradients import DeviceFactors
 from fgl_secure.training.server_sums import REMEDY
 from fgl_secure.training.silo import Facts
+from fgl_secure.typing import Array, Floats, Ids, Integers
 
 LOWEST = -40
 """Binary exponent of the range of a part that is zero everywhere, or nearly so."""
@@ -105,7 +99,7 @@ class Parts:
         above = (0.0, *(2.0**e for e in self.exponents[:-1]))
         return Levels(modulus, (above,) * len(self.lengths))
 
-    def weighted(self, values: NDArray[np.floating], weight: int = 1) -> Reals:
+    def weighted(self, values: NDArray[np.floating], weight: int = 1) -> Floats:
         """Numbers times their weight, float64.
 
         Raises:
@@ -115,7 +109,7 @@ class Parts:
         self.grid.encode(values)
         return np.asarray(values, dtype=np.float64) * weight
 
-    def magnitudes(self, values: Reals) -> list[float]:
+    def magnitudes(self, values: Floats) -> list[float]:
         """The largest magnitude of each part of the values."""
         ends = np.cumsum((0, *self.lengths))
         return [float(np.abs(values[a:b]).max(initial=0.0)) for a, b in pairwise(ends)]
@@ -324,11 +318,11 @@ class LowSums:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self._errors: dict[str, Reals] = {}
+        self._errors: dict[str, Floats] = {}
 
     def __call__(
         self,
-        values: Reals,
+        values: Floats,
         whole: Ids,
         most: int,
         of: Parts,
@@ -338,7 +332,7 @@ class LowSums:
         mean: bool = False,
         output: str | None = None,
         exponents: Ids | int = 0,
-    ) -> tuple[Reals, Ids]:
+    ) -> tuple[Floats, Ids]:
         """Sums of numbers and of integers beside them; or means, of which the first integer is the weight.
 
         Args:
@@ -375,11 +369,11 @@ class LowSums:
             self._errors[name] = shrunk(errors, np.negative(exponents))
         parts = (len(values),) if mean else ()
         call = Call(SERVER, second, row, numbers.largest, numbers=numbers, parts=parts, output=output)
-        found: Reals = ask(call)
+        found: Floats = ask(call)
         at = len(values)
         return found[:at] * np.repeat(numbers.units, numbers.lengths), found[at:].astype(np.int64)
 
-    def _kept(self, name: str, size: int) -> Reals:
+    def _kept(self, name: str, size: int) -> Floats:
         found = self._errors.get(name)
         return np.zeros(size) if found is None or len(found) != size else found
 

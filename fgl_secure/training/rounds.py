@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from fgl_secure.dp import BudgetExhaustedError
 from fgl_secure.runtime import Transcript
-from fgl_secure.runtime.packing import Array, Arrays, under, within
-from fgl_secure.training.calls import Reals
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.loop import Accuracy, Progress, RoundLog, TrainingResult
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.program import Program
 from fgl_secure.training.scoring import Counts, Scores, marks_of
+from fgl_secure.typing import Array, Floats
 
 NOTHING = np.empty(0, dtype=np.float64)
 
@@ -89,7 +89,7 @@ class Rounds(Program):
 
     def told(
         self, predicted: NDArray[np.int64], losses: NDArray[np.floating[Any]] | None = None, values: Array = NOTHING
-    ) -> tuple[Reals, Figures]:
+    ) -> tuple[Floats, Figures]:
         """Sums figures up: over the silo's devices, and with them, and a vector of the silo's own, over all silos.
 
         Args:

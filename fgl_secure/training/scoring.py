@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.runtime.packing import Array, Arrays
+from fgl_secure.runtime.packing import Arrays
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array
 
 COUNTS = 4
 """Correct predictions and predictions, of validation and of test nodes."""

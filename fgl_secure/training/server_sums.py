@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.algebra.quantization import scaled
@@ -19,6 +18,7 @@ from fgl_secure.protocols.collective import Code, Collective, output_of
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER, Topology
 from fgl_secure.runtime import Channel, Claim, Directory, Role, Step
+from fgl_secure.typing import Floats, Ids
 
 FLOAT_BYTES = 4
 """Of one parameter on the wire, a float32."""
@@ -26,9 +26,6 @@ FLOAT_BYTES = 4
 RECEIVED = "received model"
 """What every client gets at the start of a round: the parameters that the server sends, one row a client."""
 
-
-Reals = NDArray[np.float64]
-Ids = NDArray[np.int64]
 
 BOUND = 64.0
 """Largest magnitude of an entry; more is refused."""
@@ -51,7 +48,7 @@ class ServerSums(ABC):
     """Adds one vector of every client up for the server."""
 
     @abstractmethod
-    def __call__(self, rows: Reals, step: Step) -> Reals:
+    def __call__(self, rows: Floats, step: Step) -> Floats:
         """The sum over the clients, as the server learns it.
 
         Args:
@@ -84,7 +81,7 @@ class CollectiveSums(ServerSums):
         self.grid = update_grid(scheme.limit(terms) or LARGEST, terms, FRACTION_BITS)
         self._sums = _Widening(scheme, channel, self.grid.largest, self.grid)
 
-    def __call__(self, rows: Reals, step: Step) -> Reals:
+    def __call__(self, rows: Floats, step: Step) -> Floats:
         """See `ServerSums.__call__`."""
         return self._sums(rows, step)
 
@@ -136,20 +133,20 @@ class Units:
     grid: FixedPoint
     counts: int
 
-    def encode(self, rows: Reals) -> Ids:
+    def encode(self, rows: Floats) -> Ids:
         """Int64 [k, P] of reals [k, P]."""
         at = rows.shape[-1] - self.counts
         units = scaled(rows[..., :at], self.grid.fraction_bits)
         found: Ids = np.rint(np.concatenate([units, rows[..., at:]], axis=-1)).astype(np.int64)
         return found
 
-    def decode(self, sums: Ids) -> Reals:
+    def decode(self, sums: Ids) -> Floats:
         """Float64 [k, P] of integers [k, P]."""
         at = sums.shape[-1] - self.counts
         return np.concatenate([self.grid.decode(sums[..., :at]), sums[..., at:]], axis=-1)
 
 
-def quotients(total: Ids, parts: Sequence[int]) -> Reals:
+def quotients(total: Ids, parts: Sequence[int]) -> Floats:
     """What the server tells of a sum of numerators and their denominators.
 
     Args:
@@ -174,12 +171,12 @@ class _Widening:
         self._scheme, self._channel, self._bound, self._code = scheme, channel, bound, code
         self._opened: dict[int, Collective] = {}
 
-    def __call__(self, rows: Reals, step: Step) -> Reals:
+    def __call__(self, rows: Floats, step: Step) -> Floats:
         width = rows.shape[1]
         if width not in self._opened:
             topology = Topology.to_server(self._channel.parties, width, self._bound)
             self._opened[width] = Collective(self._scheme, topology, self._channel, self._code)
-        total: Reals = self._opened[width].sum(rows, step)[0]
+        total: Floats = self._opened[width].sum(rows, step)[0]
         return total
 
 

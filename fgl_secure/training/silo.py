@@ -14,8 +14,8 @@ from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.private_files import write_private
 from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes, under, within
 from fgl_secure.runtime.transcript import Numbers, narrow
+from fgl_secure.typing import Ids
 
-Ids = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 

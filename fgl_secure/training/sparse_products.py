@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import MalformedMessageError
-from fgl_secure.runtime.packing import Array, Arrays
+from fgl_secure.runtime.packing import Arrays
+from fgl_secure.typing import Array
 
 MOST_DENSE = 0.1
 """Rows with a larger share of non-zero entries are kept as dense matrices."""

@@ -7,15 +7,13 @@ import struct
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.ckks_parameters import Parameters
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Step
-
-Flags = NDArray[np.bool_]
+from fgl_secure.typing import Flags
 
 LABEL = b"fgl-secure ckks-shared-key/v2"
 

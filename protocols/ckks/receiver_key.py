@@ -7,7 +7,6 @@ from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.ckks_parameters import Parameters, limit
 from fgl_secure.errors import InputError
@@ -18,8 +17,7 @@ from fgl_secure.protocols.one_sum.terms import OneSumScheme
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 BATCH_BYTES = 2**24
 """Most bytes of one batch of messages, but for one message."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.ckks import FINGERPRINT_BYTES, PublicKey, ReceiverKey, RunningSums, wire_bytes
 from fgl_secure.crypto.ckks_parameters import Parameters
@@ -32,10 +30,7 @@ from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, each_r
 from fgl_secure.protocols.one_sum.server import Attendance
 from fgl_secure.protocols.one_sum.terms import OneSum, Stage
 from fgl_secure.runtime import Messages, Phase, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
-Integers = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids, Integers
 
 LABEL = b"fgl-secure ckks/v2"
 KEY, KEY_SIZE, FINGERPRINT, INCLUDED = "key", "key size", "fingerprint", "included"

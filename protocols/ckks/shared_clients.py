@@ -10,10 +10,9 @@ the roster.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.ckks import PREFIX, PublicKey, ReceiverKey
 from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
@@ -45,10 +44,7 @@ from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.terms import USUAL, Stage
 from fgl_secure.protocols.stepwise import check_arrays
 from fgl_secure.runtime import Draws, Messages, Phase, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
-Integers = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids, Integers
 
 GROUP = 1
 """Secret of a client beside its private key: what it seals its key file under, should it be a candidate."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.ckks_parameters import Parameters, limit
 from fgl_secure.crypto.cryptography import RealCryptography
@@ -20,8 +19,7 @@ from fgl_secure.protocols.one_sum.terms import OneSumScheme, threshold_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 BYTES = 256
 """Modulus of what is sealed: group keys, byte by byte."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.ckks import PublicKey, RunningSums
 from fgl_secure.crypto.cryptography import Cryptography
@@ -34,8 +33,7 @@ from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.stepwise import check_arrays
 from fgl_secure.runtime import Draws, Messages, Phase
-
-Array = NDArray[Any]
+from fgl_secure.typing import Array
 
 NOTHING = -1
 """Stands for a client that has not said what the sum is."""

@@ -35,8 +35,7 @@ from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.ckks.plan import SharedKeyPlan
 from fgl_secure.protocols.one_sum.terms import as_elements
 from fgl_secure.runtime import Messages
-
-Integers = NDArray[np.int64]
+from fgl_secure.typing import Array, Bytes, Integers
 
 TAGS = 2
 """Tags of a vector: whoever guesses both is right with probability 2^-122."""
@@ -138,9 +137,6 @@ def _cipher(context: Context, maker: int, group: bytes) -> AESSIV:
     hkdf = HKDF(algorithm=SHA256(), length=_SIV_KEY_BYTES, salt=context.session, info=info)
     return AESSIV(hkdf.derive(group))
 
-
-Array = NDArray[Any]
-Bytes = NDArray[np.uint8]
 
 CIPHERTEXTS, SIZES = "ciphertexts", "sizes"
 """Fields: uint8 [m, count, bytes], and how many of these bytes are each ciphertext's, uint32 [m, count]."""

@@ -34,8 +34,8 @@ from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, TooManyErrors
 from fgl_secure.protocols.coded_products.layout import Layout
+from fgl_secure.typing import Integers
 
-Integers = NDArray[np.int64]
 Sums = NDArray[np.signedinteger[Any]]
 
 MOST_STREAMS = 512

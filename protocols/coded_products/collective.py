@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.coded_products.code import Integers
 from fgl_secure.protocols.coded_products.devices import Devices
 from fgl_secure.protocols.coded_products.encoding import ProductCode
 from fgl_secure.protocols.coded_products.factors import Encoded, Parts
@@ -20,6 +19,7 @@ from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Role, Step, simulate
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.transcript import SECRETS
+from fgl_secure.typing import Integers
 
 Floats = NDArray[np.floating]
 

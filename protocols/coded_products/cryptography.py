@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.algebra.residues import Words, words_below
@@ -32,9 +31,7 @@ from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, Re
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Draws, Step
-
-Bytes = NDArray[np.uint8]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Bytes, Ids
 
 _ZEROS = b"fgl-secure coded-products/v2 share of zero"
 _NAME = struct.Struct(">QQQH")

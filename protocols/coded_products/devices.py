@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra.residues import Residues, Words
 from fgl_secure.errors import InputError, MalformedMessageError
@@ -21,9 +19,7 @@ from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, SHARE, Wire
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.runtime import Draws, Messages, Phase, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 
 class _Due(IntEnum):

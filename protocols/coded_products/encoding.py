@@ -13,8 +13,7 @@ from fgl_secure.algebra.quantization import units_of
 from fgl_secure.algebra.residues import BELOW_2_8
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.coded_products.layout import MOST_BITS, Layout, Product
-
-Integers = NDArray[np.int64]
+from fgl_secure.typing import Integers
 
 LEAST_BITS = 10
 """Fewest bits behind the binary point of either factor; another prime is taken before there are fewer."""

@@ -17,9 +17,9 @@ from fgl_secure.algebra.quantization import FixedPoint, check_bits
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.encoding import ProductCode
 from fgl_secure.protocols.coded_products.layout import Layout
+from fgl_secure.typing import Ids
 
 Floats = NDArray[np.floating[Any]]
-Ids = NDArray[np.int64]
 
 NOTHING_SHARED: Mapping[int, NDArray[np.float64]] = MappingProxyType({})
 

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra.residues import Remainders, Residues
 from fgl_secure.runtime import Step
-
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from fgl_secure.typing import Flags, Ids
 
 
 class At(IntEnum):

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra.residues import Remainders
 from fgl_secure.errors import InputError
-
-Integers = NDArray[np.int64]
+from fgl_secure.typing import Integers
 
 MOST_BITS = 20
 """Behind the binary point of either factor."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.algebra.residues import BYTE, Residues
@@ -15,9 +13,7 @@ from fgl_secure.protocols.coded_products.layout import Layout
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, Wire
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Messages
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 WIDTH, HELD, COUNT, AGREED, SET, KEY = "width", "held", "count", "agreed", "set", "key"
 COUNT_BYTES = 4 + AUTHENTICATION_BYTES

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.algebra.residues import BYTE, Remainders, Residues, Words, residues
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.coded_products import plan as names
-from fgl_secure.protocols.coded_products.code import Integers, relay_products, with_zero, zero_sets, zero_weights
+from fgl_secure.protocols.coded_products.code import relay_products, with_zero, zero_sets, zero_weights
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
 from fgl_secure.protocols.coded_products.holdings import At, Placed, Standing
 from fgl_secure.protocols.coded_products.plan import COUNT_BYTES, DIGEST_WORDS, LARGEST_BATCH, Plan
@@ -24,10 +22,7 @@ from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, SHARE, S
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms, done_array, step_bytes, step_of
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from fgl_secure.typing import Array, Flags, Ids, Integers
 
 MOST_KEPT = 2**28
 """Most bytes that a relay keeps of shares that it can expand anew whenever it multiplies them."""

@@ -12,7 +12,6 @@ from dataclasses import field as attribute
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra.residues import BELOW_2_8
 from fgl_secure.algebra.residues import MOST_BITS as MAGNITUDE_BITS
@@ -32,6 +31,7 @@ from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, Topology
 from fgl_secure.runtime import Circumstance, Claim, Draws, Guarantee, Leak, Role, Secret, Strength
+from fgl_secure.typing import Ids
 
 _MANY = 2**31
 _OWN = "derived in docs/message_passing.md, after Yu et al. 2019 and Cramer, Damgard and Ishai 2005"
@@ -80,8 +80,6 @@ def products_claim(T: int, R: int, k_min: int, keys: KeyAgreement) -> Claim:
         ),
     )
 
-
-Ids = NDArray[np.int64]
 
 LARGEST_LEFT, LARGEST_RIGHT = 2.0**6, 2.0**5
 """Bounds of an entry of the row that a layer multiplies, and of a gradient at its outputs."""

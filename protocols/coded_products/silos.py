@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra.residues import Residues
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError, TooManyErrors
@@ -16,10 +14,7 @@ from fgl_secure.protocols.coded_products.plan import DIGEST_WORDS, Plan
 from fgl_secure.protocols.relay_coded.wire import SUM, Wire
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.runtime import Draws, Messages, Phase, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from fgl_secure.typing import Array, Ids
 
 
 def _repeats(relays: Ids, groups: Ids) -> bool:

@@ -9,24 +9,21 @@ others' votes, and opens the sum of the coded masks of those clients, if enough 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask, Purpose
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.lightsecagg.plan import Flags, LightSecAggPlan, check_roster
+from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan, check_roster
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, Vector, VectorFrom
 from fgl_secure.protocols.one_sum.machine import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.pairs import Pairs
 from fgl_secure.protocols.one_sum.terms import USUAL, Stage, as_elements
 from fgl_secure.runtime import Draws, Messages, Phase, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Flags, Ids
 
 MASK, NOISE = 1, 2
 """Secrets of a client beside its private key: seeds of its mask, and of the uniform parts that are coded with it."""

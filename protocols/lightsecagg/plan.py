@@ -24,6 +24,7 @@ from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Step
+from fgl_secure.typing import Flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +162,6 @@ class LightSecAggPlan:
     def statement(self, step: Step, place: int, *keys: bytes) -> bytes:
         """What a party's identity signs: that this is its key in a sum under these terms."""
         return LABEL + b"keys" + self.digest + step_bytes(step) + struct.pack(">I", place) + b"".join(keys)
-
-
-Flags = NDArray[np.bool_]
 
 
 def colluding_of(clients: int, threshold: int, colluding: int | None) -> int:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.choices import name_members
@@ -34,6 +33,7 @@ from fgl_secure.protocols.pairwise_masking.scheme import SUM_LEAKS, primitives
 from fgl_secure.protocols.scheme import Rounding, SumMachine, check_precision, with_feedback, words_of
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, Guarantee, PublicParameters, Role, Secret, Strength
+from fgl_secure.typing import Ids
 
 _SOURCE = "So et al. (MLSys 2022), theorem 1"
 
@@ -83,8 +83,6 @@ _ASSUMPTIONS = (
     "of coded masks are corrected, one for every two answers beyond U, and noticed where there are fewer",
 )
 
-
-Ids = NDArray[np.int64]
 
 _BELOW = (1, 3, 1, 3, 1, 5, 3, 3, 9, 3, 1, 3, 19, 15, 1, 5, 1, 3, 9, 3, 15, 3, 39, 5, 39, 57, 3, 35, 1)
 PRIMES = tuple(2**bits - below for bits, below in enumerate(_BELOW, start=3))

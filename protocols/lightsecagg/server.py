@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.errors import ProtocolError
@@ -15,11 +14,7 @@ from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Draws, Messages, Phase, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-Bytes = NDArray[np.uint8]
+from fgl_secure.typing import Array, Bytes, Flags
 
 
 class Server(OneSumServer):

@@ -6,10 +6,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
@@ -21,9 +20,8 @@ from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, each_r
 from fgl_secure.protocols.one_sum.pairs import check_usable
 from fgl_secure.protocols.one_sum.terms import OneSum, Stage
 from fgl_secure.runtime import Draws, Later, MessageKind, Messages, Phase, Step
+from fgl_secure.typing import Array, Ids
 
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
 Hear = Callable[[int, int], None]
 """Hears a message at a place of a batch, for the client at a place among those hosted, or raises."""
 Answer = Callable[[Ids], Iterable[Messages]]

@@ -7,18 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.stepwise import CheckpointedMachine, check_arrays
 from fgl_secure.runtime import Machine, MessageKind, Messages, Step
-
-Array = NDArray[Any]
-Bytes = NDArray[np.uint8]
-Flags = NDArray[np.bool_]
-Integers = NDArray[np.int64]
+from fgl_secure.typing import Array, Bytes, Flags, Ids, Integers
 
 
 def bytes_of(messages: Messages, name: str, *shape: int) -> Bytes:
@@ -103,9 +98,6 @@ def _shaped(messages: Messages, name: str, kind: np.dtype[Any], shape: tuple[int
             f"{name} must be {kind} {list(expected)}; found {value.dtype} {list(value.shape[messages.tape_axes :])}"
         )
     return value
-
-
-Ids = NDArray[np.int64]
 
 
 class OneSumMachine(CheckpointedMachine, ABC):

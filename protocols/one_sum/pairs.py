@@ -9,18 +9,13 @@ both are the same, and known as soon as the public keys are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Purpose
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
-
-Array = NDArray[Any]
-Bytes = NDArray[np.uint8]
-Flags = NDArray[np.bool_]
+from fgl_secure.typing import Array, Bytes, Flags
 
 Ends = tuple[int, int]
 """Party identifiers of who says something, and of who hears it."""

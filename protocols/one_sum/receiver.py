@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Mask, Purpose
 from fgl_secure.crypto.prg import KEY_BYTES
@@ -15,9 +14,7 @@ from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, elements_of, flags_of, laid_out
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 PHASES: Mapping[MessageKind, None] = {Phase.KEYS: None, Phase.MASKED_SUMS: None}
 

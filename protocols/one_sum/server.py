@@ -16,8 +16,7 @@ from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, each_row, laid_out
 from fgl_secure.protocols.one_sum.terms import OneSum, Stage
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
-
-Flags = NDArray[np.bool_]
+from fgl_secure.typing import Array, Flags, Ids, Integers
 
 _OVER = -1
 
@@ -112,9 +111,6 @@ def flags(count: int, which: Sequence[int]) -> Flags:
     return found
 
 
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
-Integers = NDArray[np.int64]
 Hear = Callable[[int, int], None]
 """Hears a message at a place of a batch, from a client, or raises."""
 

@@ -22,9 +22,7 @@ from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, Later, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
-
-Ids = NDArray[np.int64]
-Integers = NDArray[np.int64]
+from fgl_secure.typing import Ids, Integers
 
 FEWEST = 2
 

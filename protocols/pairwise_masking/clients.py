@@ -16,7 +16,7 @@ Shares and votes are under other keys (`Pairs`): those of mask keys are opened w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,7 @@ from fgl_secure.protocols.one_sum.terms import Stage, as_elements
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, Vetoes, stacked
 from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan, check_request
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
-
-Array = NDArray[Any]
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Flags, Ids
 
 REQUEST_BYTES = 32
 """Of the digest of what a server asks about everybody."""

@@ -15,10 +15,8 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Purpose
 from fgl_secure.crypto.prg import KEY_BYTES
@@ -28,10 +26,7 @@ from fgl_secure.protocols.one_sum.machine import bytes_of, flags_of
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
 from fgl_secure.protocols.pairwise_masking.plan import LABEL, MaskingPlan
 from fgl_secure.runtime import Messages, Phase
-
-Array = NDArray[Any]
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Bytes, Flags, Ids
 
 
 class Vetoes:
@@ -107,8 +102,6 @@ class Vetoes:
         """Goes on from arrays."""
         self.cast, self._blank, self._shares = arrays["vetoing"], arrays["blank"], arrays["vetoes"]
 
-
-Bytes = NDArray[np.uint8]
 
 COMMITMENT_BYTES = 32
 MASK, SELF, SHARES = range(SEALING + 1, SEALING + 4)

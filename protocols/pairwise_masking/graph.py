@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 COMPLETE_UP_TO = 64
 """With so many senders or fewer everybody masks with everybody."""

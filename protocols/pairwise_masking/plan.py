@@ -30,9 +30,7 @@ from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.pairwise_masking.graph import Neighbours, local_threshold
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Step
-
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from fgl_secure.typing import Flags, Ids
 
 AT_ONCE = 1024
 """Secrets that are opened together: their shares are copied side by side."""

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.choices import name_members
@@ -41,6 +40,7 @@ from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.protocols.scheme import Rounding, Scheme, SumMachine, check_precision, with_feedback, words_of
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Circumstance, Claim, Draws, Guarantee, Leak, PublicParameters, Role, Secret, Strength
+from fgl_secure.typing import Ids
 
 _SOURCE = "Bonawitz et al. (CCS 2017), theorems 6.3 to 6.5"
 MOST_BITS = 200
@@ -169,9 +169,6 @@ _RANDOM_DROPOUTS = (
     "is drawn from nonces that all senders have committed to, and been told of, before the first is revealed, of "
     f"which up to {MOST_WITHHELD} may be withheld; the probability is that of the worst graph that this leaves",
 )
-
-
-Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

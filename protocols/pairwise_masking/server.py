@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.crypto.aes_instructions import add_words
 from fgl_secure.crypto.cryptography import Cryptography, Mask, Partner
@@ -25,10 +24,7 @@ from fgl_secure.protocols.pairwise_masking.drawing import (
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
 from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan, request_of
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from fgl_secure.typing import Array, Flags
 
 ALL_BITS = np.int64(-1)
 PHASES: Mapping[MessageKind, Stage] = {

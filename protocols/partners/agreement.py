@@ -13,9 +13,7 @@ from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.partners.requests import NOBODY
 from fgl_secure.protocols.topology import AgreedGrouping, Circuits, Grouping
 from fgl_secure.runtime import Channel, simulate
-
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Flags, Ids
 
 FIRST_ALIAS = 2**30
 """Above all identifiers of parties: what partners go by of whom a process doesn't know who they are."""

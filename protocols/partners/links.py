@@ -10,16 +10,12 @@ rounds are those of Manne and Bisseling 2007).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import MalformedMessageError
-
-Array = NDArray[Any]
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 OPEN, TAKEN, CLOSED = 0, 1, 2
 NOT_WISHED, WISHED, FULL = 0, 1, 2

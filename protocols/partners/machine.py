@@ -6,10 +6,8 @@ In the end partners tell each other whether their sums are over enough.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.partnering import REACH, ROUNDS, Partnering, check_mutual
@@ -19,9 +17,7 @@ from fgl_secure.protocols.partners.tallies import PASSES, Tallies
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Draws, Messages, Phase
 from fgl_secure.runtime.machine import SETUP, Machine
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 NUMBER, NAME, WISH = "number", "name", "wish"
 TICKET, LEFT, FOUND, ENOUGH = "ticket", "left", "found", "enough"

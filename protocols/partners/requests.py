@@ -10,16 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.protocols.partnering import REACH
 from fgl_secure.protocols.partners.links import Links
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 NOBODY = -1
 _PENDING, _STANDING = 0, 1

@@ -9,19 +9,14 @@ neither.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.protocols.partnering import Contributors, Partnering, computed
 from fgl_secure.protocols.partners.links import Links
 from fgl_secure.protocols.partners.requests import NOBODY, Requests
-
-Array = NDArray[Any]
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Flags, Ids
 
 UNHEARD = -1
 PASSES = 2

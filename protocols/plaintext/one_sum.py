@@ -6,16 +6,13 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError, ProtocolError, TooFewClientsError
 from fgl_secure.protocols.stepwise import StepwiseMachine, SumTerms
 from fgl_secure.protocols.topology import Topology, check_rows
 from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 TOTAL, THERE, DONE = "total", "there", "sum is done"
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.errors import MalformedMessageError
@@ -16,9 +15,7 @@ from fgl_secure.protocols.plaintext.one_sum import check_values
 from fgl_secure.protocols.stepwise import StepwiseMachine, SumTerms
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import PAYLOAD, Direction, Messages, Phase, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 ARRIVED, SUMS = "arrived", "sums"
 REALS = (np.float32, np.float64)

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.choices import name_members
@@ -21,8 +20,7 @@ from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.together import Together
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Phase, PublicParameters
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 LARGEST = 2**62
 """What int64 holds with a bit to spare."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +15,7 @@ from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
 from fgl_secure.protocols.relay_coded.wire import Wire, found_among, names_of
 from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase
 from fgl_secure.runtime.machine import SETUP
-
-Array = NDArray[Any]
-Bytes = NDArray[np.uint8]
-Ids = NDArray[np.int64]
-
+from fgl_secure.typing import Array, Bytes, Ids
 
 _HEARD = ("senders", "publics", "secrets")
 

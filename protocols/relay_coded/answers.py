@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
 from fgl_secure.errors import ProtocolError, TooManyErrors
 from fgl_secure.protocols.relay_coded.code import AT_ONCE, target_decode
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.runtime import Draws, Step
+from fgl_secure.typing import Array, Flags, Ids
 
-Array = NDArray[Any]
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
 Remark = Callable[[Step, int, str], None]
 
 

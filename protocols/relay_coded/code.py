@@ -18,8 +18,7 @@ from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins
 from fgl_secure.protocols.relay_coded.wire import places_among
 from fgl_secure.runtime.transcript import Numbers
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 LAID_OUT_UP_TO = 2**25
 """Numbers that the messages of one step may have together, if their shares are to be laid out at one time."""

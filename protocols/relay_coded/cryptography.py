@@ -26,11 +26,9 @@ from fgl_secure.protocols.relay_coded.tags import Tags
 from fgl_secure.runtime import Direction, Draws, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.transcript import Numbers
+from fgl_secure.typing import Array, Bytes, Ids
 
-Array = NDArray[Any]
 Arrays = Mapping[str, Array]
-Bytes = NDArray[np.uint8]
-Ids = NDArray[np.int64]
 
 SEED_WORDS = 4
 SEEDS = "seeds"

@@ -31,9 +31,8 @@ from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Direction, Draws, Later, MessageKind, Messages, Phase, Step
 from fgl_secure.runtime.messages import taken
+from fgl_secure.typing import Array, Ids
 
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
 Slots = NDArray[np.integer[Any]]
 
 _DIRECTIONS = (Direction.FORWARD, Direction.BACKWARD)

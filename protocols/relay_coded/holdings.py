@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +18,8 @@ from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
 from fgl_secure.protocols.relay_coded.wire import Wire, found_among, names_of
 from fgl_secure.runtime import Later, Messages, Phase
 from fgl_secure.runtime.messages import taken
+from fgl_secure.typing import Array, Ids
 
-Array = NDArray[Any]
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
 Remark = Callable[[int, str], None]
 
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.relay_coded.cryptography import Array, Arrays, Bytes, Cryptography, Ids, Keys
+from fgl_secure.protocols.relay_coded.cryptography import Arrays, Cryptography, Keys
 from fgl_secure.runtime import Draws, Step
 from fgl_secure.runtime.transcript import Numbers
+from fgl_secure.typing import Array, Bytes, Ids
 
 
 class IdealCryptography(Cryptography):

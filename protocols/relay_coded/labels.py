@@ -12,7 +12,6 @@ import struct
 from hashlib import sha256
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.link_keys import LinkKeys
@@ -20,9 +19,7 @@ from fgl_secure.protocols.relay_coded.plan import Plan
 from fgl_secure.protocols.relay_coded.tags import one_way
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Step
-
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from fgl_secure.typing import Flags, Ids
 
 _PLACE = struct.Struct(">I")
 

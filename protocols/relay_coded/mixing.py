@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.protocols.relay_coded import wire
@@ -26,9 +24,7 @@ from fgl_secure.protocols.relay_coded.silos import (
 )
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among, names_of, ordered
 from fgl_secure.runtime import Messages, Phase, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 Coins = Callable[[Step, Ids, int], Ids]
 """Draws int64 [m, 2] for messages of some silos, of which so many came before: see `Cryptography.ways`."""

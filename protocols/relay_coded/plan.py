@@ -15,6 +15,7 @@ from fgl_secure.protocols.partnering import Contributors
 from fgl_secure.protocols.relay_coded.wire import found_among, names_of, ranks
 from fgl_secure.protocols.topology import MEMBERS, Circuits, Grouping, PairIndex
 from fgl_secure.runtime.transcript import Numbers, kind_of, narrow
+from fgl_secure.typing import Flags, Ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,6 @@ class Parameters:
         """
         return self.k_min if (padding := self.padding_of(way, name)) is None else max(padding, 1)
 
-
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 NO_CIRCUITS = Circuits()
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, Segments
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
@@ -22,9 +20,7 @@ from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
 from fgl_secure.runtime.transcript import Numbers, kind_of
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 DIGEST_WORDS = 4
 DIGEST_BYTES = 32

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
 from fgl_secure.choices import name_members
@@ -38,8 +37,7 @@ from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters, Role
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 LARGEST_T = 64
 MOST_RELAYS = 256

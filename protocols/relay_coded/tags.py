@@ -8,14 +8,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 _LEAVES = b"fgl-secure one-way function tags"
 _LOW_63 = np.int64(2**63 - 1)

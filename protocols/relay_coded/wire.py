@@ -12,13 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.runtime import Later, Messages, Phase, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 TAG_BYTES = 16
 AUTHENTICATION_BYTES = 16

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.hosting import Due, Hosted
@@ -24,9 +23,7 @@ from fgl_secure.protocols.secmp.setting import (
 from fgl_secure.protocols.stepwise import StepwiseMachine
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 ROUNDS, FETCHING, COPIES, CODES, DECODED, SUMS = "rounds of mu", "fetching", "copies of mu", "codes", "decoded", "sums"
 _SLOTS = ("first mu", "second mu")

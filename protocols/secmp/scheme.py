@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_31, FixedPoint, LagrangeCode, Overflow, PrimeField
 from fgl_secure.choices import name_members
@@ -42,6 +41,7 @@ from fgl_secure.runtime import (
     Secret,
     Strength,
 )
+from fgl_secure.typing import Ids
 
 PUBLISHED_CLAIM = Claim(
     guarantees=(
@@ -92,7 +92,6 @@ PUBLISHED_CLAIM = Claim(
 
 __all__ = ["MuDelivery", "SecretMessagePassing"]
 
-Ids = NDArray[np.int64]
 
 LARGEST_LAYER_BYTES = 2**33
 """Most bytes of codes that one layer may hold at once, all parties being in one process."""

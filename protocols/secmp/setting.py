@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField, Segments, lagrange_matrix
 from fgl_secure.algebra.kernels import affine_rows
@@ -15,8 +14,7 @@ from fgl_secure.errors import MalformedMessageError
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import Route
 from fgl_secure.runtime import PAYLOAD, Direction, Messages, Step
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 
 @dataclass(frozen=True, slots=True)

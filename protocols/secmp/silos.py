@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.coins import distinct_elements
 from fgl_secure.errors import MalformedMessageError
@@ -24,9 +23,7 @@ from fgl_secure.protocols.secmp.setting import (
 from fgl_secure.protocols.stepwise import StepwiseMachine
 from fgl_secure.protocols.topology import Grouping, Route
 from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase, Step
-
-Array = NDArray[Any]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 ROUNDS, FETCHING, MU, REQUESTS, AGGREGATES = "rounds of mu", "fetching", "mu", "requests", "aggregates"
 

@@ -23,11 +23,11 @@ from fgl_secure.aggregation.record import Outcome
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.aggregation.sums import Found, Opening, Purpose, Request, opened_entries, read_entries
-from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.runtime import Circumstance
 from fgl_secure.schemes import names, server_scheme
+from fgl_secure.typing import Integers
 
 CLIENTS, THRESHOLD, K_MIN, ENTRIES = 5, 4, 2, 6
 NEEDED = K_MIN + CLIENTS - THRESHOLD

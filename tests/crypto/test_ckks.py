@@ -17,9 +17,10 @@ from tenseal import sealapi
 
 from fgl_secure.crypto import ckks_seal
 from fgl_secure.crypto.ckks import FINGERPRINT_BYTES, PREFIX, Adder, PublicKey, ReceiverKey, wire_bytes
-from fgl_secure.crypto.ckks_parameters import CHAINS, PARAMETER_BYTES, Chain, Integers, Parameters, limit
+from fgl_secure.crypto.ckks_parameters import CHAINS, PARAMETER_BYTES, Chain, Parameters, limit
 from fgl_secure.crypto.ckks_seal import ring
 from fgl_secure.errors import FglSecureError, InputError, ProtocolError
+from fgl_secure.typing import Integers
 
 SMALL = Parameters(CHAINS[1], 3, 1000, 1)
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fgl_secure.crypto.ckks_parameters import CHAINS, Integers, Parameters, checked_vector, pack, unpack
+from fgl_secure.crypto.ckks_parameters import CHAINS, Parameters, checked_vector, pack, unpack
 from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.typing import Integers
 
 
 @st.composite

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fgl_secure.dp import Relation, Unit, clip_rows, grid_clip, grid_rows, rounding_excess
-from fgl_secure.dp.sensitivity import Ids
 from fgl_secure.errors import InputError
+from fgl_secure.typing import Ids
 
 ROWS = hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=6),
                   elements=st.floats(-1e6, 1e6))  # fmt: skip

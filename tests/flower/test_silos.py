@@ -27,7 +27,6 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel, Recording
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST
@@ -37,6 +36,7 @@ from fgl_secure.training.processes.silo_process import SiloProcess
 from fgl_secure.training.processes.sum_server import SumServer
 from fgl_secure.training.processes.sums import Company
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array
 from tests.flower.fake_federation import FakeGrid, file_of
 from tests.graphs import two_communities
 from tests.methods.fedstruct.test_processes import SMALL

@@ -35,7 +35,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Ids, Topology
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import (
     Channel,
     Claim,
@@ -52,6 +52,7 @@ from fgl_secure.runtime import (
     Strength,
 )
 from fgl_secure.training.parties import neighbour_sums, note_membership
+from fgl_secure.typing import Ids
 from tests.graphs import two_communities
 from tests.protocols.conformance import (
     BACKWARD,

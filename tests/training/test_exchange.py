@@ -13,7 +13,6 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.calls import Call
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
@@ -23,6 +22,7 @@ from fgl_secure.training.processes.process import SERVER as HUB
 from fgl_secure.training.processes.sum_server import SumServer
 from fgl_secure.training.processes.sums import EVERYBODY, Company, SiloSums
 from fgl_secure.training.program import Program
+from fgl_secure.typing import Array
 from tests.graphs import two_communities
 from tests.training.processes.runs import company, silo_makes, together
 

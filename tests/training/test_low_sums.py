@@ -14,7 +14,6 @@ from fgl_secure.methods.fedavg.training import UpdateRule
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel, Party, Phase, Role, Step, Transcript
-from fgl_secure.runtime.packing import Array
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
@@ -26,6 +25,7 @@ from fgl_secure.training.processes.sums import DONE, EVERYBODY, Company, SiloSum
 from fgl_secure.training.program import Program
 from fgl_secure.training.ranges import Digits, StepCoins
 from fgl_secure.training.server_sums import BOUND, RECEIVED, SERVER_SUM
+from fgl_secure.typing import Array
 from tests.training.processes.runs import silo_makes, together
 from tests.training.test_collectives import COUNTS, GRAPH, ROWS, WEIGHTS, ran
 

@@ -6,18 +6,14 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.hop_sums import HopSums
 from fgl_secure.methods.fed2gnn.tree_levels import UNKNOWN, Children, Level
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.node_models import Matrix, Propagation, Surroundings, degree_weights
-
-Ids = NDArray[np.int64]
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Array, Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,11 +28,11 @@ class CompletedGraph:
         neighbours: float64 [t], numbers of neighbours in the whole graph, as known or predicted.
     """
 
-    rows: Reals
+    rows: Floats
     source: Ids
     target: Ids
-    count: Reals
-    neighbours: Reals
+    count: Floats
+    neighbours: Floats
 
     def state(self) -> dict[str, Array]:
         """All of it, as arrays by name."""
@@ -48,14 +44,14 @@ class CompletedGraph:
         return Surroundings(Matrix(sparse.csr_array(self.rows), device), Matrix(weights, device))
 
 
-def sent_values(features: Reals, neighbours: Reals, kind: Propagation) -> Reals:
+def sent_values(features: Floats, neighbours: Floats, kind: Propagation) -> Floats:
     """What is summed in the exchange: x / sqrt(|N| + 1) for symmetric propagation (Appendix A), x for the mean."""
     scale = np.sqrt(neighbours + 1) if kind is Propagation.SYMMETRIC else np.ones(len(features))
-    found: Reals = features / scale[:, None]
+    found: Floats = features / scale[:, None]
     return found
 
 
-def roots_of(graph: FederatedGraph, client: int, values: Reals, sums: HopSums, foreign: Ids) -> Level:
+def roots_of(graph: FederatedGraph, client: int, values: Floats, sums: HopSums, foreign: Ids) -> Level:
     """The first level of a client's trees: its own nodes.
 
     Args:

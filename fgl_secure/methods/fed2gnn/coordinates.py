@@ -6,11 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods
-
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Floats
 
 TINY = 1e-6
 UNDECIDED = 1e-3
@@ -41,7 +39,7 @@ class Coordinates:
         return cls.on(basis, centre, squares, device)
 
     @classmethod
-    def on(cls, basis: Reals, centre: Reals, squares: Reals, device: torch.device) -> Coordinates:
+    def on(cls, basis: Floats, centre: Floats, squares: Floats, device: torch.device) -> Coordinates:
         """Those with the basis [K, w, r], the mean element [K, r] in it, and mean squares [K] about that."""
         unit = np.sqrt(np.maximum(squares, TINY))[:, None]
         return cls(*(torch.from_numpy(each.astype(np.float32)).to(device) for each in (basis, centre, unit)))
@@ -62,7 +60,7 @@ class Coordinates:
         return torch.einsum("...kr,kwr->...kw", deviations * self.unit, self.basis)
 
 
-def directions(spread: Reals, most: int) -> Reals:
+def directions(spread: Floats, most: int) -> Floats:
     """float64 [w, r], at most so many principal directions of rows whose products sum to `spread` [w, w]."""
     width = len(spread)
     if width <= most:
@@ -71,5 +69,5 @@ def directions(spread: Reals, most: int) -> Reals:
     _, vectors = np.linalg.eigh(spread + np.diag(floor))  # where data don't decide, neither does rounding
     chosen = vectors[:, : -most - 1 : -1]
     largest = chosen[np.abs(chosen).argmax(axis=0), np.arange(most)]
-    found: Reals = np.ascontiguousarray(chosen * np.sign(largest))
+    found: Floats = np.ascontiguousarray(chosen * np.sign(largest))
     return found

@@ -22,9 +22,7 @@ from fgl_secure.methods.fed2gnn.matching import matched
 from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
 from fgl_secure.training.optimisers import Adam
-
-Reals = NDArray[np.float64]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Floats, Ids
 
 NARROWEST = 4
 """Least width of a block."""
@@ -138,7 +136,7 @@ class Decoder:
         """The coordinates that networks work in; arguments as for `Coordinates.of`."""
         return Coordinates.of(data, most, device)
 
-    def decode(self, sums: Reals, counts: Ids) -> Reals:
+    def decode(self, sums: Floats, counts: Ids) -> Floats:
         """The elements of sets.
 
         Args:
@@ -162,12 +160,12 @@ class Decoder:
                 found[first[sets][:, None] + np.arange(count)] = mean[:, None] + apart
         return found
 
-    def degrees(self, elements: Reals) -> Reals:
+    def degrees(self, elements: Floats) -> Floats:
         """How many other neighbours decoded nodes [b, at least 2, w] have, float64 [b], as phi_d believes."""
         with torch.no_grad():
             rows = self._space.into(self._tensor(elements[:, :2]))
             found = self.predictor(rows.flatten(1)).cpu().numpy().astype(np.float64)
-        others: Reals = np.maximum(np.expm1(found), 0)
+        others: Floats = np.maximum(np.expm1(found), 0)
         return others
 
     def loss(self, data: Neighbourhoods) -> float:

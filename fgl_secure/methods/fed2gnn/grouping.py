@@ -21,10 +21,11 @@ from scipy import sparse
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.attributed_graph import read_only
-from fgl_secure.protocols.topology import Grouping, Ids
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Phase, Role, Step
 from fgl_secure.training.parties import Between
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,14 +33,13 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs, between_clients
 from fgl_secure.protocols.scheme import LARGEST_ROW_BOUND, Scheme, least_group
-from fgl_secure.protocols.topology import NEIGHBOURS, Ids
+from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Channel, Role, Step
-from fgl_secure.runtime.packing import Array, Arrays
+from fgl_secure.runtime.packing import Arrays
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.program import Program
-
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Array, Floats, Ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class RowRange:
         fixed = scheme.fixed_point(1)
         return replace(self, bound=None if fixed is None else fixed.bound)
 
-    def check(self, rows: Reals, hop: int) -> None:
+    def check(self, rows: Floats, hop: int) -> None:
         """Raises InputError where the rows of a hop are out of range; nothing is clipped."""
         found = float(np.abs(rows).max(initial=0.0))
         if found > self.of(hop):
@@ -104,7 +103,7 @@ class Walks:
         eta: the same.
     """
 
-    def __init__(self, graph: FederatedGraph, values: Reals, mutual: Ids) -> None:
+    def __init__(self, graph: FederatedGraph, values: Floats, mutual: Ids) -> None:
         source, target = graph.edges[:, ~graph.crosses_silos]
         n = graph.num_devices
         self._inside = sparse.csr_array((np.ones(len(source)), (target, source)), shape=(n, n))
@@ -113,13 +112,13 @@ class Walks:
         nothing = np.zeros_like(values)
         self.mu, self.f, self.eta = [values], [nothing], [nothing]
 
-    def extend(self, heard: Reals) -> None:
+    def extend(self, heard: Floats) -> None:
         """Takes the sums [n, d] that arrived in the next hop, and takes steps back out of them."""
         self.f.append(self._forward(heard, self._mutual, self.f))
         self.eta.append(self._forward(self._inside @ self.mu[-1], self._inside_degree, self.eta))
         self.mu.append(self.f[-1] + self.eta[-1])
 
-    def _forward(self, total: Reals, returning: Reals, before: list[Reals]) -> Reals:
+    def _forward(self, total: Floats, returning: Floats, before: list[Floats]) -> Floats:
         if len(before) < 2:
             return total
         return total - returning * self.mu[-2] + before[-2]
@@ -139,9 +138,9 @@ class HopSums:
         eta: float64 [K, n, d], over walks whose first step stays.
     """
 
-    f: Reals
-    mu: Reals
-    eta: Reals
+    f: Floats
+    mu: Floats
+    eta: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,12 +155,12 @@ class Heard:
     """
 
     graph: FederatedGraph
-    values: Reals
+    values: Floats
     sums: HopSums
     foreign: Ids
 
     @property
-    def neighbours(self) -> Reals:
+    def neighbours(self) -> Floats:
         """float64 [m], numbers of neighbours whose rows the client has or heard of."""
         return (self.graph.in_degree + self.foreign).astype(np.float64)
 
@@ -183,8 +182,8 @@ class Heard:
 
 
 def exchanged(
-    talk: Collectives, graph: FederatedGraph, values: Reals, hops: int, rows: RowRange | None
-) -> tuple[HopSums, Reals]:
+    talk: Collectives, graph: FederatedGraph, values: Floats, hops: int, rows: RowRange | None
+) -> tuple[HopSums, Floats]:
     """All hops, as one client runs them.
 
     Args:
@@ -224,7 +223,7 @@ class Exchange(Program):
         rows: how large rows may get.
     """
 
-    def __init__(self, talk: Collectives, values: Reals, hops: int, rows: RowRange | None) -> None:
+    def __init__(self, talk: Collectives, values: Floats, hops: int, rows: RowRange | None) -> None:
         super().__init__(talk)
         self._values, self._hops, self._rows = values, hops, rows
 
@@ -281,7 +280,7 @@ def hop_sums(
     return HopSums(*(_of_all(graph, [report[name] for report in reports]) for name in ("f", "mu", "eta")))
 
 
-def note_heard(channel: Channel, graph: FederatedGraph, asking: Ids, heard: list[Reals]) -> None:
+def note_heard(channel: Channel, graph: FederatedGraph, asking: Ids, heard: list[Floats]) -> None:
     """Notes the sums that clients got for nodes that ask in each hop, float64 [K, m, d] of each, as own knowledge."""
     there = np.unique(asking)
     owners = channel.parties.ids(Role.SILO)[graph.silo_of[there]]
@@ -289,7 +288,7 @@ def note_heard(channel: Channel, graph: FederatedGraph, asking: Ids, heard: list
         channel.note_inputs(HOP_SUMS, Step(0, hop), owners, np.column_stack([there, total[there]]))
 
 
-def _of_all(graph: FederatedGraph, parts: list[Reals]) -> Reals:
+def _of_all(graph: FederatedGraph, parts: list[Floats]) -> Floats:
     """Layers of all nodes, float64 [K, n, d], from those of each client."""
     whole = np.empty((len(parts[0]), graph.num_devices, parts[0].shape[2]))
     for client, part in enumerate(parts):

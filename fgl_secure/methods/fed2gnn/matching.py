@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from fgl_secure.errors import InputError
+from fgl_secure.typing import Ids
 
 MOST_LISTED = 4
 """Largest set whose bijections are all looked at; above that a linear program finds the best."""
-
-Ids = NDArray[np.int64]
 
 
 @lru_cache(maxsize=MOST_LISTED)

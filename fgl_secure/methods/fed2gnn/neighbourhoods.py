@@ -10,12 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.graph import FederatedGraph
-
-Ids = NDArray[np.int64]
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,25 +26,25 @@ class Neighbourhoods:
         size: int64 [s], how many elements each set has, from 1 to d.
     """
 
-    elements: Reals
+    elements: Floats
     others: Ids
     first: Ids
     size: Ids
 
-    def sums(self) -> Reals:
+    def sums(self) -> Floats:
         """float64 [s, K, w], what a decoder is given of each set (X_i of Eq. 5)."""
         if not len(self.first):
             return np.empty((0, *self.elements.shape[1:]))
-        sums: Reals = np.add.reduceat(self.elements, self.first, axis=0)
+        sums: Floats = np.add.reduceat(self.elements, self.first, axis=0)
         return sums
 
-    def deviations(self) -> Reals:
+    def deviations(self) -> Floats:
         """float64 [e, K, w], how far each element is from the mean of its set."""
         means = self.sums() / np.maximum(self.size, 1)[:, None, None]
         return self.elements - np.repeat(means, self.size, axis=0)
 
 
-def walk_sums(edges: Ids, values: Reals, mu: Reals) -> Reals:
+def walk_sums(edges: Ids, values: Floats, mu: Floats) -> Floats:
     """The sums r over walks that leave a node's father behind.
 
     Args:
@@ -68,7 +65,7 @@ def walk_sums(edges: Ids, values: Reals, mu: Reals) -> Reals:
 
 
 def own_neighbourhoods(
-    graph: FederatedGraph, client: int, values: Reals, mu: Reals, degree: Reals, most: int, seed: int
+    graph: FederatedGraph, client: int, values: Floats, mu: Floats, degree: Floats, most: int, seed: int
 ) -> Neighbourhoods:
     """The sets of one client.
 

@@ -8,7 +8,7 @@ import torch
 from fgl_secure.methods.fed2gnn.completed_graph import CompletedGraph, complete, roots_of, sent_values
 from fgl_secure.methods.fed2gnn.decoder import Decoder
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs
-from fgl_secure.methods.fed2gnn.hop_sums import Heard, Reals, RowRange, exchanged
+from fgl_secure.methods.fed2gnn.hop_sums import Heard, RowRange, exchanged
 from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
 from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods, own_neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
@@ -18,6 +18,7 @@ from fgl_secure.training.averaging import APART, Averaged
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.node_models import NodeModel, Surroundings, backbone_of, make_model
 from fgl_secure.training.silo import Facts
+from fgl_secure.typing import Floats
 
 TINY = 1e-12
 
@@ -39,7 +40,7 @@ class Fed2GNN(Averaged):
     """
 
     had: Heard
-    heard: Reals
+    heard: Floats
 
     def __init__(
         self,

@@ -33,8 +33,7 @@ from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.job import Job
 from fgl_secure.training.parties import hierarchy_of, note_own_graph
 from fgl_secure.training.program import Program
-
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class HopSetting:
 
 def drawn_hops(
     graph: FederatedGraph,
-    values: Reals,
+    values: Floats,
     setting: HopSetting,
     what: str = "hop sums",
     *,
@@ -107,7 +106,7 @@ def trained_hops(
     job = clients_of(graph, schemes, preset, backbone=backbone, seed=seed, device=device)
     setting = HopSetting(preset.hops, scheme, preset.neighbours, row_range(preset, scheme))
 
-    def sums_of(client: Program) -> tuple[Reals, Reals]:
+    def sums_of(client: Program) -> tuple[Floats, Floats]:
         assert isinstance(client, Fed2GNN)
         return client.had.values, client.heard
 
@@ -115,7 +114,7 @@ def trained_hops(
 
 
 def before_training(
-    job: Job, setting: HopSetting, sums_of: Callable[[Program], tuple[Reals, Reals]], what: str, seed: int
+    job: Job, setting: HopSetting, sums_of: Callable[[Program], tuple[Floats, Floats]], what: str, seed: int
 ) -> RecordedRun:
     """What a run says before its first round of training, with everything recorded.
 
@@ -144,7 +143,7 @@ def before_training(
 def _run(
     graph: FederatedGraph,
     asked: FederatedGraph,
-    values: Reals,
+    values: Floats,
     setting: HopSetting,
     channel: Channel,
     names: tuple[str, str],

@@ -12,12 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.methods.fed2gnn.decoder import Decoder
-
-Ids = NDArray[np.int64]
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 UNKNOWN = -1
 """The node of a position that was decoded."""
@@ -39,11 +36,11 @@ class Level:
     """
 
     parent: Ids
-    value: Reals
-    below: Reals
-    children: Reals
-    neighbours: Reals
-    count: Reals
+    value: Floats
+    below: Floats
+    children: Floats
+    neighbours: Floats
+    count: Floats
     node: Ids
     father: Ids
 
@@ -68,7 +65,7 @@ class Children(ABC):
         """The children of all positions of a level, one by one."""
 
     @abstractmethod
-    def degrees(self, elements: Reals) -> Reals:
+    def degrees(self, elements: Floats) -> Floats:
         """Numbers of other neighbours of nodes with rows and first sums, float64 [b, at least 1, w] to [b]."""
 
     def mean(self, level: Level) -> Level:
@@ -110,7 +107,7 @@ class DecodedChildren(Children):
         value, below = elements[:, 0] / count[:, None], elements[:, 1:] / count[:, None, None]
         return Level(parent, value, below, children, children + 1, count, unknown, level.node[parent])
 
-    def degrees(self, elements: Reals) -> Reals:
+    def degrees(self, elements: Floats) -> Floats:
         """As the degree predictor believes; the usual number where there is no sum to look at, or no predictor."""
         if elements.shape[1] < 2 or not self._decoders:  # a row and a sum
             return np.full(len(elements), self._usual)

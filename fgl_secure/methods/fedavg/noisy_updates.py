@@ -14,8 +14,8 @@ from fgl_secure.coins import Coins
 from fgl_secure.dp import Perturbation, rounded_at_random
 from fgl_secure.dp.mechanisms import DiscreteGaussian
 from fgl_secure.errors import InputError
-from fgl_secure.training.calls import Reals
 from fgl_secure.training.collectives import Collectives
+from fgl_secure.typing import Floats
 
 GRID_SIGMA = 1024.0
 """Standard deviation of the noise in steps of the grid that gradients are rounded to."""
@@ -78,7 +78,7 @@ class NoisyUpdates:
         self._noise, self._threshold, self._coins = noise, threshold, coins
         self._perturbation: Perturbation | None = None
 
-    def mean(self, talk: Collectives, update: NDArray[np.float32], number: int) -> Reals:
+    def mean(self, talk: Collectives, update: NDArray[np.float32], number: int) -> Floats:
         """Clips, rounds, adds the client's share of the noise, and takes part in the mean.
 
         Args:

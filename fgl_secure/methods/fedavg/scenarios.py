@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.attacks.gradients.knowledge import UPDATES, Candidates, GradientKnowledge
 from fgl_secure.attacks.gradients.model import Convolution, GradientModel, receptive_field
@@ -19,8 +18,7 @@ from fgl_secure.runtime import PublicParameters, Recording, Transcript
 from fgl_secure.training.backbones import LAYERS, make_layers
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.presets import Preset
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 
 def drawn_batches(graph: FederatedGraph, size: int | None, seed: int) -> tuple[Ids, ...]:

@@ -37,7 +37,6 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.backbones import LAYERS, make_layers
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
@@ -45,8 +44,7 @@ from fgl_secure.training.parameters import flat
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST
 from fgl_secure.training.program import Program
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Ids
 
 HIDDEN = 64
 SGC_HOPS = 2

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
@@ -26,9 +25,8 @@ from fgl_secure.methods.fedavg.noisy_updates import NoisyUpdates
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.backbones import LAYERS, Degrees, MessageLayer, make_layers
-from fgl_secure.training.calls import Reals
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.optimisers import Adam
@@ -37,8 +35,7 @@ from fgl_secure.training.presets import Preset
 from fgl_secure.training.rounds import Figures, Rounds
 from fgl_secure.training.scoring import counts_of
 from fgl_secure.training.sparse_products import SparseMatrix
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Array, Floats, Ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +198,13 @@ class FedAvg(Rounds):
                     parameter.sub_(self._local.rate * pulled)
         return flat(total), losses[0]
 
-    def _mean(self, update: Array, weight: int, number: int) -> Reals:
+    def _mean(self, update: Array, weight: int, number: int) -> Floats:
         if self._noise is not None:
             return self._noise.mean(self.talk, update, number)
         sizes = [parameter.numel() for parameter in self._parameters]
         return self.talk.mean(update, weight, self.silo.facts.nodes, parts=sizes)
 
-    def _step(self, mean: Reals, number: int) -> None:
+    def _step(self, mean: Floats, number: int) -> None:
         for parameter, part in zip(self._parameters, unflatten(mean, self._parameters), strict=True):
             parameter.grad = part
         self._optimiser.step()

@@ -9,15 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-
-Ids = NDArray[np.int64]
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 
-def shares_of(counts: Ids, grid: int | None) -> Reals:
+def shares_of(counts: Ids, grid: int | None) -> Floats:
     """Shares that sum to one.
 
     On a grid, each is rounded down to a multiple of 1 / grid, and what is missing to one goes, a unit each, to those
@@ -110,7 +107,7 @@ class ProxyLayout:
         return int(self.scored.stop) + 1
 
 
-def fractions(encoder: Reals, weight: float, proxies: Reals, shares: Reals) -> tuple[list[Reals], Reals]:
+def fractions(encoder: Floats, weight: float, proxies: Floats, shares: Floats) -> tuple[list[Floats], Floats]:
     """One client's numerators and denominators.
 
     Args:

@@ -13,12 +13,13 @@ from fgl_secure.methods.fedspray.alignment import fractions, shares_of
 from fgl_secure.methods.fedspray.networks import NETWORKS, Encoder, Network, draw_encoder, draw_weights
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
 from fgl_secure.methods.fedspray.scoring import ChosenRounds
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.rounds import Figures
 from fgl_secure.training.silo import Facts
+from fgl_secure.typing import Array
 
 
 def divergence(targets: torch.Tensor, learner: torch.Tensor) -> torch.Tensor:

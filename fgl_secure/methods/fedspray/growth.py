@@ -24,9 +24,7 @@ from fgl_secure.training.job import Job
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.rounds import Figures, Rounds
-
-Ids = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from fgl_secure.typing import Flags, Ids
 
 MOST = 10**6
 """Rounds that there may be."""
@@ -99,13 +97,13 @@ def with_few_labels(graph: FederatedGraph, most: int, seed: int) -> FederatedGra
     return relabelled(graph, kept)
 
 
-def relabelled(graph: FederatedGraph, labelled: Bools) -> FederatedGraph:
+def relabelled(graph: FederatedGraph, labelled: Flags) -> FederatedGraph:
     """The same graph with other labelled nodes, bool [n]; those that validate and test stay."""
     masks = SplitMasks(labelled, graph.validation_mask & ~labelled, graph.test_mask & ~labelled)
     return FederatedGraph.from_assignment(graph.graph, graph.silo_of, masks, graph.partition)
 
 
-def turns(few: FederatedGraph, waiting: Bools, additions: int, seed: int) -> list[tuple[int, int]]:
+def turns(few: FederatedGraph, waiting: Flags, additions: int, seed: int) -> list[tuple[int, int]]:
     """Which node is added in each round, and another node of the same client that could have been.
 
     Clients take turns; the other node is of the same class where there is one left, and -1 where there is none at all.
@@ -169,7 +167,7 @@ def grow(
     return rounds, Suspects(np.empty((0, setting.preset.width)), pairs)
 
 
-def _with(few: FederatedGraph, labelled: Bools, node: int) -> FederatedGraph:
+def _with(few: FederatedGraph, labelled: Flags, node: int) -> FederatedGraph:
     """The graph with one labelled node more."""
     more = labelled.copy()
     more[node] = True

@@ -12,9 +12,7 @@ from fgl_secure.attacks.proxies.knowledge import ProxySlices
 from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.methods.fedspray.alignment import ProxyLayout, shares_of
 from fgl_secure.methods.fedspray.client import FedSpray
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,8 +14,6 @@ from fgl_secure.methods.fedspray.preset import FedSprayPreset, RoundChoice
 from fgl_secure.methods.fedspray.subgraph import Subgraph
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
-from fgl_secure.runtime.packing import Array
-from fgl_secure.training.calls import Reals
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Make, Task
 from fgl_secure.training.presets import Selection
@@ -23,6 +21,7 @@ from fgl_secure.training.rounds import NOTHING, Figures, Rounds
 from fgl_secure.training.scoring import COUNTS, counts_of, share_of
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array, Floats
 
 
 def validation_sums(subgraph: Subgraph, scores: torch.Tensor, choice: RoundChoice) -> tuple[float, float]:
@@ -66,7 +65,7 @@ class ChosenRounds(Rounds):
 
     def added(
         self, loss: float, parts: Sequence[Array] = (), denominators: Array = NOTHING
-    ) -> tuple[list[Reals], Figures]:
+    ) -> tuple[list[Floats], Figures]:
         """One sum of all clients: of a round's fractions, and of the figures that judge it.
 
         Args:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import InputError
 from fgl_secure.training.silo import Silo
 from fgl_secure.training.sparse_products import SparseMatrix
+from fgl_secure.typing import Ids
 
-Ids = NDArray[np.int64]
 Product = Callable[[torch.Tensor], torch.Tensor]
 """A product with a fixed matrix [n, m], differentiable: from [m, c] to [n, c]."""
 

@@ -25,12 +25,13 @@ from fgl_secure.methods.fedstruct.models import (
     feature_model,
 )
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, Stepping, Weighting
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.optimisers import SGD, Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
 from fgl_secure.training.silo import Silo
 from fgl_secure.training.sparse_products import SparseMatrix
+from fgl_secure.typing import Array
 
 Reals = NDArray[np.floating[Any]]
 

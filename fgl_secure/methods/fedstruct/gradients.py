@@ -18,9 +18,9 @@ from fgl_secure.algebra.quantization import largest_magnitude
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.topology import CLIENTS, SERVER
 from fgl_secure.runtime import Phase
-from fgl_secure.training.calls import Ids, Reals
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.ranges import shrunk
+from fgl_secure.typing import Floats, Ids
 
 STRUCTURE_SUM = "structure gradient sum"
 """What the server is left with of the gradients of structure: the sum float64 [1, n d], row after row."""
@@ -52,7 +52,7 @@ class RowSums(ABC):
         """Of the sums."""
 
     @abstractmethod
-    def own(self, rows: Rows) -> Reals:
+    def own(self, rows: Rows) -> Floats:
         """The sum's rows of own nodes, float64 [m, d], from this client's matrix [n, d]; closed ones are 0."""
 
 
@@ -63,7 +63,7 @@ class SumsByServer(RowSums):
     def _topology(self) -> str:
         return SERVER
 
-    def all(self, rows: Rows) -> Reals:
+    def all(self, rows: Rows) -> Floats:
         """The whole sum, float64 [n, d]; rows that stay closed are 0."""
         if self._needed > 1:
             grid = self._talk.gradient_grid
@@ -74,7 +74,7 @@ class SumsByServer(RowSums):
         total, _ = self._talk.server(rows.reshape(-1), output=STRUCTURE_SUM)
         return total.reshape(rows.shape)
 
-    def own(self, rows: Rows) -> Reals:
+    def own(self, rows: Rows) -> Floats:
         """See `RowSums.own`."""
         return self.all(rows)[self._silo.nodes]
 
@@ -99,7 +99,7 @@ class SumsByOwners(RowSums):
     def _topology(self) -> str:
         return CLIENTS
 
-    def own(self, rows: Rows) -> Reals:
+    def own(self, rows: Rows) -> Floats:
         """See `RowSums.own`."""
         me, width = self._silo.silo, rows.shape[1]
         exponent = self._talk.exponent(largest_magnitude(rows), self._grid.bound)
@@ -111,7 +111,7 @@ class SumsByOwners(RowSums):
         }
         total = self._talk.clients({**terms, me: parts[me].size}, self._grid.largest)
         others = shrunk(self._grid.decode(total), -exponent)
-        summed: Reals = others.reshape(-1, width) + rows[self._nodes[me]]
+        summed: Floats = others.reshape(-1, width) + rows[self._nodes[me]]
         return summed
 
     def _opened(self, parts: list[Rows]) -> list[NDArray[np.bool_]]:

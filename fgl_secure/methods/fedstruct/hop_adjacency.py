@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import InputError
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 UNIT_BITS = 36
 """Entries of a power lie in 0..1 and are compared in units of 2^-36."""

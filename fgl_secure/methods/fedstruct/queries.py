@@ -16,12 +16,12 @@ from fgl_secure.methods.fedstruct.query_audit import AuditRule, QueryAudit, publ
 from fgl_secure.methods.fedstruct.row_exchange import entries_of
 from fgl_secure.methods.fedstruct.structure import Structure
 from fgl_secure.runtime import Phase
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.runtime.transcript import SECRETS
-from fgl_secure.training.calls import Ids, Reals
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.silo import Silo
 from fgl_secure.training.sparse_products import SparseMatrix, matrix_arrays, matrix_from, product, to_torch
+from fgl_secure.typing import Array, Floats, Ids
 
 OWN_QUERIES = "own query weights"
 """What a client asks, in recordings: (client that is asked, own node, node of that client, weight) an entry."""
@@ -47,7 +47,7 @@ class Answering:
     nodes: Ids
     askers: Ids
     asked: int
-    leverage: Reals
+    leverage: Floats
 
     @property
     def refused(self) -> int:
@@ -97,7 +97,7 @@ def ask(
     return _decided(silo, parts, rule, pooled=pooled, width=width)
 
 
-def _queries(silo: Silo, asker: int, entries: Reals) -> tuple[Ids, Ids, sparse.csr_array]:
+def _queries(silo: Silo, asker: int, entries: Floats) -> tuple[Ids, Ids, sparse.csr_array]:
     """Nodes that a client asks for, ascending, who asks, and the weights of own nodes, CSR [q, m]."""
     whole = entries[:, :2].astype(np.int64) if np.isfinite(entries).all() else np.full((1, 2), -1)
     if not np.isin(whole[:, 1], silo.nodes).all() or ((whole < 0) | (whole >= silo.facts.nodes)).any():

@@ -13,11 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Floats
 
 TOLERANCE = 1e-9
 """Length of what a query adds to the basis, relative to the query, below which it adds nothing; and how far leverages
@@ -59,11 +57,11 @@ class QueryAudit:
         self._leverage = np.zeros(nodes)
 
     @property
-    def leverage(self) -> Reals:
+    def leverage(self) -> Floats:
         """float64 [m]: how near each node is to being known; 1 where it is. No guarantee of differential privacy."""
         return self._leverage.copy()
 
-    def admits(self, query: Reals) -> bool:
+    def admits(self, query: Floats) -> bool:
         """Decides on a query and remembers it where it is answered.
 
         Args:
@@ -91,7 +89,7 @@ class QueryAudit:
         self._leverage, self._rank = leverage, self._rank + 1
         return True
 
-    def _new_direction(self, query: Reals) -> Reals | None:
+    def _new_direction(self, query: Floats) -> Floats | None:
         """What a query adds to the basis, orthonormal to it; None where it adds nothing."""
         basis = self._basis[: self._rank]
         rest = query - basis.T @ (basis @ query)

@@ -38,9 +38,9 @@ from fgl_secure.methods.fedstruct.sketched_terms import (
     unpacked_sum,
 )
 from fgl_secure.runtime import Phase
-from fgl_secure.training.calls import Ids
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Ids
 
 HOP_ROWS = "hop rows"
 """What a client comes to know in a hop, in recordings: (own node, node, value) an entry."""

@@ -45,11 +45,10 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.typing import Ids
 
 CRAWLED = 0.9
 """Share of the edges that a crawl has."""
-
-Ids = NDArray[np.int64]
 
 
 class SeenModels:

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from fgl_secure.algebra.quantization import Integers, most_fraction_bits, rounded
+from fgl_secure.algebra.quantization import most_fraction_bits, rounded
 from fgl_secure.errors import InputError, SketchOverfullError
 from fgl_secure.jit import njit
+from fgl_secure.typing import Integers
 
 HASHES = 3
 """Cells of each entry, one in each third of the table: large tables of 1.222 cells an entry can then be read."""

@@ -16,9 +16,9 @@ import torch
 from scipy import sparse
 
 from fgl_secure.methods.fedstruct.row_exchange import EdgeBlocks
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.sparse_products import SparseMatrix
+from fgl_secure.typing import Array
 
 HOP_SUMS = "hop sums"
 """What clients get of other clients in a hop: (own node, the sum over its foreign neighbours' rows)."""

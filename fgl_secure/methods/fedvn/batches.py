@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.typing import Ids
 
-Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
 MOST_KINDS = 64

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
@@ -19,16 +18,14 @@ from fgl_secure.methods.fedvn.batches import GraphBatch, GraphStore, graph_sums,
 from fgl_secure.methods.fedvn.losses import contrast_loss, decoupling_loss, descend, penalties, task_loss
 from fgl_secure.methods.fedvn.models import Dropout, EdgeGenerator, Encoder, GraphModel, Tied, collecting
 from fgl_secure.methods.fedvn.preset import FedVNPreset, GlobalScore, LocalScore, Statistics
-from fgl_secure.runtime.packing import Array, Arrays, under
+from fgl_secure.runtime.packing import Arrays, under
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parameters import draw_on, drawn, flat, overwrite
 from fgl_secure.training.rounds import NOTHING, Figures, Rounds
 from fgl_secure.training.scoring import Counts, Scores, share_of
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
-
-Ids = NDArray[np.int64]
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Array, Ids
 
 UNIT = 1024.0
 """Score vectors and losses are sent in such units: a graph's scores sum to as much as it has nodes."""

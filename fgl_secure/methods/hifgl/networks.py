@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step, Tampered
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 CARRYING = (Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES, Phase.SEALED)
 """Messages that an absent device does not send; of what is sealed for relays, those of which each device sends several:

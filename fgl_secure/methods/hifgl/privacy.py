@@ -22,8 +22,6 @@ from fgl_secure.runtime import Channel, Directory, Role, Step
 from fgl_secure.statistics.lower_bounds import gaussian_bound
 from fgl_secure.training.presets import Preset
 
-Ids = NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CanaryScores:

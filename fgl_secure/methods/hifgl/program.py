@@ -15,7 +15,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Direction, Step
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.neighbourhood import open_neighbours
@@ -24,6 +24,7 @@ from fgl_secure.training.parameters import flat, overwrite, remembered, remind, 
 from fgl_secure.training.parties import neighbour_sums, note_membership
 from fgl_secure.training.presets import Federation, Preset
 from fgl_secure.training.rounds import Figures, Rounds
+from fgl_secure.typing import Array
 
 UNSELECTED = -1.0
 """The score of a round that is not to be chosen: below every accuracy."""

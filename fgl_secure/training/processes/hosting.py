@@ -6,17 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
 from fgl_secure.runtime import Messages, decode, encode
 from fgl_secure.runtime.machine import Machine
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import Inbox, Outbox, fitting
-
-Ids = NDArray[np.int64]
-
+from fgl_secure.typing import Array, Ids
 
 Hosted = TypeVar("Hosted", bound=Machine)
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.runtime import Direction, MessageKind, Step
-from fgl_secure.runtime.packing import Array, array_from_bytes, array_to_bytes, packed, unpacked
+from fgl_secure.runtime.packing import array_from_bytes, array_to_bytes, packed, unpacked
+from fgl_secure.typing import Array
 
 _STEP = struct.Struct(">IiBBII")
 

@@ -14,12 +14,13 @@ from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners.agreement import Partners, outcome
 from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.scheme import HostedScheme, Scheme, SumMachine
-from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Ids, Topology
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.processes.hosting import Hosting
 from fgl_secure.training.processes.process import Inbox, Outbox
 from fgl_secure.training.processes.relay import HostedSums
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array, Ids
 
 
 class PartnerSums(HostedSums):

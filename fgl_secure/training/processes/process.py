@@ -13,8 +13,9 @@ import numpy as np
 
 from fgl_secure.errors import ProtocolError
 from fgl_secure.runtime import MessageKind
-from fgl_secure.runtime.packing import Array, Arrays
+from fgl_secure.runtime.packing import Arrays
 from fgl_secure.training.processes.parcels import Parcel
+from fgl_secure.typing import Array
 
 SERVER = 2**32 - 1
 """Stands for the server among senders and receivers, where silos and relays go by their numbers."""

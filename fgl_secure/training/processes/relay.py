@@ -18,14 +18,15 @@ from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.relay_coded.wire import found_among
 from fgl_secure.protocols.scheme import Scheme, SumMachine, least_group
 from fgl_secure.protocols.stepwise import done_array, done_steps
-from fgl_secure.protocols.topology import NEIGHBOURS, AgreedGrouping, Grouping, Ids, Reals, Topology
+from fgl_secure.protocols.topology import NEIGHBOURS, AgreedGrouping, Grouping, Reals, Topology
 from fgl_secure.runtime import Direction, OwnDraws, Phase, Role, Step
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.processes.hosting import Hosting
 from fgl_secure.training.processes.neighbour_sums import NeighbourSums
 from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Process
 from fgl_secure.training.processes.ways import Neighbours
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array, Ids
 
 UNKNOWN = -1
 

@@ -22,7 +22,7 @@ from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, Step
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.gradient_sums import HostedMembers
@@ -35,6 +35,7 @@ from fgl_secure.training.program import Program
 from fgl_secure.training.ranges import Digits, finds_ranges, rounding_key
 from fgl_secure.training.server_sums import grid_for
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array
 
 Make = Callable[[Collectives], Program]
 

@@ -13,8 +13,9 @@ from fgl_secure.training.parties import most_rows
 from fgl_secure.training.processes.hosting import Hosting
 from fgl_secure.training.processes.process import Inbox, Outbox
 from fgl_secure.training.processes.relay import HostedSums
-from fgl_secure.training.processes.ways import Flags, Neighbours
-from fgl_secure.training.silo import Ids, Silo
+from fgl_secure.training.processes.ways import Neighbours
+from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Flags, Ids
 
 
 class SiloNeighbours(Neighbours):

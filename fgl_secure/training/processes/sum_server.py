@@ -8,12 +8,12 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import OwnDraws, Step
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, fitting, joined, only, scalar
 from fgl_secure.training.processes.sums import DONE, EVERYBODY, OPENING, Company, arrived, sent
 from fgl_secure.training.ranges import NO_DIGITS, Digits
 from fgl_secure.training.server_sums import quotients
+from fgl_secure.typing import Array
 
 _MOST_BITS = 64
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.identity import Identities, Identity, Names
@@ -30,10 +29,11 @@ from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import CLIENTS, Topology
 from fgl_secure.protocols.topology import SERVER as SERVER_SUMS
 from fgl_secure.runtime import Directory, Draws, Messages, OwnDraws, Phase, Role, Step, decode, encode
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Part, fitting, only, scalar
 from fgl_secure.training.ranges import NO_DIGITS, Digits
+from fgl_secure.typing import Array, Integers
 
 EVERYBODY = -1
 UNBOUNDED = -1

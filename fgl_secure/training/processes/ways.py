@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.partnering import Contributors, computed
 from fgl_secure.runtime import Direction, Phase, Step
-from fgl_secure.runtime.packing import Array, Arrays
+from fgl_secure.runtime.packing import Arrays
 from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import Inbox, Outbox, fitting, only
-from fgl_secure.training.silo import Ids, Silo
-
-Flags = NDArray[np.bool_]
+from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array, Flags, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

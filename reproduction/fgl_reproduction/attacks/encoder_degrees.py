@@ -17,9 +17,8 @@ from fgl_secure.attacks.base import Card, InformedAttack, Measurement, Truth
 from fgl_secure.attacks.truth import moved_on
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, clustered_proportion
+from fgl_secure.typing import Floats, Ids
 
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
 
 SERVER_SUM = "server sum"

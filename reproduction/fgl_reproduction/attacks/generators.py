@@ -21,9 +21,7 @@ from fgl_secure.attacks.base import Card, InformedAttack, Measurement, Truth
 from fgl_secure.attacks.row_space import solver
 from fgl_secure.runtime import Phase, PrivateRows, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 GENERATORS = "gradients of generators"
 """Scenario: what clients of FedSage+ tell each other in a round for generators."""

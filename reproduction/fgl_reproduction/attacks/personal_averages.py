@@ -13,9 +13,7 @@ from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement, T
 from fgl_secure.attacks.truth import moved_on
 from fgl_secure.runtime import Directory, MessageKind, Phase, PublicParameters, ReceivedRows, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, clustered_proportion
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 PERSONAL_AVERAGES = "personal averages"
 """Scenario: a round after which every client gets a weighted average of all clients' models."""

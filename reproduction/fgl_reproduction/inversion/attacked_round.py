@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_reproduction.inversion.options import CLEAR, SINGLE, InvertOptions
 from fgl_secure.attacks.base import Attack, Measurement
@@ -41,9 +40,7 @@ from fgl_secure.host import library_settings
 from fgl_secure.methods.fedavg.small_rounds import fresh_model, full_batches, recorded_round
 from fgl_secure.schemes import server_scheme
 from fgl_secure.threads import one_thread
-
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from html import escape
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_reproduction.inversion.page import picture_svg
 from fgl_secure.attacks.gradients.inversion import Effort, inverting_gradients
@@ -24,9 +23,7 @@ from fgl_secure.methods.fedavg.small_rounds import fresh_model, recorded_round
 from fgl_secure.runtime import Role
 from fgl_secure.schemes import server_scheme
 from fgl_secure.threads import one_thread
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fgl_secure.typing import Floats, Ids
 
 PARTS = 20
 """Clients that the data set is cut into at random; a round has the first K of them."""

@@ -11,13 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fgl_reproduction.known_flaws.case import Array, ReleasingMechanism
+from fgl_reproduction.known_flaws.case import ReleasingMechanism
 from fgl_secure.coins import Coins
 from fgl_secure.statistics.lower_bounds import Ranks, classic_bound
-
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Array, Floats
 
 RUNS = 2 * 80_000
 """Runs per input; the first half chooses thresholds, and the second half is counted."""
@@ -76,7 +74,7 @@ def _scores(pilots: list[Array], runs: list[Array]) -> Iterator[tuple[str, tuple
         yield "all outputs along Fisher's discriminant", _levelled(*along)
 
 
-def lowest_bit(values: Array) -> Reals:
+def lowest_bit(values: Array) -> Floats:
     """Return the exponent of the lowest set bit of each value as a double, 1024 for zero: shaped like `values`."""
     fraction, exponent = np.frexp(np.asarray(values, dtype=np.float64))
     whole = np.ldexp(np.abs(fraction), 53).astype(np.int64)
@@ -91,6 +89,6 @@ def _levelled(pilots: list[Array], runs: list[Array]) -> tuple[Ranks, Ranks]:
     return absent, present
 
 
-def _discriminant(absent: Array, present: Array) -> Reals:
+def _discriminant(absent: Array, present: Array) -> Floats:
     spread = np.cov(np.concatenate([absent - absent.mean(axis=0), present - present.mean(axis=0)]), rowvar=False)
     return np.asarray(np.linalg.pinv(spread) @ (present.mean(axis=0) - absent.mean(axis=0)))

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.runtime import Guarantee, Party
 from fgl_secure.testing.protocol import Inputs, Protocol
-
-Array = NDArray[Any]
+from fgl_secure.typing import Array
 
 Allowed = Callable[[Inputs, tuple[Party, ...]], Hashable]
 """The declared leakage: what a coalition may learn of inputs besides its own, in a form that can be compared."""

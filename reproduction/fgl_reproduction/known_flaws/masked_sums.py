@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField, lagrange_matrix
 from fgl_secure.runtime import Channel, Directory, Phase, Role, Step
 from fgl_secure.testing.protocol import Inputs
-
-Ints = NDArray[np.int64]
+from fgl_secure.typing import Integers
 
 
 def parties(clients: int) -> Directory:
@@ -24,13 +22,13 @@ def parties(clients: int) -> Directory:
     return Directory({Role.SERVER: 1, Role.SILO: clients})
 
 
-def to_server(channel: Channel, phase: Phase, step: Step, values: Ints) -> None:
+def to_server(channel: Channel, phase: Phase, step: Step, values: Integers) -> None:
     """Send a message of each client to the server: values [*tapes, clients, ...]."""
     clients = channel.parties.ids(Role.SILO)
     channel.send(phase, step, clients, np.zeros_like(clients), values)
 
 
-def between(channel: Channel, phase: Phase, step: Step, values: Ints) -> None:
+def between(channel: Channel, phase: Phase, step: Step, values: Integers) -> None:
     """Send a message of each client to each over secure links: values [*tapes, from, to, ...]."""
     clients, axes = channel.parties.ids(Role.SILO), len(channel.batch_shape)
     n = len(clients)
@@ -38,7 +36,7 @@ def between(channel: Channel, phase: Phase, step: Step, values: Ints) -> None:
     channel.send(phase, step, np.repeat(clients, n), np.tile(clients, n), flat)
 
 
-def unmask_sum(channel: Channel, step: Step, values: Ints, p: int) -> Ints:
+def unmask_sum(channel: Channel, step: Step, values: Integers, p: int) -> Integers:
     """Reveal the sum of the clients' values to the server alone: [*tapes, d] from [*tapes, n, d].
 
     Each client splits its values into uniform summands, one per client, and sends the server the sum of those received.
@@ -53,7 +51,7 @@ def unmask_sum(channel: Channel, step: Step, values: Ints, p: int) -> Ints:
     return np.asarray(sums.sum(axis=-2) % p)
 
 
-def pair_masks(channel: Channel, p: int) -> Ints:
+def pair_masks(channel: Channel, p: int) -> Integers:
     """Return the mask of each pair of clients: int64 [*tapes, n, n], with 0 on the diagonal and opposite signs."""
     clients = channel.parties.ids(Role.SILO)
     n = len(clients)
@@ -132,7 +130,7 @@ def _mersenne(modulus: int) -> Any:
     return lambda words: table[words[..., 0] ^ words[..., 1]]
 
 
-def _identity(words: Ints) -> Ints:
+def _identity(words: Integers) -> Integers:
     return words
 
 
@@ -243,5 +241,5 @@ def shamir_sum(inputs: Inputs, channel: Channel, *, p: int, degree: int) -> None
     channel.send(Phase.SHARE_SUMS, step, servers, np.repeat(receiver, len(servers)), sums)
 
 
-def _on_tapes(channel: Channel, values: Ints) -> Ints:
+def _on_tapes(channel: Channel, values: Integers) -> Integers:
     return np.broadcast_to(values, (*channel.batch_shape, *values.shape)).copy()

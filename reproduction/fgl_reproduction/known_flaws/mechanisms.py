@@ -7,10 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from fgl_reproduction.known_flaws.case import Array, ReleasingMechanism
+from fgl_reproduction.known_flaws.case import ReleasingMechanism
 from fgl_secure.coins import Coins
 from fgl_secure.dp.accountant import noise_multiplier
 from fgl_secure.dp.mechanisms import DiscreteGaussian
+from fgl_secure.typing import Array
 
 _BITS = 53
 _LEAVES = 9

@@ -24,8 +24,7 @@ from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Guarantee, Party, Phase, Role, Step
 from fgl_secure.testing import protocol_of
 from fgl_secure.testing.protocol import Inputs, Protocol
-
-Ints = NDArray[np.int64]
+from fgl_secure.typing import Integers
 
 _VECTORS, _ANSWERS = (Phase.MASKED_VECTORS,), (Phase.UNMASKING,)
 _GONE = {1: (*_VECTORS, Phase.ROSTERS, *_ANSWERS), 2: _ANSWERS}
@@ -121,14 +120,14 @@ def _one_sum(scheme: OneSumScheme, clients: int, width: int, guarantees: tuple[G
     return HidingProtocol(protocol, (*scheme.claim_for(topology).guarantees, *guarantees), allowed, zero)
 
 
-def _losing(silent: Mapping[int, tuple[Phase, ...]]) -> Callable[[Phase, Step, Ints, Ints], NDArray[np.bool_]]:
-    def arrives(phase: Phase, _: Step, senders: Ints, __: Ints) -> NDArray[np.bool_]:
+def _losing(silent: Mapping[int, tuple[Phase, ...]]) -> Callable[[Phase, Step, Integers, Integers], NDArray[np.bool_]]:
+    def arrives(phase: Phase, _: Step, senders: Integers, __: Integers) -> NDArray[np.bool_]:
         return np.array([phase not in silent.get(end, ()) for end in senders.tolist()], dtype=np.bool_)
 
     return arrives
 
 
-def _to_the_last(parties: Directory, silo_of: Ints) -> Grouping:
+def _to_the_last(parties: Directory, silo_of: Integers) -> Grouping:
     """Return a grouping in which every device owns a row and a group, and all others send to the last."""
     devices, silos = parties.ids(Role.DEVICE), parties.ids(Role.SILO)[silo_of]
     senders = np.arange(len(devices) - 1)

@@ -23,8 +23,7 @@ from fgl_secure.training.averaging import Averaged
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.node_models import Matrix, Propagation, Surroundings, backbone_of, degree_weights
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 
 class Fed2GNNBaseline(StrEnum):

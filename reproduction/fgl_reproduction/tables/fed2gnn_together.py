@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fgl_secure.methods.fed2gnn.coordinates import Coordinates, directions
 from fgl_secure.methods.fed2gnn.decoder import Decoder
@@ -23,8 +22,7 @@ from fgl_secure.methods.fed2gnn.program import Fed2GNN
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parameters import flat, overwrite
 from fgl_secure.training.server_sums import FRACTION_BITS
-
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Floats
 
 UNIT = 1024.0
 """What moments are sent in, of parts that were divided by their mean magnitude."""
@@ -76,7 +74,7 @@ class Together:
         if sums[-1]:
             overwrite(parameters, (sums[:-1] / sums[-1]).astype(np.float32))
 
-    def _magnitudes(self, data: Neighbourhoods) -> tuple[float, Reals]:
+    def _magnitudes(self, data: Neighbourhoods) -> tuple[float, Floats]:
         """How many elements all clients have, as a share of the nodes, and the mean magnitude of each part, [K].
 
         A part that is zero everywhere counts as 1 large.
@@ -87,12 +85,12 @@ class Together:
         size = np.array(magnitudes, dtype=np.float64) * grown / (elements or 1.0)
         return float(elements), np.where(size > 0, size, 1.0)
 
-    def _mean(self, sums: Reals, elements: float) -> Reals:
+    def _mean(self, sums: Floats, elements: float) -> Floats:
         """What all clients' sums over elements are an element."""
         share = UNIT * elements * self.talk.silo.facts.nodes
         return self._sum(sums.ravel() / share).reshape(sums.shape) * UNIT
 
-    def _sum(self, row: Reals, parts: Sequence[int] = ()) -> Reals:
+    def _sum(self, row: Floats, parts: Sequence[int] = ()) -> Floats:
         return self.talk.server(row, grid=self.talk.grid(FRACTION_BITS), parts=parts)[0]
 
 

@@ -25,13 +25,14 @@ from fgl_secure.methods.fedspray.preset import FedSprayPreset
 from fgl_secure.methods.fedspray.scoring import ChosenRounds, chosen
 from fgl_secure.methods.fedspray.subgraph import Product, Subgraph
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.rounds import Figures
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array
 
 WALKS = DEGREES = 16
 """Columns of structure features, as in FedStar's public code."""

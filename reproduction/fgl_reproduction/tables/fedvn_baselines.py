@@ -28,13 +28,13 @@ from fgl_secure.methods.fedvn.losses import descend, task_loss
 from fgl_secure.methods.fedvn.models import BatchNorm, Dropout, Encoder, GINLayer, GraphModel, Linear, active, dropped
 from fgl_secure.methods.fedvn.preset import FedVNPreset, GlobalScore, Statistics
 from fgl_secure.methods.fedvn.program import UNIT, ClientGraphs, FedVN
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parameters import flat, overwrite
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.sparse_products import multiply
+from fgl_secure.typing import Array, Ids
 
-Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Weights = tuple[torch.Tensor, ...]
 

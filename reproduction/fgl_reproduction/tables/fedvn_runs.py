@@ -10,7 +10,6 @@ from typing import cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fgl_reproduction.tables.fedvn_baselines import PROGRAMS
 from fgl_reproduction.tables.table import Choices, Metric
@@ -21,10 +20,8 @@ from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.program import FedVN
 from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.job import Job
-
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Array, Floats
 
 ACCURACY = Metric("accuracy (%)", 2)
 """Of test graphs, the plain mean over clients, at the selected round."""
@@ -194,22 +191,22 @@ class ClientSimilarities:
         return found
 
 
-def embeddings(client: FedVN) -> tuple[Reals, Array]:
+def embeddings(client: FedVN) -> tuple[Floats, Array]:
     """Embeddings of a client's test graphs, float64 [g, hidden], and their targets [g]."""
     with client.evaluated():
         found = [client.model.embedded(each, tied=client.tied(each)) for each in client.batches(client.test)]
-        rows: Reals = torch.cat(found).cpu().double().numpy()
+        rows: Floats = torch.cat(found).cpu().double().numpy()
     return rows, client.held.own.targets[client.test]
 
 
-def unit_rows(rows: Reals) -> Reals:
+def unit_rows(rows: Floats) -> Floats:
     """Rows [r, d] of length 1; those of length 0 stay."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    found: Reals = rows / np.where(lengths > 0, lengths, 1)
+    found: Floats = rows / np.where(lengths > 0, lengths, 1)
     return found
 
 
-def mean_cosines(groups: Sequence[Reals]) -> Reals:
+def mean_cosines(groups: Sequence[Floats]) -> Floats:
     """For each two groups of rows [r, d] of length 1 the mean over pairs of a row of each, float64 [pairs].
 
     Raises:
@@ -218,7 +215,7 @@ def mean_cosines(groups: Sequence[Reals]) -> Reals:
     if len(groups) < 2:
         raise InputError(f"groups must be at least 2, for there to be a pair; found {len(groups)}")
     means = np.stack([rows.mean(axis=0) for rows in groups])
-    found: Reals = (means @ means.T)[np.triu_indices(len(means), k=1)]
+    found: Floats = (means @ means.T)[np.triu_indices(len(means), k=1)]
     return found
 
 

@@ -30,12 +30,12 @@ from fgl_reproduction.tables.table import Case, Choices, Derived, Metric, Paper
 from fgl_secure.graph import FederatedGraph, Graph, load, random_partition, random_split
 from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.schemes import parse
-from fgl_secure.training.calls import Reals
 from fgl_secure.training.job import Job
 from fgl_secure.training.presets import Preset, preset
 from fgl_secure.training.program import Program
 from fgl_secure.training.rounds import Figures
 from fgl_secure.training.scoring import COUNTS, Counts, share_of
+from fgl_secure.typing import Floats
 
 ACCURACY = Metric("accuracy", 4)
 """Over the test nodes of all silos pooled, a fraction."""
@@ -281,7 +281,7 @@ class Followed(HiFGL):
         super().__init__(*given, **rest)
         self.course: list[Counts] = []
 
-    def told(self, *given: Any) -> tuple[Reals, Figures]:
+    def told(self, *given: Any) -> tuple[Floats, Figures]:
         """See `Rounds.told`."""
         found = super().told(*given)
         self.course.append(found[1].own)

@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_reproduction.tables.table import Case, Choices, Metric
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Ids
 
 NODES, EDGES = Metric("nodes", 0), Metric("edges", 0)
 """Edges have no direction: a pair of nodes with an edge counts once, and a loop not at all."""

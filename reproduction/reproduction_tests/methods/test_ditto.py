@@ -21,9 +21,9 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.job import Job
 from fgl_secure.training.presets import HONEST
+from fgl_secure.typing import Array
 from tests.graphs import two_communities
 from tests.methods.fedavg.test_program import channel_of
 from tests.training.processes.runs import agree, apart, in_lockstep

@@ -19,12 +19,12 @@ from fgl_secure.methods.fed2gnn.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Phase, Recording
-from fgl_secure.runtime.packing import Array
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.program import Program
+from fgl_secure.typing import Array
 from tests.methods.fed2gnn.small import QUICK, channel_of, some_digits
 from tests.methods.fed2gnn.test_decoder import MOST, PRESET, sets, variance_within
 from tests.training.processes.runs import agree, apart, in_lockstep

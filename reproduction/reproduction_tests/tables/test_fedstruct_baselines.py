@@ -26,8 +26,8 @@ from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, Fe
 from fgl_secure.methods.fedstruct.program import FedStructTask
 from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.runtime import Channel
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.typing import Array
 from tests.graphs import two_communities
 
 GRAPH = two_communities()

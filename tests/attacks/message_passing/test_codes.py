@@ -36,7 +36,6 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
-from fgl_secure.protocols.topology import Ids
 from fgl_secure.runtime import (
     PAYLOAD,
     Channel,
@@ -52,6 +51,7 @@ from fgl_secure.runtime import (
 )
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of, note_membership
+from fgl_secure.typing import Ids
 from tests.attacks.conformance import AttackConformance, Claims, losing_of_even
 from tests.attacks.message_passing.recovered import (
     claimed_rows,

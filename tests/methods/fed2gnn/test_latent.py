@@ -13,13 +13,13 @@ from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
 from fgl_secure.methods.fed2gnn.preset import LatentPreset
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel, Phase, Recording
-from fgl_secure.runtime.packing import Array
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.node_models import PerceptronModel
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.program import Program
+from fgl_secure.typing import Array
 from tests.methods.fed2gnn.small import channel_of, some_digits
 
 GRAPH = some_digits(200, 3)

@@ -6,7 +6,8 @@ import numpy as np
 
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.neighbourhoods import walk_sums
-from fgl_secure.methods.fed2gnn.tree_levels import UNKNOWN, Children, Level, Reals
+from fgl_secure.methods.fed2gnn.tree_levels import UNKNOWN, Children, Level
+from fgl_secure.typing import Floats
 
 
 class TrueChildren(Children):
@@ -19,7 +20,7 @@ class TrueChildren(Children):
         usual: as in `DecodedChildren`.
     """
 
-    def __init__(self, graph: FederatedGraph, values: Reals, mu: Reals, usual: float) -> None:
+    def __init__(self, graph: FederatedGraph, values: Floats, mu: Floats, usual: float) -> None:
         self._graph, self._usual = graph, usual
         source, target = graph.edges
         self._child, n = source, graph.num_devices
@@ -44,6 +45,6 @@ class TrueChildren(Children):
             parent, elements[:, 0], elements[:, 1:], neighbours - 1, neighbours, ones, node, level.node[parent]
         )
 
-    def degrees(self, elements: Reals) -> Reals:
+    def degrees(self, elements: Floats) -> Floats:
         """The usual number: no true node is the mean of others."""
         return np.full(len(elements), self._usual)

@@ -31,9 +31,9 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset
+from fgl_secure.typing import Array
 from tests.graphs import lacking, two_communities
 from tests.training.processes.runs import apart
 

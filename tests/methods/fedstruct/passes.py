@@ -12,11 +12,11 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.structure import Structure
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.program import Program
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array
 
 Make = Callable[[Collectives], Structure]
 Loss = Callable[[torch.Tensor, Silo], torch.Tensor]

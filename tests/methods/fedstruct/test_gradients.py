@@ -24,12 +24,12 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, needed_marks
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Secret, Step
 from fgl_secure.runtime.channel import Loss
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.program import Program
 from fgl_secure.training.server_sums import GRADIENT_BITS
+from fgl_secure.typing import Array
 from tests.graphs import two_communities
 
 CLIENTS, K_MIN = 5, 2

@@ -21,8 +21,8 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.typing import Array
 from tests.graphs import two_communities
 from tests.methods.fedstruct.passes import passed
 

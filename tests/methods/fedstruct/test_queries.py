@@ -18,13 +18,13 @@ from fgl_secure.methods.fedstruct.row_exchange import exchanged_owners
 from fgl_secure.methods.fedstruct.structure import HeldRows
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Phase, Recording, Role
-from fgl_secure.runtime.packing import Array
 from fgl_secure.runtime.view import ReceivedRows
 from fgl_secure.training.calls import Call, Setting
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import grid_for
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array
 from tests.graphs import two_communities
 from tests.methods.fedstruct.passes import Pass, passed
 

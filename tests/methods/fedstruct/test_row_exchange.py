@@ -31,7 +31,6 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.calls import Call, Setting
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
@@ -39,6 +38,7 @@ from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.program import Program
 from fgl_secure.training.server_sums import grid_for
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array
 from tests.training.processes.runs import silo_makes, together
 
 BITS = 24

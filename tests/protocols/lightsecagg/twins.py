@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.cryptography import Context, Elements, Mask, Purpose, RealCryptography
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.lightsecagg.clients import Clients
-from fgl_secure.protocols.lightsecagg.plan import Flags
 from fgl_secure.runtime import Messages, Phase, Step
+from fgl_secure.typing import Flags
 
 Array = NDArray[Any]
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.cryptography import Bytes, Context, Elements, Ids, Mask, Purpose, RealCryptography, Source
+from fgl_secure.crypto.cryptography import Context, Elements, Mask, Purpose, RealCryptography, Source
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF
 from fgl_secure.protocols.pairwise_masking.plan import Circles
 from fgl_secure.runtime import Messages, Phase
+from fgl_secure.typing import Bytes, Ids
 
 Array = NDArray[Any]
 

@@ -17,8 +17,8 @@ from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptograph
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.silos import Silos
 from fgl_secure.protocols.relay_coded.tags import Tags
-from fgl_secure.protocols.topology import Ids
 from fgl_secure.runtime import Draws, Messages, Phase, Step
+from fgl_secure.typing import Ids
 
 Array = Any
 Twin = Callable[[RelayCoded], RelayCoded]

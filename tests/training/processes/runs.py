@@ -13,7 +13,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
-from fgl_secure.runtime.packing import Array, Arrays, named_from_bytes, named_to_bytes
+from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
 from fgl_secure.training.one_process import OneProcess
@@ -28,6 +28,7 @@ from fgl_secure.training.processes.sum_server import SumServer
 from fgl_secure.training.processes.sums import Company
 from fgl_secure.training.program import Program
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array
 from tests.training.processes.mailbox import Mailbox
 
 SESSION = bytes(range(16))

@@ -15,7 +15,6 @@ from fgl_secure.methods import FedAvg, FedStruct, HiFGL
 from fgl_secure.methods.fedavg.training import UpdateRule, clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Phase, Step
-from fgl_secure.runtime.packing import Array
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.job import Job
 from fgl_secure.training.presets import HONEST
@@ -23,6 +22,7 @@ from fgl_secure.training.processes.process import Inbox, Outbox
 from fgl_secure.training.processes.program_run import ProgramRun
 from fgl_secure.training.processes.relay import HostedSums
 from fgl_secure.training.processes.sums import EVERYBODY, Company, SiloSums
+from fgl_secure.typing import Array
 from tests.graphs import two_communities
 from tests.training.processes.lying import VICTIM, Lie, LyingServer, run_under, server_of
 from tests.training.processes.runs import SESSION

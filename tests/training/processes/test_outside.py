@@ -15,10 +15,11 @@ from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import HostedScheme, Scheme, SumMachine
-from fgl_secure.protocols.topology import Grouping, Ids, Topology
+from fgl_secure.protocols.topology import Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters, Role
 from fgl_secure.training.job import Job
 from fgl_secure.training.presets import HONEST
+from fgl_secure.typing import Ids
 from tests.graphs import two_communities
 from tests.training.processes.runs import agree, apart
 

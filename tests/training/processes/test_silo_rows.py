@@ -10,13 +10,13 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fed2gnn.grouping import between_clients, client_pairs
 from fgl_secure.runtime import Channel, Direction
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.processes.silo_rows import SiloNeighbours
 from fgl_secure.training.program import Program
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array
 from tests.graphs import two_communities
 
 GRAPH = two_communities(devices=24, silos=3)

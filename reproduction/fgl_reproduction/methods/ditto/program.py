@@ -20,13 +20,14 @@ from fgl_reproduction.methods.ditto.configuration import Ditto
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan
 from fgl_secure.methods.fedavg.subjects import fedavg_plan
-from fgl_secure.methods.fedavg.training import FedAvg, Ids
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.methods.fedavg.training import FedAvg
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.presets import Preset
 from fgl_secure.training.rounds import Figures
+from fgl_secure.typing import Array, Ids
 
 OWN = 1
 """Tells draws of batches for personal models from those for the common one."""

@@ -19,7 +19,6 @@ from fgl_secure.errors import InputError
 from fgl_secure.methods.fed2gnn import claims as hop_claims
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
 from fgl_secure.methods.fed2gnn.hop_subjects import NOTES, HopSubject, check_sums, schemes_of
-from fgl_secure.methods.fed2gnn.hop_sums import Reals
 from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, HopSetting, before_training
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Circumstance, Claim, Leak, Role, Secret
@@ -27,6 +26,7 @@ from fgl_secure.training.job import Job
 from fgl_secure.training.loop import compute_device
 from fgl_secure.training.presets import AveragedPreset, choice_of_round
 from fgl_secure.training.program import Program
+from fgl_secure.typing import Floats
 
 ONE_HOP = (
     Leak(
@@ -138,7 +138,7 @@ class FedGCNSubject(HopSubject):
         return before_training(self.job, setting, _sums_of, f"{self.preset.hops} hops of FedGCN", self.seed)
 
 
-def _sums_of(client: Program) -> tuple[Reals, Reals]:
+def _sums_of(client: Program) -> tuple[Floats, Floats]:
     assert isinstance(client, FedGCNClient)
     return client.values, client.heard
 

@@ -29,7 +29,7 @@ from fgl_secure.errors import InputError, ProtocolError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.completed_graph import sent_values
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs, between_clients, check_undirected
-from fgl_secure.methods.fed2gnn.hop_sums import Reals, RowRange, exchanged
+from fgl_secure.methods.fed2gnn.hop_sums import RowRange, exchanged
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS
@@ -41,8 +41,7 @@ from fgl_secure.training.job import Job, Task
 from fgl_secure.training.node_models import GCNModel, Matrix, Propagation, Surroundings, degree_weights
 from fgl_secure.training.parties import Between, check_parties, note_own_graph
 from fgl_secure.training.presets import PRESETS, AveragedPreset, Selection
-
-Ids = NDArray[np.int64]
+from fgl_secure.typing import Floats, Ids
 
 KEY = 2
 """Columns ahead of a handed row: the node, and its number of neighbours."""
@@ -110,8 +109,8 @@ class FedGCNClient(Averaged):
         heard: float64 [1, m, d], the sums as they arrived there.
     """
 
-    values: Reals
-    heard: Reals
+    values: Floats
+    heard: Floats
 
     def __init__(
         self,
@@ -150,7 +149,7 @@ class FedGCNClient(Averaged):
         weights = degree_weights(source, target, np.ones(len(source)), degree, Propagation.SYMMETRIC)
         return Surroundings(Matrix(sparse.csr_array(rows), self.device), Matrix(weights, self.device))
 
-    def _handed(self, table: Reals) -> dict[int, Reals]:
+    def _handed(self, table: Floats) -> dict[int, Floats]:
         """By other client the rows [r, KEY + d] of the nodes that its nodes ask about, where there is a sum."""
         silo, count = self.silo, self.silo.facts.silos
         asked, asking = silo.edges[:, self.talk.wanted & silo.inside[0]]
@@ -162,7 +161,7 @@ class FedGCNClient(Averaged):
         """Bool [m], for which own nodes the scheme computed a sum."""
         return np.isin(nodes, self.silo.edges[1, self.talk.wanted & self.silo.inside[1]])
 
-    def _checked(self, found: list[Reals]) -> Reals:
+    def _checked(self, found: list[Floats]) -> Floats:
         """What the other clients told, one row a node, ascending.
 
         Raises:

@@ -32,10 +32,9 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.schemes import promises as promised
 from fgl_secure.training.averaging import APART
-from fgl_secure.training.calls import Ids, Reals
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.job import Job, Task
@@ -45,6 +44,7 @@ from fgl_secure.training.presets import PRESETS, AveragedPreset
 from fgl_secure.training.ranges import shrunk
 from fgl_secure.training.rounds import Figures, Rounds
 from fgl_secure.training.scoring import counts_of
+from fgl_secure.typing import Array, Floats, Ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class FedPubClient(Rounds):
         sent: float64 [P], what it brought into the averages of the last round, in the process that ran it.
     """
 
-    sent: Reals
+    sent: Floats
 
     def __init__(
         self, talk: Collectives, preset: FedPubPreset, *, seed: int = 0, device: torch.device | None = None
@@ -182,7 +182,7 @@ class FedPubClient(Rounds):
         self.kept["average"] = average.astype(np.float32)
         overwrite(self.model.shared, self.kept["average"])
 
-    def _embeddings(self) -> Reals:
+    def _embeddings(self) -> Floats:
         """The functional embeddings of all clients, float64 [clients, hidden]."""
         own = self._embedding()
         self.talk.note(OWN_EMBEDDING, lambda: own[None])
@@ -193,7 +193,7 @@ class FedPubClient(Rounds):
         heard[self.silo.silo] = own[None]
         return np.concatenate(heard)
 
-    def _embedding(self) -> Reals:
+    def _embedding(self) -> Floats:
         self.model.eval()
         with torch.no_grad():
             mean = self.model.hidden(self._public, self._dropout).mean(dim=0)
@@ -218,7 +218,7 @@ class FedPubClient(Rounds):
         remind(self._steps, within("steps", state))
 
 
-def similar(embeddings: NDArray[np.float64], temperature: float) -> Reals:
+def similar(embeddings: NDArray[np.float64], temperature: float) -> Floats:
     """What each client's model weighs in the average of each: rows that sum to 1.
 
     Args:

@@ -23,14 +23,14 @@ from scipy import sparse
 from torch.nn import functional
 
 from fgl_secure.errors import InputError
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.node_models import Matrix, Propagation, SageModel, Surroundings, degree_weights
 from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array, Ids
 
-Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
 MENDING = 2**32

@@ -25,9 +25,8 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER
 from fgl_secure.runtime import MessageKind
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.averaging import Averaged
-from fgl_secure.training.calls import Ids, Reals
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.node_models import Surroundings, backbone_of, make_model
@@ -36,6 +35,7 @@ from fgl_secure.training.presets import PRESETS, AveragedPreset, Selection
 from fgl_secure.training.ranges import shrunk
 from fgl_secure.training.rounds import Figures
 from fgl_secure.training.scoring import COUNTS
+from fgl_secure.typing import Array, Floats, Ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +137,12 @@ class FedSageClient(Averaged):
         self.neighgen.step(gradient + self._from_others(theta, inputs))
         return replace(self.figures(np.zeros(COUNTS, dtype=np.int64), loss, 1), score=-1.0)
 
-    def _from_others(self, theta: Array, inputs: Array) -> Reals:
+    def _from_others(self, theta: Array, inputs: Array) -> Floats:
         """The sum of what the other clients answer, float64 [P]; they are answered likewise."""
         others, grid = self.silo.others, self.talk.clients_grid
         rows = self.talk.exchange(SageMessage.EMBEDDINGS, dict.fromkeys(others, inputs))
         told = self.talk.exchange(SageMessage.GENERATOR, dict.fromkeys(others, theta[None]))
-        answers = dict[int, Reals]()
+        answers = dict[int, Floats]()
         for client in others:
             if len(told[client]) != 1 or not (np.isfinite(told[client]).all() and np.isfinite(rows[client]).all()):
                 raise ProtocolError(f"generator of client {client} must be one row, finite as its inputs; it is not")

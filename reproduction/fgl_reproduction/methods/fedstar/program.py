@@ -20,7 +20,6 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.averaging import APART, Averaged
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import Dropout
@@ -28,6 +27,7 @@ from fgl_secure.training.job import Job, Task
 from fgl_secure.training.node_models import Matrix, NodeModel, Propagation, Surroundings, degree_weights
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.presets import PRESETS, AveragedPreset
+from fgl_secure.typing import Array
 
 
 @dataclass(frozen=True, slots=True)

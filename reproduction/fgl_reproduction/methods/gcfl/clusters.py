@@ -13,16 +13,13 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedavg.training import FedAvg
-from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.presets import Preset
-
-Ids = NDArray[np.int64]
-Reals = NDArray[np.float64]
+from fgl_secure.typing import Array, Floats, Ids
 
 PAIR = 2
 """Clients that do not split."""
@@ -76,7 +73,7 @@ class Clusters:
         """How many clusters there are."""
         return int(self.of.max()) + 1
 
-    def see(self, number: int, norms: Reals, means: Reals) -> None:
+    def see(self, number: int, norms: Floats, means: Floats) -> None:
         """Takes the norms of a round, and splits what is to be split.
 
         Args:
@@ -112,7 +109,7 @@ class Clusters:
         self.of, self._norms = state["of"].copy(), state["norms"].copy()
 
 
-def warped(sequences: Reals) -> Reals:
+def warped(sequences: Floats) -> Floats:
     """Distances by dynamic time warping, float64 [n, n], of sequences [n, t].
 
     That of two is the root of the least sum of squared differences along a path through all pairs of their entries
@@ -129,7 +126,7 @@ def warped(sequences: Reals) -> Reals:
     return np.asarray(np.sqrt(total[:, :, length, length]))
 
 
-def cut(distances: Reals, least: int = 1) -> tuple[Ids, Ids]:
+def cut(distances: Floats, least: int = 1) -> tuple[Ids, Ids]:
     """A light cut of the graph of all clients whose edges weigh the largest distance less their own.
 
     Args:
@@ -147,7 +144,7 @@ def cut(distances: Reals, least: int = 1) -> tuple[Ids, Ids]:
     return (one, two) if one[0] < two[0] else (two, one)
 
 
-def _lightest(weights: Reals) -> tuple[Ids, Ids]:
+def _lightest(weights: Floats) -> tuple[Ids, Ids]:
     network = nx.Graph()
     for row, column in zip(*np.triu_indices(len(weights), 1), strict=True):
         network.add_edge(int(row), int(column), weight=float(weights[row, column]))
@@ -155,7 +152,7 @@ def _lightest(weights: Reals) -> tuple[Ids, Ids]:
     return np.sort(np.array(one, dtype=np.int64)), np.sort(np.array(two, dtype=np.int64))
 
 
-def _in_order(weights: Reals, least: int) -> tuple[Ids, Ids]:
+def _in_order(weights: Floats, least: int) -> tuple[Ids, Ids]:
     laplacian = np.diag(weights.sum(axis=1)) - weights
     order = np.argsort(np.linalg.eigh(laplacian)[1][:, 1], kind="stable").astype(np.int64)
     sizes = range(least, len(order) - least + 1)
@@ -189,7 +186,7 @@ class Clustered(FedAvg):
         super().__init__(talk, preset, *rest, **more)
         self.clusters = Clusters(talk.silo.facts.silos, rule)
 
-    def _mean(self, update: Array, weight: int, number: int) -> Reals:
+    def _mean(self, update: Array, weight: int, number: int) -> Floats:
         """The mean update of the own cluster; clusters are split behind it."""
         silo, clusters = self.silo, self.clusters
         share, own = weight / silo.facts.nodes, np.arange(clusters.count) == clusters.of[silo.silo]
