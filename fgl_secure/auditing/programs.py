@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -11,7 +12,6 @@ from fgl_secure.attacks.message_passing.knowledge import TRAINING
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
-from fgl_secure.auditing.program_method import ProgramMethod
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -27,6 +27,9 @@ from fgl_secure.training.neighbourhood import most_terms
 from fgl_secure.training.parties import neighbour_sums
 from fgl_secure.training.server_sums import server_topology
 from fgl_secure.training.silo import facts_of
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.program_method import ProgramMethod
 
 AS_PUBLISHED = ("plaintext", "secmp")
 """Schemes of neighbours' rows beside which silos' vectors go in the clear, as HiFGL publishes it (KDD 2024, 4.3)."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fed2gnn.claims import claim_of
-from fgl_secure.methods.fed2gnn.configuration import Fed2GNN
 from fgl_secure.methods.fed2gnn.grouping import sampled_neighbours
 from fgl_secure.methods.fed2gnn.hop_subjects import NOTES, HopSubject, check_sums, schemes_of
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
@@ -20,6 +20,9 @@ from fgl_secure.runtime import Claim
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import compute_device
 from fgl_secure.training.presets import choice_of_round
+
+if TYPE_CHECKING:
+    from fgl_secure.methods.fed2gnn.configuration import Fed2GNN
 
 SPLIT = (0.4, 0.3, 0.3)
 """Shares of the nodes that train, validate and test (Fed2GNN, 5.1)."""

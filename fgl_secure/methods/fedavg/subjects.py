@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,7 +21,6 @@ from fgl_secure.dp import grid_rows
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.claims import claim_of
-from fgl_secure.methods.fedavg.configuration import FedAvg
 from fgl_secure.methods.fedavg.scenarios import attacked_round, gradient_model, one_round, with_fields
 from fgl_secure.methods.fedavg.small_rounds import CONTROLS
 from fgl_secure.methods.fedavg.training import FedAvg as Program
@@ -32,6 +32,9 @@ from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 from fgl_secure.training.presets import Preset, choice_of_round, preset
 from fgl_secure.training.server_sums import promises, server_schemes
+
+if TYPE_CHECKING:
+    from fgl_secure.methods.fedavg.configuration import FedAvg
 
 
 def measured_updates(noise: DistributedNoise, threshold: int, seed: int) -> Measured:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -13,7 +14,6 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.claims import claim_of
-from fgl_secure.methods.fedspray.configuration import FedSpray
 from fgl_secure.methods.fedspray.controls import CONTROLS
 from fgl_secure.methods.fedspray.growth import Setting
 from fgl_secure.methods.fedspray.preset import fedspray_preset
@@ -26,6 +26,9 @@ from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.presets import Selection, choice_of_round
 from fgl_secure.training.server_sums import server_schemes
+
+if TYPE_CHECKING:
+    from fgl_secure.methods.fedspray.configuration import FedSpray
 
 SPLIT = (0.4, 0.3, 0.3)
 """Shares of the nodes that train, validate and test (FedSpray, section 5.1)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -13,7 +14,6 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.claims import claim_of
-from fgl_secure.methods.fedstruct.configuration import FedStruct
 from fgl_secure.methods.fedstruct.exchange import (
     Exchange,
     FeatureSharing,
@@ -41,6 +41,9 @@ from fgl_secure.runtime import Claim
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.presets import choice_of_round
+
+if TYPE_CHECKING:
+    from fgl_secure.methods.fedstruct.configuration import FedStruct
 
 SPLIT = (0.1, 0.1, 0.8)
 """Shares of the nodes that train, validate and test (FedStruct, section 6)."""
@@ -235,7 +238,7 @@ def _check_used(method: FedStruct, exchanges: list[Exchange]) -> None:
     if any(isinstance(exchange, RowExchange) for exchange in exchanges):
         return
     for name in OF_ROWS:
-        if getattr(method, name) != getattr(FedStruct, name):
+        if getattr(method, name) != getattr(type(method), name):
             raise InputError(f"{name} must go with a scheme for clients; found {getattr(method, name)}")
 
 

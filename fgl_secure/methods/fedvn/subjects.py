@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
@@ -11,7 +12,6 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.schema import Score
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.methods.fedvn.claims import claim_of
-from fgl_secure.methods.fedvn.configuration import FedVN
 from fgl_secure.methods.fedvn.controls import CONTROLS
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.scenarios import ROUNDS, Setting, as_attacked, recording_under
@@ -22,6 +22,9 @@ from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.presets import choice_of_round
 from fgl_secure.training.server_sums import server_schemes
+
+if TYPE_CHECKING:
+    from fgl_secure.methods.fedvn.configuration import FedVN
 
 NOTES = (
     "A client is a silo of this report and has graphs of its own; a device is a node of one of them. Which client has "

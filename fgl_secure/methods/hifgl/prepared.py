@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,7 +16,6 @@ from fgl_secure.auditing.programs import filled, name_of
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.privacy import perturbed
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.perturbed import Perturbed
@@ -27,6 +27,9 @@ from fgl_secure.training.loop import compute_device
 from fgl_secure.training.neighbourhood import most_terms
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from fgl_secure.training.presets import Preset
+
+if TYPE_CHECKING:
+    from fgl_secure.methods.hifgl.configuration import HiFGL
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.perturbed import Perturbed, hidden_messages
 from fgl_secure.protocols.scheme import Scheme
@@ -21,6 +21,9 @@ from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Role, Step
 from fgl_secure.statistics.lower_bounds import gaussian_bound
 from fgl_secure.training.presets import Preset
+
+if TYPE_CHECKING:
+    from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 
 
 @dataclass(frozen=True, slots=True, eq=False)

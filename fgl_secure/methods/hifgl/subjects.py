@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
@@ -11,7 +12,6 @@ from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.programs import claim_of, filled
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.prepared import Prepared, prepare
 from fgl_secure.methods.hifgl.privacy import measured
 from fgl_secure.methods.hifgl.scenarios import (
@@ -34,6 +34,9 @@ from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.parties import neighbour_sums
 from fgl_secure.training.presets import choice_of_round
+
+if TYPE_CHECKING:
+    from fgl_secure.methods.hifgl.configuration import HiFGL
 
 NOTES = (
     "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "
