@@ -142,6 +142,8 @@ class Scheme(ABC):
     """Why numbers can't be written at fewer bits, in words that follow "because"."""
     adds_noise: ClassVar[bool] = False
     """Whether neighbours' rows are clipped, and carry noise that may be larger than what schemes are made for."""
+    custodian_decodes: ClassVar[bool] = False
+    """Whether the silo of a receiver sees every part of the receiver's sum, so that silos must not be receivers."""
     keyed: ClassVar[bool] = True
     """Whether keys, tags or masks are bound to the name of a session, which is drawn for those alone."""
 

@@ -83,5 +83,5 @@ def test_a_child_of_a_process_with_threads_starts_its_own() -> None:
     )
     settings = {**os.environ, "NUMBA_NUM_THREADS": "2"}
     command = [sys.executable, "-W", "ignore", "-c", program]
-    run = subprocess.run(command, env=settings, capture_output=True, check=True, timeout=60)
+    run = subprocess.run(command, env=settings, capture_output=True, check=True, timeout=300)
     assert run.stdout.split() == [b"0"]

@@ -124,6 +124,7 @@ class SecretMessagePassing(Scheme):
     label: ClassVar[str] = "secmp"
     summary: ClassVar[str] = "Secret Message Passing as HiFGL publishes it (KDD 2024)"
     parameters: ClassVar[tuple[str, ...]] = ("field", "T", "bound", "fraction_bits", "overflow", "delivery")
+    custodian_decodes: ClassVar[bool] = True
     keyed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -168,8 +169,6 @@ class SecretMessagePassing(Scheme):
             return "the paper holds gradients not to be private and sends them to the silo as they are (4.3)"
         if topology.name != NEIGHBOURS:
             return "the paper sums over neighbours alone"
-        if (topology.grouping.group_owner == topology.grouping.group_custodian).any():
-            return "the silo of a receiver decodes its sum, and a receiver that is the silo reads every part"
         if topology.bound is not None:
             return "it sums real numbers, which it maps into its field by itself"
         return None

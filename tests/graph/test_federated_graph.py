@@ -248,7 +248,7 @@ def test_pyg_data_without_masks_is_split(data_class: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y": None}, "data must have x, y, edge_index; missing: y"),
+        ({"y": None}, "data must have x, y, edge_index as .*; missing: y"),
         ({"x": None, "edge_index": None}, "missing: x, edge_index"),
         ({"y": list("abca")}, "y must be an array of numbers; found list"),
         ({"x": torch.full((4, 2), float("nan"))}, "features must be finite; node 0, feature 0 is nan"),

@@ -18,16 +18,12 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
-from fgl_secure.protocols.topology import NEIGHBOURS, SERVER, Grouping, Topology
+from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
 from fgl_secure.schemes import parse, promises
 from fgl_secure.training.loop import TrainingResult
 
 AVERAGING: Scheme = PairwiseMasking()
 """What adds up the models beside a protocol that hides messages, when no scheme is named."""
-
-_SILOS, _TO = np.arange(2), np.arange(1)
-FOR_CLIENTS = Topology(NEIGHBOURS, Grouping(_SILOS, _TO + 2, _SILOS, np.zeros(2, dtype=np.int64), _SILOS, _TO + 2), 1)
-"""Rows of two clients that a third one gets the sum of: what schemes for hop sums must serve."""
 
 NOTES = (
     "Attacks read a second exchange of hop sums with the same seed, and so the same messages; what clients have of "
@@ -94,10 +90,14 @@ def schemes_of(method: Method, run: Mapping[str, Scheme]) -> tuple[Scheme, Schem
     """What computes the hop sums, and what adds up the models.
 
     Raises:
-        InputError: the scheme for hop sums computes no sum for clients, as where the client would decode it.
+        InputError: the scheme for hop sums has the client that gets a sum decode it.
     """
     named = run.get(NEIGHBOURS) or parse(method.trained, (NEIGHBOURS,), method.usual)[1]
-    named.check_serves(FOR_CLIENTS)
+    if named.custodian_decodes:
+        raise InputError(
+            f"scheme must not be {named.label} for {method.name}: the client that gets a sum would be the silo that "
+            f"decodes it, and reads every part; found {named.name}"
+        )
     return named, run.get(SERVER, usual_for(named))
 
 

@@ -229,7 +229,7 @@ def test_choices_out_of_range_are_refused(choice: dict[str, object], rule: str) 
 @pytest.mark.parametrize(
     ("schemes", "rule"),
     [
-        ("secmp", "secmp does not, because the silo of a receiver decodes"),
+        ("secmp", "scheme must not be secmp for fedgcn"),
         ("relay-coded[k_min=9]", "k_min must leave some node a sum"),
     ],
 )

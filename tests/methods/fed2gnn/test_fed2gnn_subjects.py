@@ -199,7 +199,7 @@ def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, Any], rule
     [
         (1, (), "silos must be at least 2"),
         (3, (), "k_min must leave some node a sum under relay-coded.*found at most 2"),
-        (5, ("secmp",), "secmp does not, because the silo of a receiver decodes"),
+        (5, ("secmp",), "scheme must not be secmp for fed2gnn: .*; found secmp"),
         (5, ("magic",), "scheme must be one of"),
         (5, ("server=lightsecagg,server=plaintext",), "scheme must be given once for server"),
         (5, ("plaintext,server=plaintext[T=4]",), "parameter of plaintext must be one of threshold, .*; found 'T'"),
