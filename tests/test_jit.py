@@ -16,6 +16,7 @@ from numba.core.caching import IndexDataCacheFile
 
 from fgl_secure import jit
 from fgl_secure.errors import InputError
+from tests.error_codes import about
 
 READ_ONLY = """
 import os, sys, tempfile
@@ -87,5 +88,5 @@ def test_a_loop_without_a_source_file_is_compiled(caplog: pytest.LogCaptureFixtu
 def test_numbas_switch_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python's integers do not wrap around: loops that are not compiled would give other results."""
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    with pytest.raises(InputError, match="NUMBA_DISABLE_JIT"):
+    with pytest.raises(InputError, check=about("NUMBA_DISABLE_JIT")):
         jit.njit()

@@ -16,6 +16,7 @@ import pytest
 
 from fgl_secure.errors import InputError
 from fgl_secure.ledger import Entry, Ledger, Run, Watch, completed, provenance
+from tests.error_codes import about
 
 KEY = {"of": "test", "seed": 0, "epochs": None, "lines": "a\u2028b"}
 
@@ -61,7 +62,7 @@ def test_a_file_of_somebody_elses_is_refused_and_left_alone(path: Path, text: st
     """A line that no kill could have left is not taken for a torn one."""
     path.parent.mkdir()
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match="runs must be a file of finished runs"):
+    with pytest.raises(InputError, check=about("runs")):
         Ledger(path)
     assert path.read_text(encoding="utf-8") == text
 
@@ -69,7 +70,7 @@ def test_a_file_of_somebody_elses_is_refused_and_left_alone(path: Path, text: st
 @pytest.mark.parametrize("place", ["/dev/full", "/dev/null", "/proc/version/runs.jsonl", "."])
 def test_what_is_no_file_is_refused(place: str) -> None:
     """A device, a folder, and a place below a file take no runs."""
-    with pytest.raises(InputError, match="runs must be a file that can be made, read and written"):
+    with pytest.raises(InputError, check=about("runs")):
         Ledger(Path(place))
 
 

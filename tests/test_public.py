@@ -14,6 +14,7 @@ import fgl_secure
 from fgl_secure import Data, FederatedGraph, audit, train
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.methods import FedAvg, FedVN, HiFGL
+from tests.error_codes import about
 
 FAST: dict[str, Any] = {"attacks": "visible-devices", "device": "cpu"}
 METHOD = HiFGL(epochs=1)
@@ -111,5 +112,5 @@ def test_graphs_say_what_they_are_without_arrays() -> None:
 @pytest.mark.parametrize("seed", ["a", 1.5, True])
 def test_a_seed_of_another_kind_is_refused(seed: Any) -> None:
     """By name, before anything is loaded or trained."""
-    with pytest.raises(InputError, match="seed must be an integer"):
+    with pytest.raises(InputError, check=about("seed")):
         train(FedAvg(epochs=1), "digits", "plaintext", seed=seed)

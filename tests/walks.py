@@ -36,7 +36,8 @@ call = lambda: Collective(scheme, topology, channel, code).sum(np.ones((40, 4)),
 """,
         "audit": """
 from fgl_secure import audit
-call = lambda: audit("digits", method="fedavg", scheme="pairwise-masking", device="cpu")
+from fgl_secure.methods import FedAvg
+call = lambda: audit(FedAvg(epochs=2), "digits", "pairwise-masking", device="cpu")
 """,
     }
 )

@@ -16,6 +16,7 @@ from fgl_secure.aggregation.layout import Layout
 from fgl_secure.algebra import Weighing
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from tests.aggregation.trees import exact, exact_mean, leaves, plans, trees
+from tests.error_codes import about
 
 LIMIT = 2**60
 
@@ -121,7 +122,7 @@ def test_means_of_integers_follow_the_rule() -> None:
     strict = encoding_of(Layout.of(low), weighing=Weighing(8.0), integers=IntegerRule.EXACT)
     loose = encoding_of(Layout.of(low), weighing=Weighing(8.0), integers=IntegerRule.ROUND)
     total = strict.encode(low) + strict.encode(high)
-    with pytest.raises(InputError, match=r"under 'n' must be an integer .*IntegerRule.ROUND, leave the key out"):
+    with pytest.raises(InputError, check=about("under 'n'")):
         strict.decode(total)
     assert loose.decode(total)["n"].tolist() == [3, -2, 7]
     largest = {"n": np.array([2**61, -(2**61)])}
@@ -187,7 +188,7 @@ def test_weights_that_are_all_zero_have_no_mean() -> None:
         encoding.decode(encoding.encode(mapping, 0))
     with pytest.raises(ProtocolError):
         encoding.decode(-encoding.encode(mapping, 1))
-    with pytest.raises(InputError, match="total must be"):
+    with pytest.raises(InputError, check=about("total")):
         encoding.decode(np.zeros(1, np.int64))
 
 

@@ -17,6 +17,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.runtime import simulate
 from fgl_secure.schemes import names
+from tests.error_codes import about
 
 CLIENTS = 6
 Maker = Callable[[], Any]
@@ -158,5 +159,5 @@ def test_what_is_no_mapping_and_makes_none_is_refused() -> None:
     """None for all is refused, and so is what is neither a mapping nor makes one."""
     with pytest.raises(InputError, match="None for all"):
         aggregator_of("plaintext").mean([None] * CLIENTS)
-    with pytest.raises(InputError, match="mapping must be"):
+    with pytest.raises(InputError, check=about("mapping")):
         aggregator_of("plaintext").mean([3] * CLIENTS)  # type: ignore[list-item]

@@ -21,6 +21,7 @@ from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError
 from fgl_secure.runtime import Circumstance, Phase
 from fgl_secure.runtime.packing import packed
 from tests.aggregation.test_aggregator import check_mean
+from tests.error_codes import about
 
 Reals = NDArray[np.float64]
 SCHEMES = ("pairwise-masking", "lightsecagg")
@@ -75,7 +76,7 @@ def test_given_bounds_weights_and_clipping() -> None:
         aggregator_of(2, 8, bound=2.0).mean([{"w": np.array([1.0])}, {"w": np.array([3.0])}])
     clipped = aggregator_of(2, 16, bound=2.0, clip=True).mean([{"w": np.array([1.0])}, {"w": np.array([3.0])}])
     assert abs(clipped["w"][0] - 1.5) < 1e-3
-    with pytest.raises(InputError, match="weight must not exceed weight_bound = 1"):
+    with pytest.raises(InputError, check=about("weight")):
         aggregator_of(2, 8, bound=2.0).mean([ONES, ONES], [1.0, 2.0])
 
 
@@ -205,7 +206,7 @@ def test_clients_in_processes_of_their_own_keep_their_errors() -> None:
         assert "errors" not in repr(kept)
     again = KeptErrors.from_bytes(mine[0]._kept[0].to_bytes())
     assert (again.errors == mine[0]._kept[0].errors).all()
-    with pytest.raises(MalformedMessageError, match="kept errors must be numbers of 8 bytes"):
+    with pytest.raises(MalformedMessageError, check=about("kept errors")):
         KeptErrors.from_bytes(packed([b"", b"odd", b"", b""]))
 
 
@@ -260,6 +261,6 @@ def test_claims_say_what_ranges_and_kept_errors_tell() -> None:
 def test_coins_are_wanted_where_numbers_are_rounded() -> None:
     """What is only decoded has none."""
     code = SecureAggregator.for_clients(3, bound=1.0, precision=8).rules.code(Layout.of(ONES), None)
-    with pytest.raises(InputError, match="coins must be given where numbers are rounded"):
+    with pytest.raises(InputError, check=about("coins")):
         code.encode(ONES)
     assert RoundedEncoding is type(code)

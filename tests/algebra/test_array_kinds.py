@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import FixedPoint, LagrangeCode, PrimeField, Segments, array_kinds
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
+from tests.error_codes import about
 from tests.strategies import Ints, all_prime_fields, elements, integers, reals, segment_members
 
 DEVICES = [
@@ -122,11 +123,11 @@ def test_wide_products_agree(device: str, modulus: int) -> None:
 def test_tensors_that_are_no_elements_are_refused(device: str) -> None:
     """Floats, and integers outside the field where elements are asked for, raise."""
     field, code = PrimeField(11), LagrangeCode(PrimeField(11), K=1, T=1, N=3)
-    with pytest.raises(InputError, match=r"values must be integers; found dtype torch\.float32"):
+    with pytest.raises(InputError, check=about("values")):
         field.add(torch.ones(2, device=device), 1)
     for value in (-1, 11):
         outside = torch.full((1, 2), value, device=device)
-        with pytest.raises(FieldRangeError, match=r"values must lie in 0\.\.10"):
+        with pytest.raises(FieldRangeError, check=about("values")):
             field.elements(outside)
         with pytest.raises(FieldRangeError, match=r"must hold elements, 0\.\.10; found others"):
             code.encode(outside, SimulationCoins(0))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fgl_secure.algebra import Elements, LagrangeCode, PrimeField
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, NotEnoughShares, ProtocolError, TooManyErrors
+from tests.error_codes import about
 from tests.strategies import Ints, all_prime_fields
 
 STRIDES = {1: 1, 2: 3, 3: 97, 4: 997}
@@ -159,9 +160,9 @@ def test_requests_that_cannot_be_met_are_refused(
 def test_shares_of_another_field_are_refused(value: int) -> None:
     """A share that is no element raises before anything is decoded, and floats do too."""
     code = LagrangeCode(PrimeField(13), K=1, T=1, N=3)
-    with pytest.raises(FieldRangeError, match=r"shares must be elements, 0\.\.12; found others"):
+    with pytest.raises(FieldRangeError, check=about("shares")):
         code.decode(np.full((3, 1), value), workers=range(3))
-    with pytest.raises(InputError, match="values must be integers"):
+    with pytest.raises(InputError, check=about("values")):
         code.decode(np.zeros((3, 1)), workers=range(3))  # type: ignore[type-var]
 
 

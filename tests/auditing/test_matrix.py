@@ -13,6 +13,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 from fgl_secure.statistics.intervals import Interval
 from tests.auditing.samples import CELLS, QUIET, RECORD
+from tests.error_codes import about
 
 PROMISE = Guarantee(Secret.EMBEDDING, {Role.DEVICE: 1}, Strength.PERFECT, "rows stay", "here")
 SHARED = replace(RECORD, attack="shared-mask", protocol="one", contradicts_claim=False, claim="")
@@ -119,7 +120,7 @@ def test_every_secret_has_a_short_name() -> None:
 
 def test_half_a_cell_is_refused() -> None:
     """A figure comes with its prior, and a state is one of those that there are."""
-    with pytest.raises(InputError, match="value and prior must come together"):
+    with pytest.raises(InputError, check=about("value and prior")):
         replace(CELLS[1], prior=None)
-    with pytest.raises(InputError, match="state must be a State"):
+    with pytest.raises(InputError, check=about("state")):
         replace(CELLS[1], state="kept")  # type: ignore[arg-type]

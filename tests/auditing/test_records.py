@@ -14,6 +14,7 @@ from fgl_secure.auditing.records import Record, Verdict
 from fgl_secure.errors import InputError
 from fgl_secure.statistics.intervals import Interval
 from tests.auditing.samples import QUIET, RECORD
+from tests.error_codes import about
 
 texts = st.text(min_size=1).filter(str.strip)
 figures = st.floats(-1, 1)
@@ -92,7 +93,7 @@ def test_a_bad_field_is_refused_by_name(field: str, value: object, message: str)
 
 def test_measured_verdicts_need_a_null_control() -> None:
     """Without a null control only context stands."""
-    with pytest.raises(InputError, match="null_control must be given"):
+    with pytest.raises(InputError, check=about("null_control")):
         replace(QUIET, null_control=None, null_interval=None)
     context = replace(QUIET, null_control=None, null_interval=None, verdict=Verdict.CONTEXT)
     assert context.controls_hold
@@ -131,11 +132,11 @@ def test_numpy_floats_become_plain_numbers() -> None:
 def test_unknown_and_missing_keys_are_refused() -> None:
     """A record is read only when its keys are exactly those of the schema, and its verdict is known."""
     data = RECORD.to_json()
-    with pytest.raises(InputError, match=r"missing \[\], unknown \['extra'\]"):
+    with pytest.raises(InputError, check=about("a record")):
         Record.from_json({**data, "extra": 1})
-    with pytest.raises(InputError, match=r"missing \['value'\]"):
+    with pytest.raises(InputError, check=about("a record")):
         Record.from_json({key: item for key, item in data.items() if key != "value"})
-    with pytest.raises(InputError, match="verdict must be one of broken"):
+    with pytest.raises(InputError, check=about("verdict")):
         Record.from_json({**data, "verdict": "fine"})
     with pytest.raises(InputError, match=r"ci95 must be \[low, high\]"):
         Record.from_json({**data, "ci95": [0.1]})

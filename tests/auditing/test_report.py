@@ -12,6 +12,7 @@ from fgl_secure.auditing.markdown import render_markdown
 from fgl_secure.auditing.report import Report, render_html, write_report
 from fgl_secure.errors import InputError
 from tests.auditing.samples import REPORT
+from tests.error_codes import about
 
 
 def names(folder: Path) -> list[str]:
@@ -61,7 +62,7 @@ def test_a_failed_move_leaves_the_old_files(tmp_path: Path, monkeypatch: pytest.
         raise PermissionError(f"{source.name} may not become {target.name}")
 
     monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(InputError, match="folder must be a directory that can be written to"):
+    with pytest.raises(InputError, check=about("folder")):
         write_report(REPORT, tmp_path)
     assert names(tmp_path) == ["report.json"]
     assert (tmp_path / "report.json").read_text(encoding="utf-8") == "old"
@@ -72,6 +73,6 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, below: str) ->
     """A path that is a file, or lies below one, raises an InputError that names it."""
     taken = tmp_path / "taken"
     taken.write_text("mine", encoding="utf-8")
-    with pytest.raises(InputError, match="taken"):
+    with pytest.raises(InputError, check=about("folder")):
         write_report(REPORT, taken / below if below else taken)
     assert taken.read_text(encoding="utf-8") == "mine"

@@ -21,6 +21,7 @@ from fgl_secure.crypto.ckks_parameters import CHAINS, PARAMETER_BYTES, Chain, Pa
 from fgl_secure.crypto.ckks_seal import ring
 from fgl_secure.errors import FglSecureError, InputError, ProtocolError
 from fgl_secure.typing import Integers
+from tests.error_codes import about
 
 SMALL = Parameters(CHAINS[1], 3, 1000, 1)
 
@@ -95,7 +96,7 @@ def test_too_small_a_scale_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None
     wrong = noise_of(key, total, np.zeros((1, 4096), dtype=np.int64))[0, :10]
     assert ((wrong + careless.scale // 2) // careless.scale != rows.sum(axis=0)).any()
     monkeypatch.setattr(Parameters, "noise", property(lambda self: self.scale // 4))
-    with pytest.raises(ProtocolError, match="whose content doesn't"):
+    with pytest.raises(ProtocolError, check=about("a sum")):
         key.decrypt(total, 10)
 
 
@@ -122,7 +123,7 @@ def test_bad_vectors_are_refused_before_anything_is_made(entry: float) -> None:
     """NaN, infinity, a fraction or a value beyond the bound raises, wherever it stands."""
     vector = np.zeros(5000)
     vector[-1] = entry
-    with pytest.raises(InputError, match="at least one entry"):
+    with pytest.raises(InputError, check=about("vector")):
         key_of(SMALL).public.encrypt(vector)
 
 
@@ -210,7 +211,7 @@ def test_a_forged_fingerprint_is_found_by_the_content() -> None:
     key, other = key_of(SMALL), ReceiverKey.generate(SMALL)
     forged = key.public.fingerprint + other.public.encrypt(np.ones(3))[0][FINGERPRINT_BYTES:]
     assert Adder(key.public).add([forged])
-    with pytest.raises(ProtocolError, match="whose content doesn't"):
+    with pytest.raises(ProtocolError, check=about("a sum")):
         key.decrypt([forged], 3)
 
 
@@ -220,9 +221,9 @@ def test_sums_of_sums_count_their_terms() -> None:
     adder, one = Adder(key.public), key.public.encrypt(np.array([1000]))[0]
     three = adder.add([adder.add([one, one]), one])
     assert key.decrypt([three], 1).tolist() == [3000]
-    with pytest.raises(ProtocolError, match="up to 3 terms; found 4"):
+    with pytest.raises(ProtocolError, check=about("a sum")):
         adder.add([three, one])
-    with pytest.raises(InputError, match="one or more; found none"):
+    with pytest.raises(InputError, check=about("ciphertexts")):
         adder.add([])
 
 
@@ -235,7 +236,7 @@ def test_ciphertexts_that_cancel_are_refused() -> None:
         prefix + ckks_seal.save(here.trivial(nothing, nothing + np.uint64(value), SMALL.scale))
         for value in (5, here.modulus - 5)
     )
-    with pytest.raises(ProtocolError, match="two that cancel"):
+    with pytest.raises(ProtocolError, check=about("ciphertexts")):
         Adder(key.public).add([one, other])
 
 
@@ -244,7 +245,7 @@ def test_the_number_of_ciphertexts_must_fit_the_length() -> None:
     key = key_of(SMALL)
     made = key.public.encrypt(np.zeros(3000))
     for count, length in ((1, 3000), (2, 2048), (2, 0)):
-        with pytest.raises(InputError, match="ciphertexts must be"):
+        with pytest.raises(InputError, check=about("ciphertexts")):
             key.decrypt(made[:count], length)
 
 
@@ -252,12 +253,12 @@ def test_a_context_with_a_secret_key_is_refused() -> None:
     """The adder must not have the secret key, whichever way it is handed over."""
     key = key_of(SMALL)
     for load in (PublicKey.from_bytes, Adder.from_bytes):
-        with pytest.raises(InputError, match="must not contain a secret key"):
+        with pytest.raises(InputError, check=about("a public context")):
             load(key.secret_file())
-    with pytest.raises(InputError, match="has no secret; found a ReceiverKey"):
+    with pytest.raises(InputError, check=about("public")):
         Adder(key)  # type: ignore[arg-type]
     private = tenseal.context(tenseal.SCHEME_TYPE.CKKS, 4096, coeff_mod_bit_sizes=[40, 40], n_threads=1)
-    with pytest.raises(InputError, match="a public context must start with"):
+    with pytest.raises(InputError, check=about("a public context")):
         Adder.from_bytes(private.serialize(save_secret_key=True))
 
 
@@ -283,7 +284,7 @@ def test_a_key_file_gives_the_key_back() -> None:
 
 def test_a_key_file_without_a_secret_key_cannot_decrypt() -> None:
     """A public context in place of the file is named as what it is."""
-    with pytest.raises(InputError, match="a key file must hold a secret key to decrypt with; found a public context"):
+    with pytest.raises(InputError, check=about("a key file")):
         ReceiverKey.from_secret_file(key_of(SMALL).public_context())
 
 

@@ -8,6 +8,7 @@ import pytest
 from fgl_secure.crypto.ckks import Adder, PublicKey, ReceiverKey, RunningSums
 from fgl_secure.crypto.ckks_parameters import CHAINS, Parameters
 from fgl_secure.errors import ProtocolError
+from tests.error_codes import about
 
 PARAMETERS = Parameters(CHAINS[1], 3, 1000, 1)
 KEY = ReceiverKey.generate(PARAMETERS)
@@ -51,5 +52,5 @@ def test_there_are_no_more_terms_than_the_parameters_allow() -> None:
     running = sums()
     for term in TERMS:
         running.add(term)
-    with pytest.raises(ProtocolError, match="one of 3; found 2, after 3 terms"):
+    with pytest.raises(ProtocolError, check=about("a term")):
         running.add(TERMS[0])

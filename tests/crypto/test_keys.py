@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fgl_secure.crypto import keys as keys_module
 from fgl_secure.crypto.keys import HAS_ML_KEM, LOW_ORDER, WRAPPED_BYTES, KeyAgreement, KeyPair, Offer, is_usable, wrap
 from fgl_secure.errors import InputError, ProtocolError
+from tests.error_codes import about
 
 SCALAR = bytes.fromhex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4")
 POINT = bytes.fromhex("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c")
@@ -58,7 +59,7 @@ def test_both_sides_agree_and_nobody_else_does(one: bytes, other: bytes, session
 def test_points_of_low_order_are_refused(point: bytes, last: int) -> None:
     """With 0, 1, p - 1, p, p + 1 or a point of order 8 everybody would share the key of zero, whatever the last bit."""
     point = bytes([*point[:-1], point[-1] | last])
-    with pytest.raises(ProtocolError, match="other must not be a public key of low order"):
+    with pytest.raises(ProtocolError, check=about("other")):
         KeyPair(SCALAR).agree(point, session=b"", context=b"")
     assert not is_usable(point)
     assert is_usable(KeyPair(SCALAR).public)
@@ -67,9 +68,9 @@ def test_points_of_low_order_are_refused(point: bytes, last: int) -> None:
 @pytest.mark.parametrize("size", [0, 31, 33])
 def test_keys_of_another_length_are_refused(size: int) -> None:
     """Private and public keys have 32 bytes; the message says how many were found and nothing of the key."""
-    with pytest.raises(InputError, match=f"private must have 32 bytes; found {size}"):
+    with pytest.raises(InputError, check=about("private")):
         KeyPair(bytes(size))
-    with pytest.raises(InputError, match=f"other must have 32 bytes; found {size}"):
+    with pytest.raises(InputError, check=about("other")):
         KeyPair(SCALAR).agree(bytes(size), session=b"", context=b"")
 
 
@@ -121,7 +122,7 @@ def test_a_changed_secret_is_noticed(at: int) -> None:
     wrapped = bytearray(wrap(offer.public, bytes(32)))
     wrapped[at] ^= 1
     for bad in (bytes(wrapped), b"", bytes(wrapped[:-1])):
-        with pytest.raises(ProtocolError, match="wrapped must have"):
+        with pytest.raises(ProtocolError, check=about("wrapped")):
             offer.agree(answering.public, bad, session=b"", context=b"")
 
 
@@ -129,14 +130,14 @@ def test_a_changed_secret_is_noticed(at: int) -> None:
 @pytest.mark.parametrize("bad", [bytes(33), bytes(32) + b"\xff" * 1184, bytes(32 + 1183)])
 def test_offers_without_a_key_are_refused(bad: bytes) -> None:
     """Of another length, or with coefficients that are none."""
-    with pytest.raises(ProtocolError, match="offer must hold an ML-KEM-768 public key"):
+    with pytest.raises(ProtocolError, check=about("offer")):
         wrap(bad, bytes(32))
 
 
 @pytest.mark.parametrize("agreement", [ALONE, pytest.param(HYBRID, marks=has_ml_kem)])
 def test_offers_need_all_their_secret_bytes(agreement: KeyAgreement) -> None:
     """One byte less is refused, and an offer shows none of them."""
-    with pytest.raises(InputError, match=f"private must have {agreement.private_bytes} bytes; found 31"):
+    with pytest.raises(InputError, check=about("private")):
         Offer(bytes(31), agreement)
     assert bytes(range(8)).hex() not in repr(Offer(bytes(range(agreement.private_bytes)), agreement))
 
@@ -146,7 +147,7 @@ def test_the_hybrid_is_refused_where_the_library_lacks_it(monkeypatch: pytest.Mo
     monkeypatch.setattr(keys_module, "HAS_ML_KEM", False)
     assert KeyAgreement.best() is ALONE
     ALONE.check_available()
-    with pytest.raises(InputError, match="key agreement must be one that `cryptography` has"):
+    with pytest.raises(InputError, check=about("key agreement")):
         HYBRID.check_available()
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.crypto.ring import MOST_BITS, Ring
 from fgl_secure.errors import InputError, MalformedMessageError
+from tests.error_codes import about
 
 
 @given(st.integers(2, 2**MOST_BITS), st.data())
@@ -42,17 +43,17 @@ def test_a_number_takes_its_bits_and_those_of_the_clients(bits: int, clients: in
 
 def test_what_is_no_element_is_refused() -> None:
     """Bits behind the last element, elements beyond a modulus that is no power of two, and rings that there are not."""
-    with pytest.raises(MalformedMessageError, match="bits behind the last element must be 0"):
+    with pytest.raises(MalformedMessageError, check=about("bits behind the last element")):
         Ring(8, packed=True).read(np.array([[0b1111_1111]], dtype=np.uint8), 2)
-    with pytest.raises(MalformedMessageError, match="elements must be below 5"):
+    with pytest.raises(MalformedMessageError, check=about("elements")):
         Ring(5, packed=True).read(np.array([0b110], dtype=np.uint8), 1)
-    with pytest.raises(MalformedMessageError, match="elements must be below 5"):
+    with pytest.raises(MalformedMessageError, check=about("elements")):
         Ring(5).read(np.array([5], dtype=np.uint8), 1)
     for modulus in (1, 2**MOST_BITS + 1):
-        with pytest.raises(InputError, match="modulus must lie in"):
+        with pytest.raises(InputError, check=about("modulus")):
             Ring(modulus)
     for largest in (0, 2**60):
-        with pytest.raises(InputError, match="largest must lie in"):
+        with pytest.raises(InputError, check=about("largest")):
             Ring.least(largest)
 
 

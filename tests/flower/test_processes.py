@@ -17,6 +17,7 @@ from cryptography.x509 import load_pem_x509_certificate
 from fgl_secure.errors import InputError
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
 from fgl_secure.flower.process_settings import as_toml, make_certificates, offline_variables
+from tests.error_codes import about
 from tests.flower.processes import PATIENCE, ROOT, left_behind, run
 
 
@@ -77,7 +78,7 @@ def test_a_run_whose_server_app_fails_ends_with_an_error(tmp_path: Path) -> None
     """Flower's own command exits with 0 then."""
     for name, text in FAILING.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    with LocalFederation([]) as federation, pytest.raises(LocalProcessError, match="finished:failed"):
+    with LocalFederation([]) as federation, pytest.raises(LocalProcessError, check=about("run")):
         federation.run(tmp_path)
 
 
@@ -126,16 +127,16 @@ def test_a_handler_of_the_programs_own_stays(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_federation_must_be_entered(tmp_path: Path) -> None:
     """A federation that was not entered starts nothing."""
-    with pytest.raises(InputError, match="entered"):
+    with pytest.raises(InputError, check=about("federation")):
         LocalFederation([{}]).start(tmp_path)
-    with pytest.raises(LocalProcessError, match="found 0"):
+    with pytest.raises(LocalProcessError, check=about("node")):
         LocalFederation([{}]).kill_node(0)
 
 
 def test_configuration_is_written_as_flower_reads_it() -> None:
     """Texts are quoted, truth values in lower case; what cannot be quoted is refused."""
     assert [as_toml(value) for value in ("a b", True, 3, 0.5)] == ['"a b"', "true", "3", "0.5"]
-    with pytest.raises(InputError, match="quotation"):
+    with pytest.raises(InputError, check=about("text")):
         as_toml('a"b')
 
 

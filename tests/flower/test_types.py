@@ -16,6 +16,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, Strategy
 from fgl_secure.errors import InputError, RoundsFailedError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
 from fgl_secure.flower.records import typed_record
+from tests.error_codes import about
 from tests.flower.fake_federation import FakeGrid, app_of
 
 NODES, ROUNDS = 4, 10
@@ -140,7 +141,7 @@ def test_batch_normalisation_trains_as_under_the_plain_strategy() -> None:
 def test_a_type_without_a_mean_is_named() -> None:
     """Complex numbers: the run ends with the name of the array and its type."""
     start = ArrayRecord({"w": Array(np.zeros(2, np.complex64))})
-    with pytest.raises(RoundsFailedError, match=r"dtype of 'arrays.w' must be one of .*; found complex64"):
+    with pytest.raises(RoundsFailedError, check=about("a run")):
         secured(FedAvg(**OFF)).start(counting([]), start, num_rounds=1, timeout=0.0)
 
 
@@ -150,7 +151,7 @@ def test_a_step_that_does_not_fit_into_integers_is_refused(value: float, dtype: 
     """It would come out as another number, of the other sign among them."""
     if (value, dtype) == (1e19, np.uint64):
         value = 1e20
-    with pytest.raises(InputError, match="counter must fit"):
+    with pytest.raises(InputError, check=about("counter")):
         typed_record({"counter": np.array([1.0, value])}, {"counter": np.dtype(dtype)})
     (kept,) = typed_record({"counter": np.array([2.5, 3.4])}, {"counter": np.dtype(dtype)}).values()
     assert kept.numpy().tolist() == [3, 3]

@@ -44,7 +44,7 @@ def test_listing_and_names_agree() -> None:
 def test_unknown_data_set_is_refused_with_the_known_names() -> None:
     """An unknown name is refused with the names that exist."""
     known = "digits, Cora, CiteSeer, PubMed, Photo, CS, Physics, DBLP"
-    with pytest.raises(UnknownNameError, match=f"data set must be one of {known}.*; found 'Corra'"):
+    with pytest.raises(UnknownNameError, match=known):
         load("Corra")
 
 

@@ -19,6 +19,7 @@ from scipy.sparse import csr_matrix
 
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph import Graph, load
+from tests.error_codes import about
 from tests.graph.raw_planetoid import EDGES, FEATURES, FILES, LABELS, write_raw_files
 
 RAW = Path("Planetoid") / "Cora" / "raw"
@@ -177,7 +178,7 @@ def test_missing_data_root_names_all_files(cache: Path, tmp_path: Path) -> None:
 def test_damaged_raw_files_are_refused(root: Path, cache: Path) -> None:
     """A raw file that is no pickle gives one error that names the folder, and nothing is cached."""
     (root / RAW / "ind.cora.allx").write_text("version https://git-lfs.github.com/spec/v1\n")
-    with pytest.raises(InputError, match=r"the raw files of Cora must be Planetoid's; those in .* can't be read"):
+    with pytest.raises(InputError, check=about("the raw files of Cora")):
         load("Cora", root, cache)
     assert not cache.exists()
 
@@ -201,9 +202,7 @@ def test_files_that_run_code_do_not_run(file: str, protocol: int, root: Path, ca
     if file.endswith(("cora.x", "cora.y")):  # nobody reads these: what is in them is in the others too
         _assert_is_the_tiny_graph(load("Cora", root, cache))
     else:
-        with pytest.raises(
-            InputError, match=r"UnpicklingError: pickle must name arrays and lists alone; found \w+\.mkdir"
-        ):
+        with pytest.raises(InputError, check=about("the raw files of Cora")):
             load("Cora", root, cache)
     assert not ran.exists()
     pickle.loads(target.read_bytes())  # noqa: S301  # it is one that would
@@ -213,7 +212,7 @@ def test_files_that_run_code_do_not_run(file: str, protocol: int, root: Path, ca
 def test_downloads_that_run_code_do_not_run(served: Path, cache: Path, tmp_path: Path) -> None:
     """The same from the network, where PyTorch Geometric's own reader would run it, and nothing is kept."""
     (served / "ind.cora.graph").write_bytes(pickle.dumps(Running(tmp_path / "it ran")))
-    with pytest.raises(DataNotFoundError, match=r"could not be downloaded .*UnpicklingError"):
+    with pytest.raises(DataNotFoundError, check=about("pickle")):
         load("Cora", cache_dir=cache)
     assert not (tmp_path / "it ran").exists()
     assert list(cache.iterdir()) == []
@@ -241,7 +240,7 @@ def test_downloads_that_run_code_do_not_run(served: Path, cache: Path, tmp_path:
 def test_pickles_of_something_else_are_refused(file: str, content: bytes, root: Path, cache: Path) -> None:
     """Matrices without their parts, objects, other shapes, numbers that are no nodes, states where none belong."""
     (root / RAW / f"ind.cora.{file}").write_bytes(content)
-    with pytest.raises(InputError, match=r"the raw files of Cora must be Planetoid's; those in .* can't be read"):
+    with pytest.raises(InputError, check=about("the raw files of Cora")):
         load("Cora", root, cache)
 
 
@@ -252,7 +251,7 @@ def test_a_sparse_matrix_that_points_outside_is_refused(root: Path, cache: Path)
         other = csr_matrix(FEATURES[:-3])
         other.__dict__.update(change)
         (root / RAW / "ind.cora.allx").write_bytes(pickle.dumps(other, protocol=2))
-        with pytest.raises(InputError, match="can't be read"):
+        with pytest.raises(InputError, check=about("the raw files of Cora")):
             load("Cora", root, cache)
 
 

@@ -36,6 +36,7 @@ from fgl_secure.runtime import (
     Step,
 )
 from fgl_secure.runtime.channel import Loss
+from tests.error_codes import about
 from tests.protocols.conformance import (
     FORWARD,
     SchemeConformance,
@@ -231,7 +232,7 @@ def test_too_few_clients_have_no_sum() -> None:
     nobody = losing(*topology.senders.tolist())
     with pytest.raises(TooFewClientsError, match="found 0"):
         Collective(Plaintext(threshold=1), topology, channel_of(directory, nobody)).sum(vectors(), FORWARD)
-    with pytest.raises(InputError, match="at most the number of clients, 5; found 6"):
+    with pytest.raises(InputError, check=about("threshold")):
         Collective(Plaintext(threshold=6), topology, channel_of(directory))
 
 
@@ -253,7 +254,7 @@ def test_sums_without_a_bound_are_residues() -> None:
 def test_sums_that_do_not_fit_are_refused() -> None:
     """Beyond 2^62 nothing is opened; a value beyond the bound, or of another kind, raises before a message."""
     directory, topology = clients(split=False, bound=2**62 // CLIENT_COUNT + 1)
-    with pytest.raises(FieldRangeError, match=r"bound must satisfy terms \* bound <= 4,611,686,018,427,387,904 under"):
+    with pytest.raises(FieldRangeError, check=about("bound")):
         Collective(Plaintext(), topology, channel_of(directory))
     directory, topology = clients(split=False)
     channel = channel_of(directory)
@@ -347,5 +348,5 @@ def test_silos_may_own_rows() -> None:
 def test_one_sum_of_many_groups_is_refused() -> None:
     """One sum of all clients is added up by one party."""
     case = triangle()
-    with pytest.raises(InputError, match="does not, because it adds up one vector of each client"):
+    with pytest.raises(InputError, check=about("scheme")):
         Collective(Plaintext(), Topology(SERVER, case.grouping, 1), channel_of(case.directory))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Channel, Directory, Level, Party, Phase, Private, Recording, Role, Step
+from tests.error_codes import about
 
 PARTIES = Directory.hierarchy(2, 4)
 DEVICES = PARTIES.ids(Role.DEVICE)
@@ -133,14 +134,14 @@ def test_tapes_are_a_leading_axis_of_everything() -> None:
 def test_payload_needs_one_row_a_message(shape: tuple[int, ...]) -> None:
     """A payload of more or fewer rows than senders raises, and nothing is recorded."""
     on = channel()
-    with pytest.raises(InputError, match=r"payload must start with axes \[2\], one row a message; found"):
+    with pytest.raises(InputError, check=about("payload")):
         on.send(Phase.VALUES, Step(0), DEVICES[:2], DEVICES[:2], np.zeros(shape))
     assert on.transcript.messages == []
 
 
 def test_every_message_needs_sender_and_receiver() -> None:
     """Other numbers of receivers than of senders raise."""
-    with pytest.raises(InputError, match="one row a message"):
+    with pytest.raises(InputError, check=about("payload")):
         channel().send(Phase.VALUES, Step(0), DEVICES[:2], DEVICES[:3], np.zeros((2, 1)))
 
 

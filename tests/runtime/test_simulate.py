@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.runtime import Channel, Directory, Machine, Messages, Phase, Recording, Role, Step, simulate
+from tests.error_codes import about
 
 Ids = NDArray[np.int64]
 PARTIES = Directory({Role.SERVER: 1, Role.SILO: 3})
@@ -122,5 +123,5 @@ def test_messages_for_parties_without_a_machine_are_recorded() -> None:
 
 def test_machines_that_never_end_are_stopped() -> None:
     """Machines that always say something are an error, not a hang."""
-    with pytest.raises(ProtocolError, match="must come to an end"):
+    with pytest.raises(ProtocolError, check=about("machines")):
         simulate([Adder(endless=True)], Channel(PARTIES, SimulationCoins(0)), most_turns=5)

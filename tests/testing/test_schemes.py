@@ -21,6 +21,7 @@ from fgl_secure.testing import (
     protocol_of,
 )
 from fgl_secure.testing.protocol import Inputs
+from tests.error_codes import about
 from tests.strategies import grouping_over
 
 POINTS = Points(alphas=(3, 4), betas=(1, 2))
@@ -112,5 +113,5 @@ def test_traces_of_schemes_do_not_depend_on_values() -> None:
 
 def test_a_scheme_needs_a_step() -> None:
     """A protocol that computes nothing is refused."""
-    with pytest.raises(InputError, match="steps"):
+    with pytest.raises(InputError, check=about("steps")):
         protocol_of(Plaintext(), GROUPING, DIRECTORY, steps=())

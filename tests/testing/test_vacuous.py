@@ -23,6 +23,7 @@ from fgl_secure.testing import (
     assert_statistically_private,
 )
 from fgl_secure.testing.protocol import Inputs
+from tests.error_codes import about
 from tests.testing.mutations import Shape, Sharing, mutated, shared_across
 
 P = 11
@@ -84,23 +85,21 @@ def test_a_sound_test_passes(check: Check) -> None:
 @pytest.mark.parametrize("check", CHECKS)
 def test_inputs_that_are_ignored(check: Check) -> None:
     """A protocol that reads no input hides them all."""
-    with pytest.raises(
-        VacuousTestError, match=r"protocol must depend on its inputs; found no message of reads .* none"
-    ):
+    with pytest.raises(VacuousTestError, check=about("protocol")):
         check(protocol(reads=False))
 
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_nothing_sent(check: Check) -> None:
     """Nobody learns anything of parties that say nothing."""
-    with pytest.raises(VacuousTestError, match=r"protocol must send messages; found none in \d+ runs of silent"):
+    with pytest.raises(VacuousTestError, check=about("protocol")):
         check(Protocol(silent, PARTIES, P))
 
 
 @pytest.mark.parametrize("check", [exactly, statistically])
 def test_a_coalition_that_is_sent_nothing(check: Check) -> None:
     """A server that nobody writes to sees nothing, and its view has no coordinates."""
-    with pytest.raises(VacuousTestError, match=r"coalition must be sent something .* no coordinate in what server 0"):
+    with pytest.raises(VacuousTestError, check=about("coalition")):
         check(protocol(heard=False))
 
 
@@ -110,7 +109,7 @@ def test_inputs_that_are_equal_in_the_field(check: Check) -> None:
     with pytest.raises(VacuousTestError, match=r"must differ modulo the protocol's modulus; .* equal modulo 11"):
         check(GOOD, b=[14, 4, 0, 0])
     untold = Protocol(partial(share, p=P), PARTIES)
-    with pytest.raises(VacuousTestError, match=r"protocol must depend on its inputs; .*: they are equal modulo 11"):
+    with pytest.raises(VacuousTestError, check=about("protocol")):
         check(untold, b=[14, 4, 0, 0])
 
 
@@ -141,9 +140,7 @@ def simulated(leakage: Callable[[Inputs], Any], tested: Protocol = GOOD, inputs:
 def test_leakage_that_is_the_identity(leakage: Callable[[Inputs], Any]) -> None:
     """A simulator that knows everything can make up everything, and is not needed for what it knows."""
     simulated(nothing_of)
-    with pytest.raises(
-        VacuousTestError, match=r"leakage must keep something of the inputs .* returns them as they are"
-    ):
+    with pytest.raises(VacuousTestError, check=about("leakage")):
         simulated(leakage)
 
 
@@ -154,7 +151,7 @@ def test_a_coalition_that_is_too_small(check: Callable[..., Any]) -> None:
     """Of a sharing that withstands two relays one shows nothing; two do, and a reason lets one stand."""
     a, b = OF_TWO.inputs(0, 0), OF_TWO.inputs(0, 1)
     good, twin = Sharing(OF_TWO).protocol, mutated(OF_TWO, "one mask for all", masks=shared_across(0)).protocol
-    with pytest.raises(VacuousTestError, match="coalition must be as large as may be; found silo 0, which with silo 1"):
+    with pytest.raises(VacuousTestError, check=about("coalition")):
         check(good, a, b, OF_TWO.colluders[:1], broken_twin=twin)
     check(good, a, b, OF_TWO.colluders, broken_twin=twin)
     found = check(good, a, b, OF_TWO.colluders[:1], broken_twin=twin, waived={"coalition": "one relay is the case"})
@@ -164,7 +161,7 @@ def test_a_coalition_that_is_too_small(check: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("check", CHECKS)
 def test_a_twin_that_is_the_protocol(check: Check) -> None:
     """A twin without a flaw is no twin, under any name."""
-    with pytest.raises(VacuousTestError, match="broken_twin must differ from protocol; found the protocol itself"):
+    with pytest.raises(VacuousTestError, check=about("broken_twin")):
         check(GOOD, twin=GOOD)
     again = protocol()
     with pytest.raises(VacuousTestError, match="found the protocol itself"):
@@ -176,11 +173,9 @@ def test_values_that_are_all_equal(check: Check) -> None:
     """Under one mask for all equal values give equal shares, whatever the value: the flaw itself passes."""
     flaw, clear = protocol(masks=1), protocol(masks=1, heard=True)
     assert clear is not flaw
-    with pytest.raises(
-        VacuousTestError, match=r"inputs_a and inputs_b must hold different values .* found 3 and 4 every"
-    ):
+    with pytest.raises(VacuousTestError, check=about("inputs_a and inputs_b")):
         check(flaw, [3, 3, 0, 0], [4, 4, 0, 0])
-    with pytest.raises(VacuousTestError, match=r"inputs must hold different values .* found 3 everywhere"):
+    with pytest.raises(VacuousTestError, check=about("inputs")):
         simulated(sum_of, inputs=[3, 3, 0, 0])
 
 
@@ -193,9 +188,7 @@ def test_a_twin_with_other_messages() -> None:
         channel.send(Phase.VALUES, Step(0), *ends, np.zeros((*channel.batch_shape, 2)))
 
     twin = Protocol(talkative, PARTIES, P)
-    with pytest.raises(
-        VacuousTestError, match=r"broken_twin must send .* no further message against 2 messages of 8 b"
-    ):
+    with pytest.raises(VacuousTestError, check=about("broken_twin")):
         exactly(GOOD, twin=twin)
     exactly(GOOD, twin=twin, waived={"trace": "the flaw is a message more"})
 
@@ -224,9 +217,7 @@ def labelled_sealed(inputs: Inputs, channel: Channel) -> None:
 
 def test_content_that_is_called_sealed() -> None:
     """Nobody looks into sealed messages, so none with a content of its own may reach the coalition."""
-    with pytest.raises(
-        VacuousTestError, match=r"payload of phase sealed must be for somebody behind .* sent to server 0"
-    ):
+    with pytest.raises(VacuousTestError, check=about("payload of phase sealed")):
         exactly(Protocol(labelled_sealed, PARTIES, P))
 
 
@@ -308,7 +299,7 @@ def test_a_protocol_that_never_ends_is_an_error(batched: bool) -> None:
         share(inputs, channel, p=P)
         raise ProtocolError("relays must answer; none did")
 
-    with pytest.raises(ProtocolError, match="relays must answer"):
+    with pytest.raises(ProtocolError, check=about("relays")):
         statistically(Protocol(broken, PARTIES, P, batched=batched))
 
 

@@ -36,6 +36,7 @@ from fgl_secure.training.backbones import (
 )
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST
+from tests.error_codes import about
 from tests.graphs import two_communities
 
 QUICK = replace(HONEST, hidden=8, epochs=6)
@@ -238,7 +239,7 @@ def test_without_its_sum_a_device_of_eq_3_has_the_bias_alone(graph: FederatedGra
 def test_sums_that_cannot_be_projected_later_are_refused(graph: FederatedGraph) -> None:
     """Attention weighs projected rows: raw ones must not be summed once for all."""
     channel = Channel(hierarchy_of(graph), SimulationCoins(0))
-    with pytest.raises(InputError, match="static_first_layer must be false for gat"):
+    with pytest.raises(InputError, check=about("static_first_layer")):
         silos_of(graph, Plaintext(), replace(QUICK, static_first_layer=True), backbone="gat").opened(channel)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph import load
+from tests.error_codes import about
 from tests.graph.test_downloads import served  # noqa: F401  # a fixture
 
 MASKS = ("train_mask", "val_mask", "test_mask")
@@ -59,7 +60,7 @@ def test_missing_files_are_named_with_the_way_out(tmp_path: Path) -> None:
 def test_damaged_files_are_refused(tmp_path: Path, nodes: str, edges: str) -> None:
     """Rows of unequal length, nodes out of order and links to nowhere are refused."""
     root = written(tmp_path / "root", nodes, edges)
-    with pytest.raises(InputError, match=r"the raw files of Chameleon must be geom-gcn's; those in .* can't be read"):
+    with pytest.raises(InputError, check=about("the raw files of Chameleon")):
         load("Chameleon", root, tmp_path / "cache")
 
 

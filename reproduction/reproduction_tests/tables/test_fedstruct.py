@@ -59,6 +59,7 @@ from fgl_secure.methods.fedstruct.models import neighbour_means
 from fgl_secure.methods.fedstruct.presets import FeatureModelKind
 from fgl_secure.methods.fedstruct.program import HOP2VEC
 from reproduction_tests.tables.small import NODES, run_small, small_graph
+from tests.error_codes import about
 
 QUICK = Choices(seeds=1, epochs=2)
 OURS = (ACCURACIES, PARTITIONS, PRUNING, KNOWN_GRAPH, BARS, CURVES, PARTITION_BARS, LABELS)
@@ -119,9 +120,9 @@ def test_numbers_of_clients_choose_cases() -> None:
     chosen = {case.setting for case in ACCURACIES.chosen_cases((5, 20))}
     assert chosen == {"central", "clients 5", "clients 20"}
     assert ACCURACIES.chosen_cases(()) == ACCURACIES.cases
-    with pytest.raises(InputError, match=r"clients must be among \[5, 10, 20\], those of fedstruct-table2; found 7"):
+    with pytest.raises(InputError, check=about("clients")):
         ACCURACIES.chosen_cases((7,))
-    with pytest.raises(InputError, match="clients must not be named for hifgl-table3; found 5"):
+    with pytest.raises(InputError, check=about("clients")):
         table_of("hifgl-table3").chosen_cases((5,))
 
 

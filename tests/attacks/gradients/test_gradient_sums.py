@@ -16,6 +16,7 @@ from tests.attacks.conformance import Claims, measured
 from tests.attacks.gradients.gradient_conformance import SumConformance, gradient_references
 from tests.attacks.gradients.gradient_runs import Setting, clusters, gradients, model_of, record_pairs, record_static
 from tests.attacks.recorded import Run
+from tests.error_codes import about
 
 __all__ = ["gradient_references"]
 
@@ -54,7 +55,7 @@ class TestSumMembership(SumConformance):
         run = self.run()
         known = run.knows(Suspects)
         fewer = Suspects(known.population, {0: known.pairs[0][:3]})
-        with pytest.raises(InputError, match=r"pairs of round 0 must be \[clients, 2, 20\]; found shape \[3, 2, 20\]"):
+        with pytest.raises(InputError, check=about("pairs of round 0")):
             self.read(run.told(fewer))
 
 
@@ -135,7 +136,7 @@ def test_refuses_samples_that_say_nothing(updates: Floats, energy: float, messag
 def test_refuses_a_sum_of_one() -> None:
     """A sum without others hides nothing, and there is nothing to test."""
     known = Population.normal(np.zeros(2), np.eye(2))
-    with pytest.raises(InputError, match=r"others must be at least 1.*found 0"):
+    with pytest.raises(InputError, check=about("others")):
         known.accuracy(np.ones((1, 2)), np.zeros((1, 2)), 0)
 
 

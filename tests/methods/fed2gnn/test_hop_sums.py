@@ -23,6 +23,7 @@ from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
 from fgl_secure.training.parties import hierarchy_of
+from tests.error_codes import about
 from tests.methods.fed2gnn.oracles import graph_of, graphs, neighbours_of, random_graph, walks
 from tests.methods.fed2gnn.rooted_trees import missing_branches
 
@@ -299,7 +300,7 @@ def test_rows_out_of_range_are_refused() -> None:
     """A row beyond what everybody expects stops the exchange in its hop; without a range, the scheme's bound does."""
     graph = graph_of([(0, v) for v in range(1, 7)], 7, [0, *[1] * 6], np.full((7, 1), 4.0))
     scheme = SecretMessagePassing()
-    with pytest.raises(InputError, match=r"rows of hop 1 must be of magnitude up to first \* growth\^0 = 16; found 24"):
+    with pytest.raises(InputError, check=about("rows of hop 1")):
         hop_sums(graph, graph.features, 1, scheme, channel(graph, scheme), rows=RowRange(16.0))
     with pytest.raises(FieldRangeError, match="bound 16; at least one does"):
         hop_sums(graph, graph.features, 1, scheme, channel(graph, scheme))
@@ -313,7 +314,7 @@ def test_lost_requests_stop_the_exchange() -> None:
     """Who asks and is not heard would subtract what it was never sent."""
     graph = graph_of([(0, 1), (1, 2)], 3, [0, 1, 0])
     wire = Channel(hierarchy_of(graph), SimulationCoins(0), loss=lambda *batch: np.arange(len(batch[2])) > 0)
-    with pytest.raises(ProtocolError, match="requests must all arrive, or sums are wrong; 1 of 4 did not"):
+    with pytest.raises(ProtocolError, check=about("requests")):
         hop_sums(graph, graph.features, 1, Plaintext(), wire)
 
 
@@ -321,18 +322,18 @@ def test_bad_input_is_refused() -> None:
     """K = 0, values that do not fit, directed graphs, and requests along no cross edge or twice."""
     graph = graph_of([(0, 1), (1, 2)], 3, [0, 1, 1])
     wire, x = channel(graph, Plaintext()), graph.features
-    with pytest.raises(InputError, match="hops must be at least 1; found 0"):
+    with pytest.raises(InputError, check=about("hops")):
         hop_sums(graph, x, 0, Plaintext(), wire)
-    with pytest.raises(InputError, match=r"values must be \[3, d\]; found \[2, 1\]"):
+    with pytest.raises(InputError, check=about("values")):
         hop_sums(graph, x[:2], 1, Plaintext(), wire)
-    with pytest.raises(InputError, match="values must be finite"):
+    with pytest.raises(InputError, check=about("values")):
         hop_sums(graph, np.full((3, 1), np.nan), 1, Plaintext(), wire)
-    with pytest.raises(InputError, match="found 1 and 2, which are not"):
+    with pytest.raises(InputError, check=about("neighbours")):
         hop_sums(graph, x, 1, Plaintext(), wire, neighbours=np.array([[0, 1], [1, 2]]))
-    with pytest.raises(InputError, match="asked for once; found 1 requests twice"):
+    with pytest.raises(InputError, check=about("neighbours")):
         hop_sums(graph, x, 1, Plaintext(), wire, neighbours=np.array([[0, 0], [1, 1]]))
-    with pytest.raises(InputError, match="most must be at least 1 neighbour; found 0"):
+    with pytest.raises(InputError, check=about("most")):
         sampled_neighbours(graph, 0, 0)
     one_way = replace(graph, graph=replace(graph.graph, edges=np.array([[0], [1]])))
-    with pytest.raises(InputError, match="every edge in both directions"):
+    with pytest.raises(InputError, check=about("graph")):
         hop_sums(one_way, x, 1, Plaintext(), wire)

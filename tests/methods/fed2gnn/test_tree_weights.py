@@ -11,6 +11,7 @@ from scipy import sparse
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
+from tests.error_codes import about
 from tests.methods.fed2gnn.oracles import Network, gcn, graph_of, graphs, on_tree, random_graph, sage
 from tests.methods.fed2gnn.rooted_trees import (
     FoldedTrees,
@@ -210,9 +211,9 @@ def test_bad_arguments_are_refused() -> None:
     """Counts and factors must be one a position, in range."""
     trees = missing_branches(UNEVEN, 2).folded()
     counts, t = trees.at(UNEVEN.in_degree), trees.shape.size
-    with pytest.raises(InputError, match=rf"neighbours must be \[{t}\], one a position; found \[6\]"):
+    with pytest.raises(InputError, check=about("neighbours")):
         gcn_weights(trees.shape, UNEVEN.in_degree)
-    with pytest.raises(InputError, match="neighbours must be 0 or more; found -1"):
+    with pytest.raises(InputError, check=about("neighbours")):
         sage_weights(trees.shape, counts - counts.max() - 1 + counts.max())
-    with pytest.raises(InputError, match=f"scale must be {t} positive numbers"):
+    with pytest.raises(InputError, check=about("scale")):
         gcn_weights(trees.shape, counts, np.zeros(t))

@@ -24,6 +24,7 @@ from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.server_sums import RECEIVED, SERVER_SUM
 from fgl_secure.training.silo import Silo
+from tests.error_codes import about
 from tests.graphs import two_communities
 from tests.methods.fedspray.runs import SMALL, channel_of, digits, sent, tiny, with_epochs
 from tests.training.processes.runs import apart
@@ -289,7 +290,7 @@ def test_clients_without_labels_are_refused() -> None:
     """Before anything is sent, with the client's number; so is an unknown backbone."""
     graph = digits()
     unlabelled = replace(graph, train_mask=graph.train_mask & (graph.silo_of != 1))
-    with pytest.raises(InputError, match=r"masks\.train must mark .* client 1 has none"):
+    with pytest.raises(InputError, check=about("masks.train")):
         trained(unlabelled)
-    with pytest.raises(UnknownNameError, match="backbone"):
+    with pytest.raises(UnknownNameError, check=about("backbone")):
         trained(graph, backbone="gat")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError, SketchOverfullError
 from fgl_secure.methods.fedstruct.sketched_terms import LinearSketch
+from tests.error_codes import about
 
 SHAPE = (40, 50)
 
@@ -120,9 +121,9 @@ def test_entries_outside_the_matrix_are_refused(
 
 def test_plans_that_make_no_sense_are_refused() -> None:
     """Shape, size and seed are checked, and so is the length of a table that is to be read."""
-    with pytest.raises(InputError, match="third must be at least 1"):
+    with pytest.raises(InputError, check=about("third")):
         LinearSketch(SHAPE, 0, 1, split=False)
-    with pytest.raises(InputError, match="seed must lie"):
+    with pytest.raises(InputError, check=about("seed")):
         LinearSketch(SHAPE, 1, -1, split=False)
-    with pytest.raises(InputError, match="table must have shape"):
+    with pytest.raises(InputError, check=about("table")):
         LinearSketch(SHAPE, 1, 1, split=False).decode(np.zeros(5, dtype=np.int64))

@@ -21,6 +21,7 @@ from fgl_secure.methods import HiFGL
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.methods.hifgl.subjects import HiFGLSubject
+from tests.error_codes import about
 from tests.graphs import two_communities
 
 
@@ -54,7 +55,7 @@ def test_names_that_a_run_looks_up_are_refused_with_the_known_ones() -> None:
         prepared(data="Imagenet")
     with pytest.raises(UnknownNameError, match=r"auto, cpu, cuda.*'tpu'"):
         prepared(device="tpu")
-    with pytest.raises(UnknownNameError, match=r"scheme must be one of plaintext, secmp, relay-coded.*'magic'"):
+    with pytest.raises(UnknownNameError, check=about("scheme")):
         HiFGL().plan(None, ["secmp", "magic"])
 
 
@@ -130,7 +131,7 @@ def test_a_scheme_that_computes_no_sum_is_refused(scheme: str, message: str) -> 
 @pytest.mark.parametrize("epochs", [0, -1])
 def test_there_is_a_round(epochs: int) -> None:
     """No training is refused when it is asked for."""
-    with pytest.raises(InputError, match=f"epochs must be at least 1; found {epochs}"):
+    with pytest.raises(InputError, check=about("epochs")):
         HiFGL(epochs=epochs)
 
 

@@ -36,6 +36,7 @@ from fgl_secure.runtime import (
     Tampered,
 )
 from fgl_secure.runtime.channel import Loss, Tamper
+from tests.error_codes import about
 
 SILOS = 5
 PARTIES = Directory.hierarchy(SILOS, 2)
@@ -272,7 +273,7 @@ def test_lengths_beyond_what_there_is_are_refused() -> None:
     """A ciphertext that claims more bytes than its row has is none."""
     rows, sizes = padded([b"abc", b""], 5)
     assert unpadded(rows, sizes, "ciphertexts") == [b"abc", b""]
-    with pytest.raises(MalformedMessageError, match="ciphertexts must have up to 5 bytes; found 6"):
+    with pytest.raises(MalformedMessageError, check=about("ciphertexts")):
         unpadded(rows, sizes + 3, "ciphertexts")
 
 
@@ -281,18 +282,18 @@ def test_what_cannot_be_summed_is_refused() -> None:
     scheme, limit = Ckks(), Ckks().limit(4)
     with pytest.raises(InputError, match="whoever adds up holds the key"):
         opened(scheme, channel_of(), Group(CLIENTS[1:], int(CLIENTS[0]), int(CLIENTS[0])), 5, 5)
-    with pytest.raises(InputError, match="coins must be those of one run"):
+    with pytest.raises(InputError, check=about("coins")):
         opened(scheme, Channel(PARTIES, TapeCoins(2, 2)), group_of(), 5, 5)
     with pytest.raises(FieldRangeError, match=f"<= {limit:,} under ckks"):
         opened(scheme, channel_of(), group_of(), 5, limit // 4 + 1)
     session = opened(scheme, channel_of(), group_of(), 5, 5)
     for bad in (np.zeros((3, 5), dtype=np.int64), np.zeros((4, 6), dtype=np.int64), np.full((4, 5), np.nan)):
-        with pytest.raises(InputError, match=r"rows must be int64|values must be \[4, d\]"):
+        with pytest.raises(InputError, check=about("rows")):
             session.sum(bad, STEP)
     with pytest.raises(InputError, match="at least one entry is beyond"):
         session.sum(np.full((4, 5), 6), STEP)
     session.sum(np.zeros((4, 5), dtype=np.int64), STEP)
-    with pytest.raises(ProtocolError, match="a step must be summed once"):
+    with pytest.raises(ProtocolError, check=about("a step")):
         session.sum(np.zeros((4, 5), dtype=np.int64), STEP)
 
 

@@ -25,6 +25,7 @@ from fgl_secure.runtime import Channel, MessageBatch, Party, Phase, Recording, R
 from fgl_secure.schemes import server_scheme
 from fgl_secure.testing import Protocol, assert_statistically_private
 from fgl_secure.testing.protocol import Inputs
+from tests.error_codes import about
 from tests.power import Array, sampled_by_entries, seeing
 from tests.protocols.one_sum.conformance import OneSumConformance
 from tests.protocols.one_sum.rounds import directory_of, topology_of
@@ -79,9 +80,9 @@ def test_sums_at_the_ends_of_the_range_do_not_wrap(
 @named
 def test_rings_without_room_and_rows_beyond_the_bound_are_refused(scheme: Scheme) -> None:
     """Nothing wraps in silence: sums beyond what the field tells apart, and a row beyond the topology's bound."""
-    with pytest.raises(FieldRangeError, match="bound must satisfy clients"):
+    with pytest.raises(FieldRangeError, check=about("bound")):
         summed(scheme, np.zeros((3, 1), dtype=np.int64), 2**60)
-    with pytest.raises(InputError, match="rows must be of magnitude up to bound = 127"):
+    with pytest.raises(InputError, check=about("rows")):
         summed(scheme, np.array([[128], [0], [0]]), 127)
 
 

@@ -17,6 +17,7 @@ from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.topology import Circuits
 from fgl_secure.runtime import Channel, Messages, OwnDraws, Phase, Step
 from fgl_secure.runtime.machine import SETUP
+from tests.error_codes import about
 from tests.protocols.partners.graphs import channel_of, grouping_of
 
 PAIRS = {(0, 1), (1, 2)}
@@ -82,9 +83,9 @@ def test_what_is_no_message_of_a_neighbour_is_refused(
 def test_a_state_of_something_else_is_refused() -> None:
     """A state without its parts, or of other devices."""
     machine, _ = middle(3)
-    with pytest.raises(MalformedMessageError, match="state must be of devices that agree on partners"):
+    with pytest.raises(MalformedMessageError, check=about("state")):
         machine.restore({})
-    with pytest.raises(MalformedMessageError, match="state must be of devices that agree on partners"):
+    with pytest.raises(MalformedMessageError, check=about("state")):
         machine.restore({**machine.state(), "names": np.zeros(2, dtype=np.int64)})
 
 
@@ -142,11 +143,11 @@ def test_what_is_handed_on_comes_along_a_known_way() -> None:
     tickets, senders, receivers = np.array([70, 70, 70, 30, 30]), np.array([4, 5, 6, 6, 8]), np.array([5, 6, 5, 7, 9])
     assert ways.onward(tickets, senders, receivers).tolist() == [6, -1, 4, 8, -1]
     for ticket, sender, receiver in ((71, 4, 5), (70, 4, 6), (30, 4, 5), (70, -1, 6), (70, 6, 4)):
-        with pytest.raises(MalformedMessageError, match="along a known way"):
+        with pytest.raises(MalformedMessageError, check=about("what is handed on")):
             ways.onward(*(np.array([each]) for each in (ticket, sender, receiver)))
     nothing = np.empty(0, dtype=np.int64)
     assert Circuits().onward(nothing, nothing, nothing).tolist() == []
-    with pytest.raises(MalformedMessageError, match="along a known way"):
+    with pytest.raises(MalformedMessageError, check=about("what is handed on")):
         Circuits().onward(*(np.array([each]) for each in (1, 2, 3)))
 
 

@@ -29,6 +29,7 @@ from fgl_secure.runtime.channel import Loss
 from fgl_secure.runtime.machine import SETUP
 from fgl_secure.runtime.transcript import Private
 from fgl_secure.schemes import parse
+from tests.error_codes import about
 from tests.protocols.partners.graphs import Pairs, channel_of, graphs, grouping_of
 from tests.protocols.relay_coded import twins
 from tests.protocols.relay_coded.test_partners import PATH, STEPS, ideal
@@ -334,10 +335,10 @@ def test_both_ends_have_the_same_words_and_nobody_sees_them() -> None:
         collective.sum(ROWS, step)
     said = [value.ravel() for each in channel.transcript.messages for value in (each.fields or {}).values()]
     assert not any(np.isin(each, collective.topology.keys.words).any() for each in said if each.dtype == np.int64)  # type: ignore[union-attr]
-    with pytest.raises(InputError, match="partners must have agreed on keys"):
+    with pytest.raises(InputError, check=about("partners")):
         keys.find(keys.devices[:1], keys.devices[:1])
     nobody = np.empty(0, dtype=np.int64)
     none = LinkKeys(nobody, nobody, nobody.reshape(0, 2), nobody.astype(np.bool_))
     assert not len(none.find(nobody, nobody))
-    with pytest.raises(InputError, match="partners must have agreed on keys"):
+    with pytest.raises(InputError, check=about("partners")):
         none.find(keys.devices[:1], keys.partners[:1])

@@ -15,6 +15,7 @@ from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.mixing import Mixing
 from fgl_secure.protocols.relay_coded.wire import Wire
 from fgl_secure.runtime import Messages, Phase, Step
+from tests.error_codes import about
 
 Ids = NDArray[np.int64]
 
@@ -216,14 +217,14 @@ def test_answers_that_nobody_asked_for_are_refused() -> None:
     mix = mixing(uniform(0))
     said = of_phase(Phase.FETCH, handed_on(mix, [fetches(RELAYS[0])]))
     whole = answers(said)
-    with pytest.raises(MalformedMessageError, match="answers must be for what was fetched by way of the silo"):
+    with pytest.raises(MalformedMessageError, check=about("answers")):
         mix.take(replace(whole, senders=np.full(len(whole), RELAYS[1])))
     mix.take(whole)
     (back,) = mix.leave(STEP)
     other = np.where(back.senders == 1, 2, 1)
-    with pytest.raises(MalformedMessageError, match="answers must come back as fetches went"):
+    with pytest.raises(MalformedMessageError, check=about("answers")):
         mix.take(replace(back, senders=other))
-    with pytest.raises(MalformedMessageError, match="messages to be handed on must be from silos"):
+    with pytest.raises(MalformedMessageError, check=about("messages to be handed on")):
         mix.take(replace(back, senders=np.full(len(back), DEVICES[0])))
 
 

@@ -21,6 +21,7 @@ from fgl_secure.protocols.relay_coded.silos import Silos
 from fgl_secure.runtime import Channel, Direction, Later, Level, Messages, Phase, Recording, Role, Step, Transcript
 from fgl_secure.runtime.channel import Loss, Tamper
 from fgl_secure.runtime.messages import taken
+from tests.error_codes import about
 from tests.protocols.conformance import opened
 from tests.protocols.relay_coded import twins
 from tests.protocols.relay_coded.test_faults import STEP, VALUES, meshed
@@ -188,7 +189,7 @@ def test_shares_cannot_be_read_after_their_step() -> None:
     session = opened(twins.with_devices(Keeping)(SHOWN), Channel(case.directory, SimulationCoins(3)), case.grouping, 2)
     for step in STEPS[:2]:
         session.sum(VALUES, step)
-        with pytest.raises(StaleMessageError, match="must be read in their step"):
+        with pytest.raises(StaleMessageError, check=about("shares")):
             np.asarray(kept[0])
 
 

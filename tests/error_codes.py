@@ -1,0 +1,16 @@
+"""What errors are about: checks of codes, for `pytest.raises(..., check=about("seed"))`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fgl_secure.errors import FglSecureError
+
+
+def about(argument: str) -> Callable[[BaseException], bool]:
+    """Return a check that an error's code names an argument, or ends with it where more words name which one."""
+
+    def check(error: BaseException) -> bool:
+        return isinstance(error, FglSecureError) and error.code.partition(":")[2].endswith(argument)
+
+    return check
