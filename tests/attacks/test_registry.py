@@ -53,10 +53,10 @@ def test_cards_name_source_and_a_single_observer(name: str) -> None:
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
-    """An unknown attack is refused, and the message lists all that exist."""
+    """An unknown attack is refused, and the message lists the first of those that exist."""
     with pytest.raises(UnknownNameError) as refused:
         attack("x-ray")
-    assert all(name in str(refused.value) for name in [*EXPECTED, "x-ray"])
+    assert all(name in str(refused.value) for name in [*list(attacks())[:20], "x-ray"])
 
 
 def test_measurements_cannot_be_edited() -> None:

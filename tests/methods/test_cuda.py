@@ -81,6 +81,7 @@ def check_equal_runs(method: Any, device: str) -> None:
 TWICE = """
 import hashlib
 import torch
+from fgl_secure import train
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods import HiFGL
 from fgl_secure.threads import most

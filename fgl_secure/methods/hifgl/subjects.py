@@ -12,6 +12,7 @@ from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.programs import claim_of, filled
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.prepared import Prepared, prepare
 from fgl_secure.methods.hifgl.privacy import measured
 from fgl_secure.methods.hifgl.scenarios import (
@@ -164,6 +165,6 @@ def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
         f"pooled over {int(prepared.graph.test_mask.sum()):,} devices",
         choice_of_round(prepared.preset.selection, prepared.graph),
         tuple(HiFGLSubject(prepared, *each) for each in zip(prepared.runs, prepared.names, strict=True)),
-        {},  # installed, as programs of other methods need them too
+        CONTROLS,
         NOTES,
     )
