@@ -91,7 +91,8 @@ def _places() -> Mapping[str, EntryPoint]:
 
 
 def __getattr__(name: str) -> object:
-    for place in _IN_TREE:
+    """Return a method's class by its name, of this package or of an installed one."""
+    for known, place in _places().items():
         if place.attr == name:
-            return place.load()
+            return method(known)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

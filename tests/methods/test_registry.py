@@ -63,6 +63,14 @@ def test_unknown_methods_are_refused_with_the_known_ones() -> None:
 
 
 @pytest.mark.usefixtures("outside")
+def test_a_class_from_outside_is_an_attribute() -> None:
+    """As those of the toolkit are; other names are missing."""
+    assert methods.Outside is Outside
+    with pytest.raises(AttributeError):
+        _ = methods.Nothing
+
+
+@pytest.mark.usefixtures("outside")
 def test_a_method_from_outside_is_listed_trained_and_audited(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
     """One class and an entry point suffice; a name of this package stays this package's."""
     assert methods.names()[-1] == "outside"
