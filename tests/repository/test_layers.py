@@ -225,3 +225,8 @@ def test_no_text_names_a_place_in_the_code() -> None:
                 name = module_of(place_of(path))
                 found[name] = found.get(name, 0) + 1
     assert found == tree
+
+
+def test_the_toolkit_imports_nothing_of_the_reproduction() -> None:
+    """The second distribution reaches the toolkit, by entry points, and never the other way round."""
+    assert not [path for path in FILES for name in imported_names(path) if name.startswith("fgl_reproduction")]
