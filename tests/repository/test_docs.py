@@ -23,6 +23,8 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Topology
 
 ROOT = Path(__file__).parents[2]
+ENTRY_POINTS = ("fgl_secure.controls", "fgl_secure.datasets", "fgl_secure.subcommands")
+"""Groups that no module is called like."""
 
 WHOLE = ("fedstruct.md", "secure_aggregation.md")
 """Pages whose examples stand alone, and print what they say; test_blocks.py runs those of the others."""
@@ -130,7 +132,7 @@ def test_commands_are_those_of_today(page: Path) -> None:
 def _is_there(name: str) -> bool:
     """Whether a dotted name is a group of entry points, a module, or something that a module's text speaks of."""
     place = ROOT.joinpath(*name.split("."))
-    if name in ("fgl_secure.controls", "fgl_secure.datasets") or place.is_dir() or place.with_suffix(".py").exists():
+    if name in ENTRY_POINTS or place.is_dir() or place.with_suffix(".py").exists():
         return True
     files = (place.parent.with_suffix(".py"), place.parent / "__init__.py")
     return any(place.name in file.read_text(encoding="utf-8") for file in files if file.exists())
