@@ -1,7 +1,7 @@
 """Positive controls by name: runs that attacks must break, or finding nothing elsewhere would mean nothing.
 
-A method has a mapping of those that it makes. A package of its own adds some by an entry point of group
-`fgl_secure.controls` that names such a mapping.
+A method has a mapping of those that it makes. Packages, this one included, register such mappings by entry points of
+group `fgl_secure.controls`; the same mapping may come both ways.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def control(name: str, makers: Iterable[Makers] = ()) -> RecordedRun:
         makers: what methods make; installed packages come after them.
 
     Raises:
-        UnknownNameError: nobody makes it.
-        InputError: two make it, or an entry point names no mapping.
+        UnknownNameError: no method and no installed package makes it.
+        InputError: two packages make different runs of that name, or an entry point names no mapping.
     """
     known: dict[str, Callable[[], RecordedRun]] = {}
     for each in (*makers, *_installed()):

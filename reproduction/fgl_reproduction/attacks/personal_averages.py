@@ -310,7 +310,7 @@ class FunctionalEmbeddings(Attack[NearerClients, ModelTruth]):
         )
 
     def infer(self, view: View, public: PublicParameters) -> NearerClients | None:  # noqa: ARG002  # needs no parameter
-        """For every client; None where nobody heard two others' embeddings."""
+        """For every client; None if no client received two others' embeddings."""
         found = []
         for told in told_to_clients(view):
             first, second = np.triu_indices(len(told.others), 1)

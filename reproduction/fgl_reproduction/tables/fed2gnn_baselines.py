@@ -98,7 +98,7 @@ def baseline_of(
 ) -> Job:
     """Clients with one local step a round, on features as they are or, if the preset says so, on the latent map.
 
-    Central training has features as they are: nobody needs to be told less. Programs hold the graph that they see,
+    Central training has features as they are: no client needs to get less. Programs hold the graph that they see,
     and so run in one process alone.
 
     Args:

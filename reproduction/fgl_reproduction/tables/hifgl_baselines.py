@@ -79,7 +79,7 @@ GLOBAL = Framework("Global", FederatedGraph.in_one_silo)
 
 
 class Examiner:
-    """Scores models on the whole graph, which no silo has: whoever tests a model on all edges has them all.
+    """Scores models on the whole graph, which no silo has: the party that tests a model on all edges has them all.
 
     Args:
         graph: who has what, with all edges.

@@ -92,7 +92,7 @@ def public_graph(width: int, seed: int, device: torch.device | None = None) -> S
 
     Args:
         width: columns of the features.
-        seed: of edges and features; everybody knows it.
+        seed: of edges and features; public.
         device: where products are computed.
     """
     network = nx.random_partition_graph([BLOCK] * BLOCKS, INSIDE, 0.0, seed=seed)

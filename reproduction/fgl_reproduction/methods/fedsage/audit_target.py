@@ -317,7 +317,7 @@ def fedsage_plan(method: FedSage, asked: Asked) -> Plan:
 
 
 def _check_clients(graph: FederatedGraph, gradients: Scheme, averaging: Scheme) -> None:
-    """Refuses fewer clients than sums need: one has nobody to ask, and a hidden sum of one gradient is that one."""
+    """Refuse fewer clients than sums need: one client has no other to ask, and a sum of one gradient is that one."""
     least = 3 if promised(gradients, CLIENTS) else 2
     if graph.num_silos < least:
         raise InputError(f"silos must be at least {least} for fedsage under {gradients.name}; found {graph.num_silos}")
