@@ -22,6 +22,15 @@ LISTED = frozenset(
 )
 
 
+SUPPORTED = frozenset(
+    (module, name)
+    for line in (ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8").splitlines()
+    if line.startswith("| `")
+    for module, *names in [re.findall(r"`([\w.]+)`", line)]
+    for name in names
+)
+
+
 def modules_with_examples() -> list[str]:
     found = []
     for folder in ("fgl_secure", "protocols", "attacks"):
@@ -88,3 +97,10 @@ def test_what_the_reference_lacks_is_noticed() -> None:
     """A part that no page of it names is not listed."""
     assert is_listed("fgl_secure.algebra", "PrimeField")
     assert not is_listed("fgl_secure.algebra", "PrimeField", LISTED - {"fgl_secure.algebra.prime_field"})
+
+
+def test_pages_and_examples_use_supported_names() -> None:
+    """At most sixty, each with a docstring; what readers are told to import is among them."""
+    assert 0 < len(SUPPORTED) <= 60
+    assert {(module, name) for _, module, name in imported()} <= SUPPORTED
+    assert all(getattr(importlib.import_module(module), name).__doc__ for module, name in SUPPORTED)
