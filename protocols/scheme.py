@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.partnering import Contributors, Partnering

@@ -14,10 +14,8 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.array_kinds import arithmetic_of
-from fgl_secure.algebra.interpolation import lagrange_matrix, vanishing_matrix
-from fgl_secure.algebra.prime_field import Elements, ElementsT, PrimeField
-from fgl_secure.algebra.shares import Word
+from fgl_secure.algebra.interpolation import Word, lagrange_matrix, vanishing_matrix
+from fgl_secure.algebra.prime_field import Elements, ElementsT, PrimeField, arithmetic_of
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import FieldRangeError, InputError, NotEnoughShares
 

@@ -19,11 +19,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.array_kinds import arithmetic_of
-from fgl_secure.algebra.prime_field import PrimeField
+from fgl_secure.algebra.prime_field import PrimeField, arithmetic_of
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.jit import njit
+from fgl_secure.threads import njit
 from fgl_secure.typing import Floats, Integers
 
 LARGEST_ENCODED = 2.0**62

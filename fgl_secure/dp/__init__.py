@@ -15,7 +15,7 @@ from fgl_secure.dp.accountant import (
     skellam_rdp,
     skellam_variance,
 )
-from fgl_secure.dp.budget import Budget, BudgetExhaustedError, PrivacyTarget
+from fgl_secure.dp.budget import Budget, BudgetExhaustedError, PrivacyTarget, Relation, Unit, rounding_excess
 from fgl_secure.dp.grid import Clipped, clip_rows, grid_clip, grid_rows, rounded_at_random, rounded_norm
 from fgl_secure.dp.mechanisms import (
     DiscreteGaussian,
@@ -27,7 +27,6 @@ from fgl_secure.dp.mechanisms import (
     sum_divergence,
 )
 from fgl_secure.dp.perturbation import Perturbation
-from fgl_secure.dp.sensitivity import Relation, Unit, rounding_excess
 
 __all__ = [
     "Account",

@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass
 
 from fgl_secure.dp.accountant import Account
-from fgl_secure.dp.budget import Budget, PrivacyTarget
+from fgl_secure.dp.budget import Budget, PrivacyTarget, Relation
 from fgl_secure.dp.grid import grid_clip
 from fgl_secure.dp.mechanisms import LARGEST_SIGMA, DiscreteGaussianFamily, Family, IntegerNoise
-from fgl_secure.dp.sensitivity import Relation
 from fgl_secure.errors import InputError
 
 TABLE_PART = 1 / 24

@@ -16,14 +16,14 @@ import numpy as np
 
 from fgl_secure.crypto.ckks import PREFIX, PublicKey, ReceiverKey
 from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.ckks.plan import SharedKeyPlan
 from fgl_secure.protocols.ckks.wire import (
     DIGEST_BYTES,
     RING,
     TAG,
     TAGS,
+    SharedKeyPlan,
     check_ciphertexts,
     ciphertext_fields,
     ciphertexts_of,
@@ -40,8 +40,7 @@ from fgl_secure.protocols.ckks.wire import (
 )
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, Vector
-from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
-from fgl_secure.protocols.one_sum.terms import USUAL, Stage
+from fgl_secure.protocols.one_sum.terms import USUAL, Stage, bytes_of, elements_of, flags_of
 from fgl_secure.protocols.stepwise import check_arrays
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 from fgl_secure.typing import Array, Ids, Integers

@@ -9,14 +9,14 @@ import numpy as np
 
 from fgl_secure.crypto.ckks import PublicKey, RunningSums
 from fgl_secure.crypto.cryptography import Cryptography
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError
-from fgl_secure.protocols.ckks.plan import SharedKeyPlan
 from fgl_secure.protocols.ckks.wire import (
     FIELD,
     RING,
     TAG,
     TAGS,
+    SharedKeyPlan,
     check_ciphertexts,
     check_field,
     ciphertext_fields,
@@ -28,9 +28,8 @@ from fgl_secure.protocols.ckks.wire import (
     sealed_bytes,
     unpadded,
 )
-from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.one_sum.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.protocols.stepwise import check_arrays
 from fgl_secure.runtime import Draws, Messages, Phase
 from fgl_secure.typing import Array

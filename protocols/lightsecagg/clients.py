@@ -14,14 +14,13 @@ from typing import ClassVar
 import numpy as np
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask, Purpose
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan, check_roster
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, Vector, VectorFrom
-from fgl_secure.protocols.one_sum.machine import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.pairs import Pairs
-from fgl_secure.protocols.one_sum.terms import USUAL, Stage, as_elements
+from fgl_secure.protocols.one_sum.terms import USUAL, Stage, as_elements, bytes_of, flags_of
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 from fgl_secure.typing import Array, Flags, Ids
 

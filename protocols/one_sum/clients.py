@@ -12,13 +12,11 @@ import numpy as np
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
-from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import KEY_BYTES, Ring
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, each_row, flags_of, laid_out
 from fgl_secure.protocols.one_sum.pairs import check_usable
-from fgl_secure.protocols.one_sum.terms import OneSum, Stage
+from fgl_secure.protocols.one_sum.terms import OneSum, OneSumMachine, Stage, bytes_of, each_row, flags_of, laid_out
 from fgl_secure.runtime import Draws, Later, MessageKind, Messages, Phase, Step
 from fgl_secure.typing import Array, Ids
 

@@ -8,11 +8,10 @@ from typing import Protocol
 import numpy as np
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Mask, Purpose
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, elements_of, flags_of, laid_out
-from fgl_secure.protocols.one_sum.terms import OneSum
+from fgl_secure.protocols.one_sum.terms import OneSum, OneSumMachine, bytes_of, elements_of, flags_of, laid_out
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
 from fgl_secure.typing import Array, Ids
 

@@ -23,13 +23,12 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask, Purpose
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, Vector, VectorFrom
-from fgl_secure.protocols.one_sum.machine import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.pairs import Pairs, Publics, check_usable
-from fgl_secure.protocols.one_sum.terms import Stage, as_elements
+from fgl_secure.protocols.one_sum.terms import Stage, as_elements, bytes_of, flags_of
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, Vetoes, stacked
 from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan, check_request
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step

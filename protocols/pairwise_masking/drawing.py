@@ -19,10 +19,10 @@ from functools import cached_property, reduce
 import numpy as np
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Purpose
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.one_sum.clients import SEALING, Hear, OneSumClients
-from fgl_secure.protocols.one_sum.machine import bytes_of, flags_of
+from fgl_secure.protocols.one_sum.terms import bytes_of, flags_of
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
 from fgl_secure.protocols.pairwise_masking.plan import LABEL, MaskingPlan
 from fgl_secure.runtime import Messages, Phase

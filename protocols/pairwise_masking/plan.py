@@ -23,8 +23,7 @@ from fgl_secure.algebra.interpolation import values_at
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.prg import FieldStream
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import FieldStream, Ring
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.pairwise_masking.graph import Neighbours, local_threshold

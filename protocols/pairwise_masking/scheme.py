@@ -20,7 +20,7 @@ from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.choices import name_members
 from fgl_secure.crypto.cryptography import SEED_BITS, Cryptography, RealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.receiver import Receiver

@@ -11,9 +11,8 @@ from fgl_secure.crypto.aes_instructions import add_words
 from fgl_secure.crypto.cryptography import Cryptography, Mask, Partner
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.one_sum.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.protocols.pairwise_masking.drawing import (
     COMMITMENT_BYTES,
     Draw,

@@ -13,11 +13,9 @@ from fgl_secure.choices import name_members
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.plaintext.one_sum import Adder, Clients
-from fgl_secure.protocols.plaintext.rows import Owners, Senders, Silos
+from fgl_secure.protocols.plaintext.machines import Adder, Clients, Owners, Senders, Silos
 from fgl_secure.protocols.scheme import Scheme, SumMachine, check_range
-from fgl_secure.protocols.stepwise import SumTerms
-from fgl_secure.protocols.together import Together
+from fgl_secure.protocols.stepwise import SumTerms, Together
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Phase, PublicParameters
 from fgl_secure.typing import Ids

@@ -23,11 +23,9 @@ from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine
-from fgl_secure.protocols.secmp.devices import Devices
+from fgl_secure.protocols.secmp.machines import Devices, Silos
 from fgl_secure.protocols.secmp.setting import MuDelivery, Points, Setting
-from fgl_secure.protocols.secmp.silos import Silos
-from fgl_secure.protocols.stepwise import SumTerms
-from fgl_secure.protocols.together import Together
+from fgl_secure.protocols.stepwise import SumTerms, Together
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import (
     Circumstance,

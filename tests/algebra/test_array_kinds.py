@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import FixedPoint, LagrangeCode, PrimeField, Segments, array_kinds
+from fgl_secure.algebra import FixedPoint, LagrangeCode, PrimeField, Segments, prime_field
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
 from tests.error_codes import about
@@ -144,5 +144,5 @@ def test_compiled_loops_give_what_torch_operations_give(modulus: int, monkeypatc
         return [field.combine(matrix, blocks), field.grouped_sums(blocks.T, segments)]
 
     compiled = results()
-    monkeypatch.setattr(array_kinds, "is_compiled", lambda _: False)
+    monkeypatch.setattr(prime_field, "is_compiled", lambda _: False)
     assert all(np.array_equal(one, other) for one, other in zip(compiled, results(), strict=True))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fgl_secure.algebra import LagrangeCode, PrimeField
-from fgl_secure.algebra.shares import locate_errors
+from fgl_secure.algebra.interpolation import locate_errors
 from fgl_secure.coins import SimulationCoins
 from tests import vectors
 

@@ -19,8 +19,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose, RealCryptography
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import KEY_BYTES, Ring
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
