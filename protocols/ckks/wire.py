@@ -15,10 +15,9 @@ reveal nothing to it, for f is uniform.
 from __future__ import annotations
 
 import hashlib
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -33,24 +32,21 @@ from fgl_secure.crypto.ckks_parameters import OVERHEAD_BYTES, Parameters
 from fgl_secure.crypto.cryptography import Context, Purpose
 from fgl_secure.crypto.streams import KEY_BYTES, FieldStream, Ring
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
-from fgl_secure.protocols.one_sum.terms import OneSum, as_elements
-from fgl_secure.protocols.stepwise import step_bytes
-from fgl_secure.runtime import Messages, Step
+from fgl_secure.protocols.one_sum.terms import SumPlan, as_elements
+from fgl_secure.runtime import Messages
 from fgl_secure.typing import Array, Bytes, Flags, Integers
-
-LABEL = b"fgl-secure ckks-shared-key/v2"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SharedKeyPlan:
+class CkksPlan(SumPlan):
     """The public side of all sums of one topology.
 
     Attributes:
-        terms: of the sums.
         parameters: of CKKS.
     """
 
-    terms: OneSum
+    label: ClassVar[bytes] = b"fgl-secure ckks/v2"
+
     parameters: Parameters
 
     @property
@@ -59,15 +55,22 @@ class SharedKeyPlan:
         return self.parameters.ciphertexts(self.terms.length)
 
     @property
+    def agreed(self) -> bytes:
+        """See `SumPlan.agreed`."""
+        return self.parameters.to_bytes()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedKeyPlan(CkksPlan):
+    """The public side of sums under a key that clients share."""
+
+    label: ClassVar[bytes] = b"fgl-secure ckks-shared-key/v2"
+
+    @property
     def largest(self) -> int:
         """The largest magnitude that an entry of a sum may have."""
         assert self.terms.bound is not None, "sums under CKKS have a bound"
         return self.terms.n * self.terms.bound
-
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
-        return hashlib.sha256(LABEL + b"terms" + self.terms.digest + self.parameters.to_bytes()).digest()
 
     def candidates(self, listed: Flags) -> Flags:
         """Which of the clients with keys make a key pair: so many of the first that one at least is left.
@@ -75,14 +78,6 @@ class SharedKeyPlan:
         Of m clients m - threshold may drop out before the sum stops, so m - threshold + 1 candidates are enough.
         """
         return listed & (np.cumsum(listed) <= int(listed.sum()) - self.terms.threshold + 1)
-
-    def context(self, step: Step) -> Context:
-        """What keys of one sum are bound to."""
-        return self.terms.context(LABEL, step)
-
-    def statement(self, step: Step, place: int, *keys: bytes) -> bytes:
-        """What a party's identity signs: that this is its key in a sum under these terms."""
-        return LABEL + b"keys" + self.digest + step_bytes(step) + struct.pack(">I", place) + b"".join(keys)
 
 
 TAGS = 2

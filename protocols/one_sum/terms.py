@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,10 +114,6 @@ class OneSum:
         said = self.session + _TERMS.pack(*numbers) + self.clients.astype("<i8").tobytes()
         return hashlib.sha256(said + b"veto" * self.veto).digest()
 
-    def context(self, label: bytes, step: Step) -> Context:
-        """What keys of one sum are bound to."""
-        return Context(label, self.session, step_bytes(step), step)
-
     def place_of(self, party: int) -> int:
         """The number of a client.
 
@@ -180,6 +176,38 @@ class OneSum:
                 f"sum of {terms} vectors must have magnitude up to {most:,}; a client's masks are not what it shared"
             )
         return total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SumPlan(ABC):
+    """The public side of all sums of one topology.
+
+    Attributes:
+        terms: of the sums.
+        label: names the scheme and its version in all that is derived.
+    """
+
+    label: ClassVar[bytes]
+
+    terms: OneSum
+
+    @property
+    @abstractmethod
+    def agreed(self) -> bytes:
+        """What parties must agree on beside the terms."""
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
+        return hashlib.sha256(self.label + b"terms" + self.terms.digest + self.agreed).digest()
+
+    def context(self, step: Step) -> Context:
+        """What keys of one sum are bound to."""
+        return Context(self.label, self.terms.session, step_bytes(step), step)
+
+    def statement(self, step: Step, place: int, *keys: bytes) -> bytes:
+        """What a party's identity signs: that these are its keys in a sum under these terms."""
+        return self.label + b"keys" + self.digest + step_bytes(step) + struct.pack(">I", place) + b"".join(keys)
 
 
 def refusal(topology: Topology) -> str | None:
@@ -361,12 +389,18 @@ def _shaped(messages: Messages, name: str, kind: np.dtype[Any], shape: tuple[int
 class OneSumMachine(CheckpointedMachine, ABC):
     """A role in sums of one topology.
 
+    Attributes:
+        kept: names of arrays that last from turn to turn, each an attribute behind an underscore; those of a class add
+            to those of its bases.
+
     Args:
         parties: int64 [k], ascending identifiers of those hosted.
         terms: of the sums.
         owner: what names the scheme, its parameters and the role, in states.
         tape_axes: of all fields.
     """
+
+    kept: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, parties: Ids, terms: OneSum, owner: bytes, tape_axes: int) -> None:
         super().__init__(parties, terms, tape_axes, owner)
@@ -410,10 +444,19 @@ class OneSumMachine(CheckpointedMachine, ABC):
             raise MalformedMessageError(f"messages must be from party {sender}; at least one is not")
 
     def _arrays(self) -> dict[str, Array]:
-        """All that changes beside the steps; here the sum."""
+        """All that changes beside the steps: the sum, and what a role keeps."""
         empty = np.zeros((1,) * self._tape_axes + (0, 0), dtype=np.int64)
-        return {"sums": empty if self._sums is None else self._sums}
+        return {
+            "sums": empty if self._sums is None else self._sums,
+            **{n: getattr(self, f"_{n}") for n in self._names_kept},
+        }
+
+    @property
+    def _names_kept(self) -> list[str]:
+        return [name for kind in type(self).__mro__ for name in kind.__dict__.get("kept", ())]
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         check_arrays(arrays, self._arrays())
         self._sums = arrays["sums"] if arrays["sums"].size else None
+        for name in self._names_kept:
+            setattr(self, f"_{name}", arrays[name])

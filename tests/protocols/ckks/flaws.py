@@ -188,7 +188,7 @@ class BoxesToTheNext(SharedKeyClients):
     """Boxes are sealed under the keys of others than those they are for."""
 
     def _sealed(self, at: int, v: int, context: Context) -> bytes:
-        others = [u for u in np.flatnonzero(self._has[at]).tolist() if u != self._places[at]]
+        others = np.flatnonzero(self._pairs.has[at]).tolist()
         return super()._sealed(at, others[(others.index(v) + 1) % len(others)], context)
 
 
