@@ -1,4 +1,4 @@
-"""Lagrange matrices, values of many polynomials, and shares as one word whose wrong letters are located (others erased).
+"""Lagrange matrices, values of many polynomials, and shares as one word whose wrong letters are located.
 
 The algorithm is Gao's ("A new algorithm for decoding Reed-Solomon codes", 2003, Algorithm 1a). It works on one short
 vector of python integers, whatever the size of the shares: `LagrangeCode.decode` runs it once, on a random linear

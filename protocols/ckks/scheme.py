@@ -16,7 +16,8 @@ from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
 from fgl_secure.protocols.ckks.shared_server import SharedKeyServer
 from fgl_secure.protocols.ckks.wire import SharedKeyPlan
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.terms import OneSumScheme, threshold_of
+from fgl_secure.protocols.one_sum.scheme import OneSumScheme, threshold_of
+from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.pairwise_masking.scheme import sum_leaks
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
@@ -113,8 +114,43 @@ LEAST_TERMS = 2
 """Of sums that are not one sender's vector."""
 
 
+class _CkksScheme(OneSumScheme):
+    """Sums of integers, each with a bound, under CKKS."""
+
+    wide: ClassVar[str] = "a number takes a slot of a ciphertext, which is as large whatever is in it"
+    named: ClassVar[tuple[str, ...]] = ("threshold",)
+
+    @property
+    def public(self) -> PublicParameters:
+        """No field and no masks."""
+        return PublicParameters()
+
+    @property
+    def modulus(self) -> None:
+        """None: every sum has a bound."""
+        return
+
+    def limit(self, terms: int) -> int:
+        """Where the proved bound of the error reaches 1/2."""
+        return limit(terms)
+
+    def _parameters(self, topology: Topology, session: bytes, draws: Draws) -> tuple[OneSum, Parameters]:
+        """Terms and parameters of sums.
+
+        Raises:
+            InputError: the scheme refuses the topology, a threshold out of range, no bound, a session that is too
+                short, or coins of several tapes, which SEAL does not take.
+            FieldRangeError: sums could be beyond the limit.
+        """
+        if draws.batch_shape:
+            raise InputError(f"coins must be those of one run, for SEAL draws its own; found tapes {draws.batch_shape}")
+        terms = self.terms_for(topology, session)
+        assert terms.bound is not None, "see terms_for"
+        return terms, Parameters.for_sums(terms.n, terms.bound, length=terms.length)
+
+
 @dataclass(frozen=True, slots=True)
-class Ckks(OneSumScheme):
+class Ckks(_CkksScheme):
     """The receiver of a sum makes a key pair; senders encrypt, an aggregator adds, the receiver decrypts and rounds.
 
     Per sum each sender sends one vector of ciphertexts, and the aggregator one. A receiver gives its public key once to
@@ -134,27 +170,11 @@ class Ckks(OneSumScheme):
 
     label: ClassVar[str] = "ckks"
     summary: ClassVar[str] = "the receiver holds a CKKS key, another party adds ciphertexts that it cannot read"
-    wide: ClassVar[str] = "a number takes a slot of a ciphertext, which is as large whatever is in it"
-
-    @property
-    def name(self) -> str:
-        """`ckks`, with a threshold of one's own in brackets."""
-        return self.label if self.threshold is None else f"{self.label}[threshold={self.threshold}]"
 
     @property
     def claim(self) -> Claim:
         """Computational secrecy of terms against the aggregator alone and against the receiver alone."""
         return RECEIVER_KEY_CLAIM
-
-    @property
-    def public(self) -> PublicParameters:
-        """No field and no masks."""
-        return PublicParameters()
-
-    @property
-    def modulus(self) -> None:
-        """None: every sum has a bound."""
-        return
 
     def refuses(self, topology: Topology) -> str | None:
         """Served is one sum of integers that another party adds up than the one entitled to it."""
@@ -179,10 +199,6 @@ class Ckks(OneSumScheme):
         """What holds for every sum."""
         return RECEIVER_KEY_CLAIM
 
-    def limit(self, terms: int) -> int:
-        """Where the proved bound of the error reaches 1/2."""
-        return limit(terms)
-
     def machines(
         self,
         topology: Topology,
@@ -192,28 +208,16 @@ class Ckks(OneSumScheme):
         *,
         names: Names | None = None,  # noqa: ARG002  # ciphertexts and keys are authentic by their channels
     ) -> tuple[SumMachine, ...]:
-        """See `OneSumScheme.machines`: aggregator, senders, and receiver, who makes its key pair where it has none yet.
-
-        Raises:
-            InputError: the scheme refuses the topology, a threshold out of range, no bound, a session that is too
-                short, or coins of several tapes, which SEAL does not take.
-            FieldRangeError: sums could be beyond the limit.
-        """
-        if draws.batch_shape:
-            raise InputError(f"coins must be those of one run, for SEAL draws its own; found tapes {draws.batch_shape}")
-        terms = self.terms_for(topology, session)
-        assert terms.bound is not None, "see terms_for"
-        parameters = Parameters.for_sums(terms.n, terms.bound, length=terms.length)
+        """See `OneSumScheme.machines`: aggregator, senders, and receiver, who makes its key pair where it has none yet."""
+        terms, parameters = self._parameters(topology, session, draws)
         plan, ring = ReceiverKeyPlan(terms, parameters, self.batch_bytes), self._rings.setdefault(draws, KeyRing())
-        senders = np.sort(terms.clients if hosted is None else terms.clients[np.isin(terms.clients, hosted)])
-        out: list[SumMachine] = []
-        if hosted is None or terms.server in hosted:
-            out.append(Aggregator(np.array([terms.server]), plan, ring))
-        if len(senders):
-            out.append(Senders(senders, plan, ring))
-        if hosted is None or terms.receiver in hosted:
-            out.append(Receiver(np.array([terms.receiver]), plan, ring))
-        return tuple(out)
+        return self._roles(
+            terms,
+            hosted,
+            lambda: Aggregator(np.array([terms.server]), plan, ring),
+            lambda senders: Senders(senders, plan, ring),
+            lambda: Receiver(np.array([terms.receiver]), plan, ring),
+        )
 
 
 BYTES = 256
@@ -221,7 +225,7 @@ BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class SharedKeyCkks(OneSumScheme):
+class SharedKeyCkks(_CkksScheme):
     """Clients share a key that one of them makes, and the server adds what it cannot read.
 
     Attributes:
@@ -232,7 +236,6 @@ class SharedKeyCkks(OneSumScheme):
 
     label: ClassVar[str] = "ckks-shared-key"
     summary: ClassVar[str] = "clients share a CKKS key, the server adds ciphertexts that it cannot read"
-    wide: ClassVar[str] = "a number takes a slot of a ciphertext, which is as large whatever is in it"
     parameters: ClassVar[tuple[str, ...]] = ("threshold",)
     reads_one_by_one: ClassVar[bool] = True
 
@@ -240,28 +243,9 @@ class SharedKeyCkks(OneSumScheme):
     clients: type[SharedKeyClients] = field(default=SharedKeyClients, repr=False)
 
     @property
-    def name(self) -> str:
-        """`ckks-shared-key`, with a threshold of one's own in brackets."""
-        return self.label if self.threshold is None else f"{self.label}[threshold={self.threshold}]"
-
-    @property
     def claim(self) -> Claim:
         """What holds for any number of clients; `claim_among` says more."""
         return shared_key_claim(0 if self.threshold is None else self.threshold - 2)
-
-    @property
-    def public(self) -> PublicParameters:
-        """No field and no masks."""
-        return PublicParameters()
-
-    @property
-    def modulus(self) -> None:
-        """None: every sum has a bound."""
-        return
-
-    def limit(self, terms: int) -> int:
-        """Where the proved bound of the error reaches 1/2."""
-        return limit(terms)
 
     def threshold_for(self, clients: int) -> int:
         """The threshold among so many clients."""
@@ -281,23 +265,12 @@ class SharedKeyCkks(OneSumScheme):
     def machines(
         self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
     ) -> tuple[SumMachine, ...]:
-        """See `OneSumScheme.machines`: server and clients.
-
-        Raises:
-            InputError: the scheme refuses the topology, a threshold out of range, no bound, a session that is too
-                short, or coins of several tapes, which SEAL does not take.
-            FieldRangeError: sums could be beyond the limit.
-        """
-        if draws.batch_shape:
-            raise InputError(f"coins must be those of one run, for SEAL draws its own; found tapes {draws.batch_shape}")
-        terms = self.terms_for(topology, session)
-        assert terms.bound is not None, "see terms_for"
-        plan = SharedKeyPlan(terms, Parameters.for_sums(terms.n, terms.bound, length=terms.length))
-        crypto = RealCryptography(draws, BYTES)
-        here = terms.clients if hosted is None else terms.clients[np.isin(terms.clients, hosted)]
-        out: list[SumMachine] = []
-        if hosted is None or terms.server in hosted:
-            out.append(SharedKeyServer(plan, crypto, draws))
-        if len(here):
-            out.append(self.clients(np.sort(here), plan, crypto, draws, names))
-        return tuple(out)
+        """See `OneSumScheme.machines`: server and clients."""
+        terms, parameters = self._parameters(topology, session, draws)
+        plan, crypto = SharedKeyPlan(terms, parameters), RealCryptography(draws, BYTES)
+        return self._roles(
+            terms,
+            hosted,
+            lambda: SharedKeyServer(plan, crypto, draws),
+            lambda here: self.clients(here, plan, crypto, draws, names),
+        )

@@ -16,16 +16,12 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
-from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.stepwise import CheckpointedMachine, check_arrays, step_bytes
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Claim, Draws, Later, Machine, MessageKind, Messages, Step
+from fgl_secure.runtime import Later, Machine, MessageKind, Messages, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.threads import njit
 from fgl_secure.typing import Array, Bytes, Flags, Ids, Integers
-
-FEWEST = 2
 
 _TERMS = struct.Struct(">QQQQQQ")
 
@@ -210,37 +206,6 @@ class SumPlan(ABC):
         return self.label + b"keys" + self.digest + step_bytes(step) + struct.pack(">I", place) + b"".join(keys)
 
 
-def refusal(topology: Topology) -> str | None:
-    """Why a topology is none with one sum that one party adds up; None where it is."""
-    if not topology.is_one_sum:
-        return "it adds up one vector of each client for one receiver, and this has several sums or nobody to add up"
-    if topology.aggregator in topology.senders or topology.receiver in topology.senders:
-        return "aggregator and receiver must not be among the clients, whose vectors they know"
-    return None
-
-
-def threshold_of(chosen: int | None, clients: int, least: int) -> int:
-    """The chosen threshold, or floor(2 n / 3) + 1 of n clients.
-
-    Args:
-        chosen: None for the default.
-        clients: n.
-        least: the smallest that the scheme allows among so many.
-
-    Raises:
-        InputError: fewer than two clients, or a threshold out of range.
-    """
-    if clients < FEWEST:
-        raise InputError(f"senders must number at least {FEWEST}, or the sum is one term; found {clients}")
-    threshold = 2 * clients // 3 + 1 if chosen is None else chosen
-    if not least <= threshold <= clients:
-        raise InputError(
-            f"threshold must lie in {least}..{clients} for {clients} senders: above half of them, or an aggregator "
-            f"that lies could unmask anybody; found {threshold}"
-        )
-    return threshold
-
-
 def as_elements(row: Integers, modulus: int) -> Integers:
     """A vector of magnitudes below the modulus, or of elements, as elements: a new array."""
     elements = np.empty(row.shape, dtype=np.int64)
@@ -253,53 +218,6 @@ def _wrap(row: Integers, modulus: int, out: Integers) -> None:
     """out[i] = row[i], plus the modulus where that is negative."""
     for i in range(len(row)):
         out[i] = row[i] + (modulus & (row[i] >> 63))
-
-
-class OneSumScheme(Scheme):
-    """A scheme that serves topologies with one sum, added up by one party."""
-
-    @property
-    @abstractmethod
-    def modulus(self) -> int | None:
-        """Of sums without a bound; None where there are none."""
-
-    @abstractmethod
-    def threshold_for(self, clients: int) -> int:
-        """The threshold among so many clients: the scheme's own, or its default.
-
-        Raises:
-            InputError: too few clients, or a threshold that privacy forbids.
-        """
-
-    @abstractmethod
-    def claim_among(self, clients: int) -> Claim:
-        """What holds for so many clients."""
-
-    def claim_for(self, topology: Topology) -> Claim:
-        """What holds for the clients of a topology."""
-        return self.claim_among(len(topology.senders))
-
-    def refuses(self, topology: Topology) -> str | None:
-        """See `Scheme.refuses`."""
-        return refusal(topology)
-
-    def terms_for(self, topology: Topology, session: bytes) -> OneSum:
-        """The terms of sums of a topology.
-
-        Raises:
-            InputError: the scheme refuses it, or that senders may veto the sum, or the threshold does not fit it.
-            FieldRangeError: sums could be beyond the limit.
-        """
-        self.check_serves(topology)
-        terms = OneSum.of(topology, session, self.threshold_for(len(topology.senders)))
-        terms.check_range(self.limit(terms.n), self.name, self.modulus)
-        return terms
-
-    @abstractmethod
-    def machines(
-        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
-    ) -> tuple[SumMachine, ...]:
-        """See `Scheme.machines`. With names keys are signed and checked, so that no server can pass on its own."""
 
 
 def bytes_of(messages: Messages, name: str, *shape: int) -> Bytes:

@@ -63,17 +63,6 @@ class Plaintext(Scheme):
                 raise InputError(f"{name} must be at least 1; found {value}")
 
     @property
-    def name(self) -> str:
-        """`plaintext`, with the path and the least group where they differ from the default."""
-        extras = [
-            "path=silo" if self.path is Path.SILO else "",
-            f"k_min={self.minimum_group}" if self.minimum_group > 1 else "",
-            "" if self.threshold is None else f"threshold={self.threshold}",
-        ]
-        named = ",".join(extra for extra in extras if extra)
-        return f"{self.label}[{named}]" if named else self.label
-
-    @property
     def modulus(self) -> int:
         """2^61 - 1."""
         return MERSENNE_61

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 def test_the_name_says_what_differs_from_the_default() -> None:
     """Parameters that are not the default's stand in brackets."""
     assert LightSecAgg().name == "lightsecagg"
-    assert LightSecAgg(4, 2, 101).name == "lightsecagg[p=101,threshold=4,colluding=2]"
+    assert LightSecAgg(4, 101, colluding=2).name == "lightsecagg[p=101,threshold=4,colluding=2]"
 
 
 @pytest.mark.parametrize(
