@@ -246,9 +246,7 @@ def _values(name: str, scheme: type[Scheme], text: str) -> Iterator[tuple[str, o
     for each in text.split(","):
         key, given, value = each.strip().partition("=")
         if given:
-            meant = next(
-                (long for long in (*(n for n, short in SHORT.items() if short == key), key) if long in fields), None
-            )
+            meant = next((long for long in fields if key in (long, SHORT.get(long))), None)
             if meant is None:
                 raise UnknownNameError(f"parameter of {name}", key, scheme.parameters)
             if meant in said:

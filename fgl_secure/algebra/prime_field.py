@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, wraps
-from typing import Any, TypeVar, overload
+from functools import cache
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -34,181 +34,287 @@ TERMS = 64
 PIECE = 2**18
 """Columns worked on at a time, which bounds what the limbs take: a few times 2 MiB for each row."""
 
-
-def element_dtype(modulus: int) -> np.dtype[np.signedinteger[Any]]:
-    """The smallest signed type that holds modulus - 1."""
-    return np.dtype(np.min_scalar_type(-modulus))
+Elements = NDArray[np.signedinteger[Any]]
+ElementsT = TypeVar("ElementsT", NDArray[np.signedinteger[Any]], torch.Tensor)
 
 
-def _on_tensors(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Serve arrays by a method of tensors: they go in as tensors, and the result comes out as an array."""
+@dataclass(frozen=True, slots=True)
+class PrimeField:
+    """The integers modulo a prime, on numpy arrays and on torch tensors.
 
-    @wraps(method)
-    def run(arithmetic: Arithmetic, *operands: Any) -> Any:
-        if any(isinstance(operand, torch.Tensor) for operand in operands):
-            return method(arithmetic, *operands)
-        result = method(arithmetic, *map(_as_tensor, operands))
-        return result.numpy() if isinstance(result, torch.Tensor) else result
+    Elements are integer arrays with values 0 .. modulus - 1; results come in `dtype`, the smallest signed type that
+    holds an element, so that an array's size in bytes is its size on the wire. Any integers that fit int64 may go in
+    and stand for their remainders. Where a tensor goes in a tensor comes out, on the same device and equal bit for
+    bit to what arrays give; numpy arrays are worked on by all cores.
 
-    return run
+    Attributes:
+        modulus: a prime up to 2^31 - 1 (the default), or 2^61 - 1.
 
-
-class Arithmetic:
-    """Arithmetic modulo a prime on numpy arrays and on torch tensors.
-
-    Inputs are integers of any signed dtype and stand for their remainders unless a method says elements; results are
-    elements in the field's dtype, of the same kind and on the same device.
+    Examples:
+        >>> import numpy as np
+        >>> PrimeField(11).add(np.array([3, 10]), np.array([-1, 5])).tolist()
+        [2, 4]
     """
 
-    def integers(self, values: Any, like: Any) -> Any:
-        """Return values as integers of the kind and on the device of `like`; other dtypes raise `InputError`."""
-        if isinstance(like, torch.Tensor):
-            tensor = torch.as_tensor(values, device=like.device)
-            if tensor.dtype not in INTEGERS:
-                raise InputError(f"values must be integers; found dtype {tensor.dtype}")
-            return tensor
-        array = np.asarray(values)
-        if array.dtype.kind not in "iu":
-            raise InputError(f"values must be integers; found dtype {array.dtype}")
-        if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
-            raise InputError(f"values must fit int64; found {int(array.max())}")
-        return array
+    modulus: int = MERSENNE_31
 
-    @_on_tensors
-    def extremes(self, values: Any) -> tuple[int, int]:
-        """Return the least and the greatest value of a non-empty array."""
-        least, greatest = torch.aminmax(values)
-        return int(least), int(greatest)
+    def __post_init__(self) -> None:
+        if not 2 <= self.modulus <= MERSENNE_31 and self.modulus != MERSENNE_61:
+            raise FieldRangeError(f"modulus must lie in 2..2^31 - 1 or be 2^61 - 1; found {self.modulus}")
+        if not _is_prime(self.modulus):
+            raise FieldRangeError(f"modulus must be a prime; found {self.modulus}")
 
-    @_on_tensors
-    def all_elements(self, values: Any, modulus: int) -> bool:
-        """Return whether every value lies in 0 .. modulus - 1."""
-        if not values.numel():
-            return True
-        least, greatest = torch.aminmax(values)
-        return int(least) >= 0 and int(greatest) < modulus
+    @property
+    def dtype(self) -> np.dtype[np.signedinteger[Any]]:
+        """int8, int16, int32 or int64: the smallest that holds modulus - 1."""
+        return np.dtype(np.min_scalar_type(-self.modulus))
 
-    @_on_tensors
-    def narrowed(self, values: Any, modulus: int) -> Any:
-        """Return the same elements in the field's dtype; no copy where it is that already."""
-        return values.to(DTYPES[element_dtype(modulus).itemsize])
+    def contains(self, values: Any) -> bool:
+        """Whether every one of some integers, an array or a tensor, lies in 0 .. modulus - 1."""
+        (tensor,), _ = _integers(values)
+        return self._all_elements(tensor)
 
-    @_on_tensors
-    def reduce(self, a: Any, modulus: int) -> Any:
-        """Return remainders."""
-        return self.narrowed(_canonical(a, modulus), modulus)
+    def elements(self, values: ElementsT) -> ElementsT:
+        """Takes integers that must already lie in 0 .. modulus - 1; nothing is reduced in silence.
 
-    @_on_tensors
-    def add(self, a: Any, b: Any, modulus: int) -> Any:
-        """Return sums, with broadcasting."""
-        return self.reduce(_canonical(a, modulus) + _canonical(b, modulus), modulus)
+        Raises:
+            FieldRangeError: a value lies outside, and the message has the extremes.
+        """
+        (tensor,), back = _integers(values)
+        if not self._all_elements(tensor):
+            least, greatest = map(int, torch.aminmax(tensor))
+            raise FieldRangeError(f"values must lie in 0..{self.modulus - 1}; found {least}..{greatest}")
+        return back(self._narrowed(tensor))
 
-    @_on_tensors
-    def subtract(self, a: Any, b: Any, modulus: int) -> Any:
-        """Return differences, with broadcasting."""
-        return self.reduce(_canonical(a, modulus) - _canonical(b, modulus), modulus)
+    def add(self, a: ElementsT, b: ElementsT | int) -> ElementsT:
+        """Sum, with broadcasting."""
+        (one, other), back = _integers(a, b)
+        return back(self._reduced(_canonical(one, self.modulus) + _canonical(other, self.modulus)))
 
-    @_on_tensors
-    def multiply(self, a: Any, b: Any, modulus: int) -> Any:
-        """Return products, with broadcasting."""
-        return self.narrowed(_product(_canonical(a, modulus), _canonical(b, modulus), modulus), modulus)
+    def subtract(self, a: ElementsT, b: ElementsT | int) -> ElementsT:
+        """Difference, with broadcasting."""
+        (one, other), back = _integers(a, b)
+        return back(self._reduced(_canonical(one, self.modulus) - _canonical(other, self.modulus)))
 
-    @_on_tensors
-    def invert(self, a: Any, modulus: int) -> Any:
-        """Return inverses a^(modulus - 2); 0 for 0."""
-        base = _canonical(a, modulus)
-        zero, power, exponent = base == 0, torch.ones_like(base), modulus - 2
+    def multiply(self, a: ElementsT, b: ElementsT | int) -> ElementsT:
+        """Product of corresponding elements, with broadcasting."""
+        (one, other), back = _integers(a, b)
+        p = self.modulus
+        return back(self._narrowed(_product(_canonical(one, p), _canonical(other, p), p)))
+
+    def inverse(self, a: ElementsT) -> ElementsT:
+        """Multiplicative inverse a^(modulus - 2); zero raises."""
+        (tensor,), back = _integers(a)
+        base = _canonical(tensor, self.modulus)
+        if bool((base == 0).any()):
+            raise InputError("a must not contain 0, which has no inverse")
+        power, exponent = torch.ones_like(base), self.modulus - 2
         while exponent:
-            power = _product(power, base, modulus) if exponent & 1 else power
-            base = _product(base, base, modulus)
+            power = _product(power, base, self.modulus) if exponent & 1 else power
+            base = _product(base, base, self.modulus)
             exponent >>= 1
-        return self.narrowed(power.masked_fill(zero, 0), modulus)
+        return back(self._narrowed(power))
 
-    @_on_tensors
-    def combine(self, matrix: Any, first: Any, second: Any, modulus: int) -> Any:
-        """Multiply elements [r, c1 + c2] by first [b or 1, c1, L] on top of second [b or 1, c2, L].
+    def combine(self, matrix: ArrayLike, blocks: ElementsT, *, axis: int = 0) -> ElementsT:
+        """Linear combinations of blocks: the matrix product along one axis.
+
+        Args:
+            matrix: integers [r, c], in ordinary memory.
+            blocks: integers with length c on `axis`; the other axes are batch axes.
+            axis: the axis of `blocks` that the matrix acts on.
 
         Returns:
-            Elements [b, r, L]; None where first or second hold anything but elements.
+            Elements of the shape of `blocks`, with length r on `axis`.
         """
-        batch = len(first) if len(second) == 1 else len(second)
+        none = blocks[(slice(None),) * (axis % blocks.ndim) + (slice(0, 0),)]
+        return self.combine_two(matrix, blocks, none, axis=axis)
+
+    def combine_two(self, matrix: ArrayLike, first: ElementsT, second: ElementsT, *, axis: int = 0) -> ElementsT:
+        """Linear combinations of two stacks of blocks, as `combine` of one on top of the other without building that.
+
+        Args:
+            matrix: integers [r, c1 + c2], in ordinary memory.
+            first: integers with length c1 on `axis`.
+            second: integers with length c2 on `axis`; batch axes of one of the two may all have length 1.
+            axis: the axis of both that the matrix acts on.
+
+        Returns:
+            Elements with length r on `axis`.
+        """
+        parts, back = _integers(first, second)
+        (weights,), _ = _integers(matrix)
+        reduced = self._reduced(weights).long().numpy()
+        combined = self._combined(reduced, parts, axis)
+        if combined is None:
+            combined = self._combined(reduced, [self._reduced(part) for part in parts], axis)
+        return back(combined)
+
+    def combine_elements(self, matrix: NDArray[np.int64], first: ElementsT, second: Any, *, axis: int = 0) -> ElementsT:
+        """`combine_two` of a matrix of elements with stacks that must hold elements; nothing is reduced in silence.
+
+        Raises:
+            FieldRangeError: a value lies outside 0 .. modulus - 1.
+        """
+        parts, back = _integers(first, second)
+        combined = self._combined(matrix, parts, axis)
+        if combined is None:
+            raise FieldRangeError(f"blocks must hold elements, 0..{self.modulus - 1}; found others")
+        return back(combined)
+
+    def _combined(self, matrix: NDArray[np.int64], parts: list[torch.Tensor], axis: int) -> Any:
+        """The same, of tensors; None where one holds anything but elements."""
+        axis %= parts[0].ndim
+        shapes = [tuple(part.shape) for part in parts]
+        batch, item = np.broadcast_shapes(*(shape[:axis] for shape in shapes)), shapes[0][axis + 1 :]
+        sizes = [math.prod(shape[:axis]) for shape in shapes]
+        if shapes[1][axis + 1 :] != item or not set(sizes) <= {1, math.prod(batch)}:
+            raise InputError(
+                f"first and second must agree but for axis {axis}; found {list(shapes[0])} and {list(shapes[1])}"
+            )
+        rows = [shape[axis] for shape in shapes]
+        if matrix.ndim != 2 or matrix.shape[1] != sum(rows):
+            raise InputError(f"matrix must be [r, {sum(rows)}] for these blocks; found {list(matrix.shape)}")
+        flat = [part.reshape(size, c, math.prod(item)) for part, size, c in zip(parts, sizes, rows, strict=True)]
+        combined = self._stacked_product(matrix, *flat)
+        return None if combined is None else combined.reshape(*batch, len(matrix), *item)
+
+    def _stacked_product(self, matrix: NDArray[np.int64], first: torch.Tensor, second: torch.Tensor) -> Any:
+        """Elements [r, c1 + c2] times first [b or 1, c1, L] on top of second [b or 1, c2, L]: [b, r, L]; or None."""
+        batch, modulus = len(first) if len(second) == 1 else len(second), self.modulus
         if is_compiled(first):
             out = torch.empty((batch, len(matrix), first.shape[2]), dtype=_loop_dtype(modulus))
             parts = (_loopable(part, modulus) for part in (first, second))
             outside = kernels.combine(_padded(matrix), *parts, modulus, out.numpy())
-            return None if outside else self.narrowed(out, modulus)
-        if not (self.all_elements(first, modulus) and self.all_elements(second, modulus)):
+            return None if outside else self._narrowed(out)
+        if not (self._all_elements(first) and self._all_elements(second)):
             return None
         stacked = [part.expand(batch, *part.shape[1:]) for part in (first, second)]
         weights = torch.as_tensor(matrix, device=first.device)
         product = _long_combination if modulus == MERSENNE_61 else _limb_combination
-        out = self.narrowed(first[:0], modulus).new_empty((batch, len(matrix), first.shape[2]))
+        out = self._narrowed(first[:0]).new_empty((batch, len(matrix), first.shape[2]))
         for start in range(0, first.shape[2], PIECE):
             rows = torch.cat([part[..., start : start + PIECE].long() for part in stacked], dim=1)
             out[..., start : start + PIECE] = product(weights, rows, modulus)
         return out
 
-    @_on_tensors
-    def dot(self, rows: Any, weights: Any, modulus: int) -> Any:
-        """Multiply elements rows [m, L] by weights [L]: [m]."""
-        products = [_product(row.long(), weights.long(), modulus) for row in rows]
-        sums = torch.stack([_total(product, modulus) for product in products]) if products else rows.new_empty(0)
-        return self.narrowed(sums, modulus)
+    def dot(self, rows: ElementsT, weights: Any) -> ElementsT:
+        """Weighted row sums: the sum over the last axis of rows[..., k] * weights[k].
 
-    @_on_tensors
-    def grouped_sums(self, values: Any, segments: Segments, modulus: int) -> Any:
-        """Sum the rows of each segment: values [b, m, w] to [b, s, w]."""
+        Args:
+            rows: integers [..., L].
+            weights: integers [L].
+
+        Returns:
+            Elements [...].
+        """
+        (left, right), back = _integers(rows, weights)
+        if right.ndim != 1 or left.shape[-1:] != right.shape:
+            raise InputError(f"weights must be [L] for rows [..., L]; found {list(right.shape)} and {list(left.shape)}")
+        right = _canonical(right, self.modulus)
+        flat = left.reshape(math.prod(left.shape[:-1]), left.shape[-1])
+        sums = [_total(_product(_canonical(row, self.modulus), right, self.modulus), self.modulus) for row in flat]
+        found = torch.stack(sums) if sums else right.new_empty(0)
+        return back(self._narrowed(found.reshape(left.shape[:-1])))
+
+    def grouped_sums(self, values: ElementsT, segments: Segments, *, batch_axes: int = 0) -> ElementsT:
+        """Sums the rows of each segment.
+
+        Args:
+            values: elements [*batch, m, *item].
+            segments: which rows belong together, over m rows.
+            batch_axes: how many leading axes are batch axes.
+
+        Returns:
+            Elements [*batch, s, *item]; an empty segment sums to zero.
+        """
+        (tensor,), back = _integers(values)
+        batch, item = tuple(tensor.shape[:batch_axes]), tuple(tensor.shape[batch_axes + 1 :])
+        segments.check_rows(tensor.shape[batch_axes])
+        flat = tensor.reshape(math.prod(batch), segments.rows, math.prod(item))
+        return back(self._grouped(flat, segments).reshape(*batch, len(segments), *item))
+
+    def _grouped(self, values: torch.Tensor, segments: Segments) -> torch.Tensor:
+        """Values [b, m, w] to [b, s, w]."""
         batch, _, width = values.shape
         if is_compiled(values):
-            sums = np.empty((batch, len(segments), width), dtype=element_dtype(modulus))
-            kernels.segment_sums(read_only(values.contiguous().numpy()), segments.order, segments.starts, modulus, sums)
+            sums = np.empty((batch, len(segments), width), dtype=self.dtype)
+            rows = read_only(values.contiguous().numpy())
+            kernels.segment_sums(rows, segments.order, segments.starts, self.modulus, sums)
             return torch.from_numpy(sums)
         group_of = np.empty(segments.rows, dtype=np.int64)
         group_of[segments.order] = np.repeat(np.arange(len(segments)), segments.sizes)
         index = torch.as_tensor(group_of, device=values.device)
-        wide = _canonical(values, modulus)
+        wide = _canonical(values, self.modulus)
         out = torch.zeros((batch, len(segments), width), dtype=torch.int64, device=values.device)
-        if modulus != MERSENNE_61:
-            return self.reduce(out.index_add(1, index, wide), modulus)
+        if self.modulus != MERSENNE_61:
+            return self._reduced(out.index_add(1, index, wide))
         low, high = out.index_add(1, index, wide & MERSENNE_31), out.index_add(1, index, wide >> 31)
-        return self.narrowed(_joined(high, low), modulus)
+        return self._narrowed(_joined(high, low))
 
-    @_on_tensors
-    def encode_fixed(self, values: Any, scale: float, most: float, modulus: int) -> Any:
-        """Return round(values * scale), halves away from zero; `most` is below 2^62.
+    def encode_fixed(self, values: Any, scale: float, most: float) -> Any:
+        """Return round(values * scale), halves away from zero, as elements; `most` is below 2^62.
+
+        Args:
+            values: reals, an array or a tensor.
+            scale: a power of two.
+            most: largest magnitude of a scaled value.
 
         Returns:
             None where a value is no number, or |value * scale| is beyond `most`.
         """
-        scaled = values.double() * scale
+        scaled = (values if isinstance(values, torch.Tensor) else _as_tensor(np.asarray(values))).double() * scale
         if scaled.numel():
             least, greatest = torch.aminmax(scaled)
             if not -most <= least <= greatest <= most:
                 return None
         whole = scaled.trunc()  # adding a half first would round twice: just below it, and beyond 2^52
         element = (scaled - whole).mul_(2).trunc_().add_(whole).long()
-        element += (element >> 63) & modulus
-        return self.narrowed(element, modulus) if most < modulus else self.reduce(element, modulus)
+        element += (element >> 63) & self.modulus
+        found = self._narrowed(element) if most < self.modulus else self._reduced(element)
+        return found if isinstance(values, torch.Tensor) else found.numpy()
 
-    @_on_tensors
-    def decode_fixed(self, elements: Any, scale: float, modulus: int) -> Any:
+    def decode_fixed(self, elements: Any, scale: float) -> Any:
         """Return representatives of least magnitude, divided by scale: float64."""
-        wide = elements.long()
-        above = (modulus // 2 - wide).bitwise_right_shift_(63).bitwise_and_(modulus)
-        return (wide - above).double().div_(scale)
+        (tensor,), back = _integers(elements)
+        wide = tensor.long()
+        above = (self.modulus // 2 - wide).bitwise_right_shift_(63).bitwise_and_(self.modulus)
+        return back((wide - above).double().div_(scale))
 
-    @_on_tensors
-    def largest_magnitude(self, values: Any) -> float:
-        """Return the largest magnitude of real values, 0 for none; NaN where one is NaN."""
-        return float(values.abs().max()) if values.numel() else 0.0
+    def _all_elements(self, tensor: torch.Tensor) -> bool:
+        if not tensor.numel():
+            return True
+        least, greatest = torch.aminmax(tensor)
+        return int(least) >= 0 and int(greatest) < self.modulus
+
+    def _narrowed(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The same elements in the field's dtype; no copy where it is that already."""
+        return tensor.to(DTYPES[self.dtype.itemsize])
+
+    def _reduced(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Remainders."""
+        return self._narrowed(_canonical(tensor, self.modulus))
 
 
-ARITHMETIC = Arithmetic()
+def _integers(*operands: Any) -> tuple[list[torch.Tensor], Callable[[torch.Tensor], Any]]:
+    """Integers as tensors on one device, and what turns a result into their kind: a tensor where one of them is.
 
-
-def arithmetic_of(*operands: Any) -> tuple[Arithmetic, Any]:
-    """Return the arithmetic, and the operand whose kind and device the answer has: a tensor if there is one."""
-    return ARITHMETIC, next((operand for operand in operands if isinstance(operand, torch.Tensor)), operands[0])
+    Raises:
+        InputError: one has another dtype, or does not fit int64.
+    """
+    like = next((each for each in operands if isinstance(each, torch.Tensor)), None)
+    if like is not None:
+        tensors = [torch.as_tensor(each, device=like.device) for each in operands]
+        wrong = [tensor.dtype for tensor in tensors if tensor.dtype not in INTEGERS]
+        if wrong:
+            raise InputError(f"values must be integers; found dtype {wrong[0]}")
+        return tensors, lambda result: result
+    arrays = [np.asarray(each) for each in operands]
+    for array in arrays:
+        if array.dtype.kind not in "iu":
+            raise InputError(f"values must be integers; found dtype {array.dtype}")
+        if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+            raise InputError(f"values must fit int64; found {int(array.max())}")
+    return [_as_tensor(array) for array in arrays], lambda result: result.numpy()
 
 
 def is_compiled(values: torch.Tensor) -> bool:
@@ -216,10 +322,8 @@ def is_compiled(values: torch.Tensor) -> bool:
     return values.device.type == "cpu"
 
 
-def _as_tensor(operand: Any) -> Any:
+def _as_tensor(operand: Array) -> torch.Tensor:
     """A tensor that shares an array's memory if torch takes it as it is, else one of a copy."""
-    if not isinstance(operand, (np.ndarray, np.generic)):
-        return operand
     dtype = operand.dtype.newbyteorder("=")
     if dtype.kind == "u" and dtype.itemsize > 1:  # tensors of these dtypes have few operations
         dtype = np.dtype(np.float64 if operand.size and operand.max() >= 2**63 else np.int64)
@@ -303,240 +407,6 @@ def _long_combination(weights: torch.Tensor, rows: torch.Tensor, modulus: int) -
     for j in range(rows.shape[1]):
         total = _canonical(total + _product(weights[:, j, None], rows[:, j, None], modulus), modulus)
     return total
-
-
-Elements = NDArray[np.signedinteger[Any]]
-ElementsT = TypeVar("ElementsT", NDArray[np.signedinteger[Any]], torch.Tensor)
-
-
-@dataclass(frozen=True, slots=True)
-class PrimeField:
-    """The integers modulo a prime, on numpy arrays and on torch tensors.
-
-    Elements are integer arrays with values 0 .. modulus - 1; results come in `dtype`, the smallest signed type that
-    holds an element, so that an array's size in bytes is its size on the wire. Any integers that fit int64 may go in
-    and stand for their remainders. Where a tensor goes in a tensor comes out, on the same device and equal bit for
-    bit to what arrays give; numpy arrays are worked on by all cores.
-
-    Attributes:
-        modulus: a prime up to 2^31 - 1 (the default), or 2^61 - 1.
-
-    Examples:
-        >>> import numpy as np
-        >>> PrimeField(11).add(np.array([3, 10]), np.array([-1, 5])).tolist()
-        [2, 4]
-    """
-
-    modulus: int = MERSENNE_31
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.modulus <= MERSENNE_31 and self.modulus != MERSENNE_61:
-            raise FieldRangeError(f"modulus must lie in 2..2^31 - 1 or be 2^61 - 1; found {self.modulus}")
-        if not _is_prime(self.modulus):
-            raise FieldRangeError(f"modulus must be a prime; found {self.modulus}")
-
-    @property
-    def dtype(self) -> np.dtype[np.signedinteger[Any]]:
-        """int8, int16, int32 or int64: the smallest that holds modulus - 1."""
-        return element_dtype(self.modulus)
-
-    @overload
-    def elements(self, values: torch.Tensor) -> torch.Tensor: ...
-    @overload
-    def elements(self, values: ArrayLike) -> Elements: ...
-    def elements(self, values: Any) -> Any:
-        """Takes integers that must already lie in 0 .. modulus - 1; nothing is reduced in silence.
-
-        Raises:
-            FieldRangeError: a value lies outside, and the message has the extremes.
-        """
-        arithmetic, like = arithmetic_of(values)
-        array = arithmetic.integers(values, like)
-        if not arithmetic.all_elements(array, self.modulus):
-            least, greatest = arithmetic.extremes(array)
-            raise FieldRangeError(f"values must lie in 0..{self.modulus - 1}; found {least}..{greatest}")
-        return arithmetic.narrowed(array, self.modulus)
-
-    @overload
-    def add(self, a: torch.Tensor, b: torch.Tensor | int) -> torch.Tensor: ...
-    @overload
-    def add(self, a: ArrayLike, b: ArrayLike) -> Elements: ...
-    def add(self, a: Any, b: Any) -> Any:
-        """Sum, with broadcasting."""
-        arithmetic, like = arithmetic_of(a, b)
-        return arithmetic.add(arithmetic.integers(a, like), arithmetic.integers(b, like), self.modulus)
-
-    @overload
-    def subtract(self, a: torch.Tensor, b: torch.Tensor | int) -> torch.Tensor: ...
-    @overload
-    def subtract(self, a: ArrayLike, b: ArrayLike) -> Elements: ...
-    def subtract(self, a: Any, b: Any) -> Any:
-        """Difference, with broadcasting."""
-        arithmetic, like = arithmetic_of(a, b)
-        return arithmetic.subtract(arithmetic.integers(a, like), arithmetic.integers(b, like), self.modulus)
-
-    @overload
-    def negate(self, a: torch.Tensor) -> torch.Tensor: ...
-    @overload
-    def negate(self, a: ArrayLike) -> Elements: ...
-    def negate(self, a: Any) -> Any:
-        """Additive inverse."""
-        arithmetic, like = arithmetic_of(a)
-        return arithmetic.subtract(arithmetic.integers(0, like), arithmetic.integers(a, like), self.modulus)
-
-    @overload
-    def multiply(self, a: torch.Tensor, b: torch.Tensor | int) -> torch.Tensor: ...
-    @overload
-    def multiply(self, a: ArrayLike, b: ArrayLike) -> Elements: ...
-    def multiply(self, a: Any, b: Any) -> Any:
-        """Product of corresponding elements, with broadcasting."""
-        arithmetic, like = arithmetic_of(a, b)
-        return arithmetic.multiply(arithmetic.integers(a, like), arithmetic.integers(b, like), self.modulus)
-
-    @overload
-    def inverse(self, a: torch.Tensor) -> torch.Tensor: ...
-    @overload
-    def inverse(self, a: ArrayLike) -> Elements: ...
-    def inverse(self, a: Any) -> Any:
-        """Multiplicative inverse a^(modulus - 2); zero raises."""
-        arithmetic, like = arithmetic_of(a)
-        base = arithmetic.reduce(arithmetic.integers(a, like), self.modulus)
-        if bool((base == 0).any()):
-            raise InputError("a must not contain 0, which has no inverse")
-        return arithmetic.invert(base, self.modulus)
-
-    @overload
-    def combine(self, matrix: ArrayLike, blocks: torch.Tensor, *, axis: int = 0) -> torch.Tensor: ...
-    @overload
-    def combine(self, matrix: ArrayLike, blocks: ArrayLike, *, axis: int = 0) -> Elements: ...
-    def combine(self, matrix: ArrayLike, blocks: Any, *, axis: int = 0) -> Any:
-        """Linear combinations of blocks: the matrix product along one axis.
-
-        Args:
-            matrix: integers [r, c], in ordinary memory.
-            blocks: integers with length c on `axis`; the other axes are batch axes.
-            axis: the axis of `blocks` that the matrix acts on.
-
-        Returns:
-            Elements of the shape of `blocks`, with length r on `axis`.
-        """
-        arithmetic, like = arithmetic_of(blocks)
-        array = arithmetic.integers(blocks, like)
-        none = array[(slice(None),) * (axis % array.ndim) + (slice(0, 0),)]
-        return self.combine_two(matrix, array, none, axis=axis)
-
-    @overload
-    def combine_two(
-        self, matrix: ArrayLike, first: torch.Tensor, second: torch.Tensor, *, axis: int = 0
-    ) -> torch.Tensor: ...
-    @overload
-    def combine_two(self, matrix: ArrayLike, first: ArrayLike, second: ArrayLike, *, axis: int = 0) -> Elements: ...
-    def combine_two(self, matrix: ArrayLike, first: Any, second: Any, *, axis: int = 0) -> Any:
-        """Linear combinations of two stacks of blocks, as `combine` of one on top of the other without building that.
-
-        Args:
-            matrix: integers [r, c1 + c2], in ordinary memory.
-            first: integers with length c1 on `axis`.
-            second: integers with length c2 on `axis`; batch axes of one of the two may all have length 1.
-            axis: the axis of both that the matrix acts on.
-
-        Returns:
-            Elements with length r on `axis`.
-        """
-        arithmetic, like = arithmetic_of(first, second)
-        parts = [arithmetic.integers(part, like) for part in (first, second)]
-        weights = self._weights(matrix)
-        combined = self._combined(arithmetic, weights, parts, axis)
-        if combined is None:
-            reduced = [arithmetic.reduce(part, self.modulus) for part in parts]
-            combined = self._combined(arithmetic, weights, reduced, axis)
-        return combined
-
-    def combine_elements(
-        self, matrix: NDArray[np.int64], first: ElementsT, second: ElementsT, *, axis: int = 0
-    ) -> ElementsT:
-        """`combine_two` of a matrix of elements with stacks that must hold elements; nothing is reduced in silence.
-
-        Raises:
-            FieldRangeError: a value lies outside 0 .. modulus - 1.
-        """
-        arithmetic, like = arithmetic_of(first, second)
-        parts = [arithmetic.integers(part, like) for part in (first, second)]
-        combined: ElementsT | None = self._combined(arithmetic, matrix, parts, axis)
-        if combined is None:
-            raise FieldRangeError(f"blocks must hold elements, 0..{self.modulus - 1}; found others")
-        return combined
-
-    def _combined(self, arithmetic: Arithmetic, matrix: NDArray[np.int64], parts: list[Any], axis: int) -> Any:
-        axis %= parts[0].ndim
-        shapes = [tuple(part.shape) for part in parts]
-        batch, item = np.broadcast_shapes(*(shape[:axis] for shape in shapes)), shapes[0][axis + 1 :]
-        sizes = [math.prod(shape[:axis]) for shape in shapes]
-        if shapes[1][axis + 1 :] != item or not set(sizes) <= {1, math.prod(batch)}:
-            raise InputError(
-                f"first and second must agree but for axis {axis}; found {list(shapes[0])} and {list(shapes[1])}"
-            )
-        rows = [shape[axis] for shape in shapes]
-        if matrix.ndim != 2 or matrix.shape[1] != sum(rows):
-            raise InputError(f"matrix must be [r, {sum(rows)}] for these blocks; found {list(matrix.shape)}")
-        flat = [part.reshape(size, c, math.prod(item)) for part, size, c in zip(parts, sizes, rows, strict=True)]
-        combined = arithmetic.combine(matrix, flat[0], flat[1], self.modulus)
-        return None if combined is None else combined.reshape(*batch, len(matrix), *item)
-
-    @overload
-    def dot(self, rows: torch.Tensor, weights: torch.Tensor | ArrayLike) -> torch.Tensor: ...
-    @overload
-    def dot(self, rows: ArrayLike, weights: ArrayLike) -> Elements: ...
-    def dot(self, rows: Any, weights: Any) -> Any:
-        """Weighted row sums: the sum over the last axis of rows[..., k] * weights[k].
-
-        Args:
-            rows: integers [..., L].
-            weights: integers [L].
-
-        Returns:
-            Elements [...].
-        """
-        arithmetic, like = arithmetic_of(rows)
-        rows = self._remainders(arithmetic, arithmetic.integers(rows, like))
-        weights = self._remainders(arithmetic, arithmetic.integers(weights, like))
-        if weights.ndim != 1 or tuple(rows.shape[-1:]) != tuple(weights.shape):
-            raise InputError(
-                f"weights must be [L] for rows [..., L]; found {list(weights.shape)} and {list(rows.shape)}"
-            )
-        flat = rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1])
-        return arithmetic.dot(flat, weights, self.modulus).reshape(tuple(rows.shape[:-1]))
-
-    @overload
-    def grouped_sums(self, values: torch.Tensor, segments: Segments, *, batch_axes: int = 0) -> torch.Tensor: ...
-    @overload
-    def grouped_sums(self, values: Elements, segments: Segments, *, batch_axes: int = 0) -> Elements: ...
-    def grouped_sums(self, values: Any, segments: Segments, *, batch_axes: int = 0) -> Any:
-        """Sums the rows of each segment.
-
-        Args:
-            values: elements [*batch, m, *item].
-            segments: which rows belong together, over m rows.
-            batch_axes: how many leading axes are batch axes.
-
-        Returns:
-            Elements [*batch, s, *item]; an empty segment sums to zero.
-        """
-        arithmetic, like = arithmetic_of(values)
-        values = arithmetic.integers(values, like)
-        batch, item = tuple(values.shape[:batch_axes]), tuple(values.shape[batch_axes + 1 :])
-        segments.check_rows(values.shape[batch_axes])
-        flat = values.reshape(math.prod(batch), segments.rows, math.prod(item))
-        return arithmetic.grouped_sums(flat, segments, self.modulus).reshape(*batch, len(segments), *item)
-
-    def _weights(self, matrix: ArrayLike) -> NDArray[np.int64]:
-        arithmetic, like = arithmetic_of(np.asarray(matrix))
-        reduced: Elements = arithmetic.reduce(arithmetic.integers(matrix, like), self.modulus)
-        return reduced.astype(np.int64)
-
-    def _remainders(self, arithmetic: Arithmetic, array: Any) -> Any:
-        """The same array where it holds elements already, which is what the fast loops take."""
-        return array if arithmetic.all_elements(array, self.modulus) else arithmetic.reduce(array, self.modulus)
 
 
 @cache

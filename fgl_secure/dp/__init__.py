@@ -19,11 +19,9 @@ from fgl_secure.dp.budget import Budget, BudgetExhaustedError, PrivacyTarget, Re
 from fgl_secure.dp.grid import Clipped, clip_rows, grid_clip, grid_rows, rounded_at_random, rounded_norm
 from fgl_secure.dp.mechanisms import (
     DiscreteGaussian,
-    DiscreteGaussianFamily,
-    Family,
     IntegerNoise,
     Skellam,
-    SkellamFamily,
+    TabulatedNoise,
     sum_divergence,
 )
 from fgl_secure.dp.perturbation import Perturbation
@@ -34,8 +32,6 @@ __all__ = [
     "BudgetExhaustedError",
     "Clipped",
     "DiscreteGaussian",
-    "DiscreteGaussianFamily",
-    "Family",
     "GaussianAccount",
     "IntegerNoise",
     "Perturbation",
@@ -43,7 +39,7 @@ __all__ = [
     "Relation",
     "Skellam",
     "SkellamAccount",
-    "SkellamFamily",
+    "TabulatedNoise",
     "Unit",
     "analytic_multiplier",
     "clip_rows",

@@ -168,6 +168,16 @@ class IntegerNoise(ABC):
 class TabulatedNoise(IntegerNoise):
     """Noise that is drawn by inverting a table of its distribution."""
 
+    @staticmethod
+    @abstractmethod
+    def share(epsilon: float, delta: float, releases: int, l2: float, l1: float, shares: int) -> float:
+        """Sigma of one of `shares` shares in grid units with which the releases cost at most epsilon at delta."""
+
+    @classmethod
+    @abstractmethod
+    def of_sigma(cls, sigma: float) -> IntegerNoise:
+        """Noise of that standard deviation, or parameter."""
+
     @property
     @abstractmethod
     def _table(self) -> NoiseTable:
@@ -188,18 +198,6 @@ class TabulatedNoise(IntegerNoise):
         return self._table.invert(coins.uniform(2**UNIFORM_BITS, shape))
 
 
-class Family(ABC):
-    """A kind of noise, before its width is known."""
-
-    @abstractmethod
-    def share(self, epsilon: float, delta: float, releases: int, l2: float, l1: float, shares: int) -> float:
-        """Sigma of one of `shares` shares in grid units with which the releases cost at most epsilon at delta."""
-
-    @abstractmethod
-    def of_sigma(self, sigma: float) -> IntegerNoise:
-        """Noise of that width."""
-
-
 @dataclass(frozen=True, slots=True)
 class DiscreteGaussian(TabulatedNoise):
     """P[X = x] proportional to exp(-x^2 / (2 sigma^2)) (Canonne, Kamath, Steinke 2020).
@@ -215,6 +213,16 @@ class DiscreteGaussian(TabulatedNoise):
 
     def __post_init__(self) -> None:
         _check_sigma("sigma", self.sigma)
+
+    @staticmethod
+    def share(epsilon: float, delta: float, releases: int, l2: float, l1: float, shares: int) -> float:  # noqa: ARG004  # Skellam needs it
+        """From the multiplier of the privacy loss distribution."""
+        return noise_multiplier(epsilon, delta, releases) * l2 / math.sqrt(shares)
+
+    @classmethod
+    def of_sigma(cls, sigma: float) -> IntegerNoise:
+        """With that parameter."""
+        return cls(sigma)
 
     @property
     def source(self) -> str:
@@ -258,6 +266,16 @@ class Skellam(TabulatedNoise):
             raise InputError(f"variance must be positive; found {self.variance}")
         _check_sigma("square root of variance", math.sqrt(self.variance))
 
+    @staticmethod
+    def share(epsilon: float, delta: float, releases: int, l2: float, l1: float, shares: int) -> float:
+        """From the variance of the Renyi bound."""
+        return math.sqrt(skellam_variance(epsilon, delta, releases, l2, l1) / shares)
+
+    @classmethod
+    def of_sigma(cls, sigma: float) -> IntegerNoise:
+        """With that standard deviation."""
+        return cls(sigma * sigma)
+
     @property
     def sigma(self) -> float:
         """Square root of the variance."""
@@ -275,32 +293,6 @@ class Skellam(TabulatedNoise):
     @property
     def _table(self) -> NoiseTable:
         return skellam_table(self.variance)
-
-
-@dataclass(frozen=True, slots=True)
-class DiscreteGaussianFamily(Family):
-    """Discrete Gaussian noise of any width."""
-
-    def share(self, epsilon: float, delta: float, releases: int, l2: float, l1: float, shares: int) -> float:  # noqa: ARG002  # Skellam needs it
-        """From the multiplier of the privacy loss distribution."""
-        return noise_multiplier(epsilon, delta, releases) * l2 / math.sqrt(shares)
-
-    def of_sigma(self, sigma: float) -> IntegerNoise:
-        """With that parameter."""
-        return DiscreteGaussian(sigma)
-
-
-@dataclass(frozen=True, slots=True)
-class SkellamFamily(Family):
-    """Skellam noise of any width."""
-
-    def share(self, epsilon: float, delta: float, releases: int, l2: float, l1: float, shares: int) -> float:
-        """From the variance of the Renyi bound."""
-        return math.sqrt(skellam_variance(epsilon, delta, releases, l2, l1) / shares)
-
-    def of_sigma(self, sigma: float) -> IntegerNoise:
-        """With that standard deviation."""
-        return Skellam(sigma * sigma)
 
 
 def sum_divergence(sigma: float, shares: int) -> float:

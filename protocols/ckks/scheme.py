@@ -208,7 +208,7 @@ class Ckks(_CkksScheme):
         *,
         names: Names | None = None,  # noqa: ARG002  # ciphertexts and keys are authentic by their channels
     ) -> tuple[SumMachine, ...]:
-        """See `OneSumScheme.machines`: aggregator, senders, and receiver, who makes its key pair where it has none yet."""
+        """See `Scheme.machines`: aggregator, senders, and receiver, who makes its key pair where it has none yet."""
         terms, parameters = self._parameters(topology, session, draws)
         plan, ring = ReceiverKeyPlan(terms, parameters, self.batch_bytes), self._rings.setdefault(draws, KeyRing())
         return self._roles(
@@ -265,7 +265,7 @@ class SharedKeyCkks(_CkksScheme):
     def machines(
         self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
     ) -> tuple[SumMachine, ...]:
-        """See `OneSumScheme.machines`: server and clients."""
+        """See `Scheme.machines`: server and clients."""
         terms, parameters = self._parameters(topology, session, draws)
         plan, crypto = SharedKeyPlan(terms, parameters), RealCryptography(draws, BYTES)
         return self._roles(

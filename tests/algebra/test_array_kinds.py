@@ -28,7 +28,7 @@ OPERATIONS: dict[str, Callable[[PrimeField, Any, Any], Any]] = {
     "add": lambda field, a, b: field.add(a, b),
     "subtract": lambda field, a, b: field.subtract(a, b),
     "multiply": lambda field, a, b: field.multiply(a, b),
-    "negate": lambda field, a, _: field.negate(a),
+    "negate": lambda field, a, _: field.subtract(0 * a, a),
     "combine": lambda field, a, _: field.combine([[1, -2, 3], [2**60, 0, 7]], a, axis=1),
     "combine_two": lambda field, a, b: field.combine_two([[5, -6, 7, 8, 9, 2**62]], a, b, axis=1),
     "dot": lambda field, a, b: field.dot(a, b[0, 0]),

@@ -84,7 +84,7 @@ def lightsecagg(clients: type[CodingClients] = CodingClients) -> HidingProtocol:
     Args:
         clients: another machine for a negative control.
     """
-    scheme = LightSecAgg(3, 2, 31, cryptography=IdealCryptography, clients=clients)
+    scheme = LightSecAgg(3, 31, colluding=2, cryptography=IdealCryptography, clients=clients)
     return _one_sum(scheme, 5, width=1, guarantees=())
 
 

@@ -89,7 +89,11 @@ class Setting:
         directory = directory_of(self.senders)
         topology = topology_of(self.senders, split=self.split, length=self.length, bound=self.bound)
         scheme = LightSecAgg(
-            self.threshold, self.colluding, self.modulus, cryptography=self.cryptography, clients=self.clients
+            self.threshold,
+            self.modulus,
+            colluding=self.colluding,
+            cryptography=self.cryptography,
+            clients=self.clients,
         )
 
         def run(inputs: Inputs, channel: Channel) -> None:
@@ -284,7 +288,7 @@ def test_the_bound_on_liars_is_exact(threshold: int, broken: int) -> None:
     setting = Setting(5, threshold, 2, told={**LIE, 0: ()})  # the first colludes, and needs no telling
     lied = replace(setting, clients=twins.OneVotesForEverything).protocol()
     zero = setting.zero
-    assert (LightSecAgg(threshold, 2).claim_among(5).guarantees[1].coalition[Role.SILO] < 1) == bool(broken)
+    assert (LightSecAgg(threshold, colluding=2).claim_among(5).guarantees[1].coalition[Role.SILO] < 1) == bool(broken)
     assert distance(lied, zero, moved(zero, [4, 3], (1, -1)), (SERVER, silo(0))) == broken
 
 
