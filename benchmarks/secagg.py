@@ -21,7 +21,7 @@ from benchmarks.pieces import COPY, Part, Piece, Pieces, copied
 from benchmarks.secagg_round import Round, round_alone, timed_round
 from benchmarks.timing import Figure, Side, Timing, measure
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
-from fgl_secure.crypto.prg import add_masks
+from fgl_secure.crypto.streams import add_masks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.schemes import names, server_scheme
 from fgl_secure.threads import at_most, most

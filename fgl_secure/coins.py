@@ -16,7 +16,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
+from fgl_secure.crypto.streams import KEY_BYTES, FieldStream
 from fgl_secure.errors import InputError
 
 MAX_TAPES = 2**24

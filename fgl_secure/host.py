@@ -7,9 +7,12 @@ afterwards, also after an exception.
 
 from __future__ import annotations
 
+import gc
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,3 +105,22 @@ def library_settings() -> Iterator[None]:
             torch.set_flush_denormal(False)
             settings.callback(torch.set_flush_denormal, True)
         yield
+
+
+LARGE = 2**31
+"""Resident bytes from which a collection pays: in a small process it takes longer than the work around it."""
+
+
+def collect_if_large() -> None:
+    """Free unreachable reference cycles, unless this process holds fewer than `LARGE` bytes."""
+    if _resident_bytes() >= LARGE:
+        gc.collect()
+
+
+def _resident_bytes() -> int:
+    """Return the resident bytes of this process, or `LARGE` where the system does not report them."""
+    try:
+        _, resident, *_ = Path("/proc/self/statm").read_text(encoding="ascii").split()
+        return int(resident) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return LARGE

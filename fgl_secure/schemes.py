@@ -30,7 +30,7 @@ from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.scheme import SHORT, Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.topology import Topology
 
@@ -61,8 +61,6 @@ TOPOLOGIES: Mapping[str, str] = MappingProxyType({
 
 _NAME = re.compile(r"(?:(?P<topology>[\w-]+)=)?(?P<name>[\w-]+)(?:\[(?P<parameters>[^\[\]]+)\])?")
 _NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?", re.ASCII)
-_SHORT = {"p": ("field", "modulus"), "mu": ("delivery",), "k_min": ("k_min", "minimum_group")}
-"""What names print, and the fields that are meant."""
 
 
 def kinds() -> Mapping[str, type[Scheme]]:
@@ -248,7 +246,7 @@ def _values(name: str, scheme: type[Scheme], text: str) -> Iterator[tuple[str, o
     for each in text.split(","):
         key, given, value = each.strip().partition("=")
         if given:
-            meant = next((long for long in _SHORT.get(key, (key,)) if long in fields), None)
+            meant = next((long for long in fields if key in (long, SHORT.get(long))), None)
             if meant is None:
                 raise UnknownNameError(f"parameter of {name}", key, scheme.parameters)
             if meant in said:

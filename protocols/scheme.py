@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import Field, fields, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
@@ -12,13 +12,14 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import FixedPoint
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.algebra import FixedPoint, PrimeField
+from fgl_secure.crypto.keys import KeyAgreement
+from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.partnering import Contributors, Partnering
 from fgl_secure.protocols.topology import Grouping, Topology
-from fgl_secure.runtime import Circumstance, Claim, Draws, Leak, Machine, PublicParameters, Role, Secret, Step
+from fgl_secure.runtime import Claim, Draws, Machine, PublicParameters, Role, Step
 from fgl_secure.typing import Array, Flags, Ids
 
 NO_HELPERS: Mapping[Role, int] = MappingProxyType({})
@@ -58,6 +59,21 @@ class Encoding(Protocol):
 
     def decode(self, elements: Array, /) -> NDArray[np.float64]:
         """Sums as reals."""
+
+
+SHORT: Mapping[str, str] = MappingProxyType({"field": "p", "modulus": "p", "delivery": "mu", "minimum_group": "k_min"})
+"""Fields of schemes that a name calls otherwise."""
+_ALONE = frozenset({"keys", "rounding"})
+"""Fields whose values stand in a name without the field's name."""
+
+
+def _written(scheme: Any, each: Field[Any]) -> str:
+    """How a name has a field of a scheme; empty where it has its default."""
+    value, default = getattr(scheme, each.name), each.default
+    if value == (KeyAgreement.HYBRID if isinstance(value, KeyAgreement) else default):
+        return ""
+    text = str(value.modulus if isinstance(value, PrimeField) else value)
+    return text if each.name in _ALONE else f"{SHORT.get(each.name, each.name)}={text}"
 
 
 class SumMachine(Machine):
@@ -134,6 +150,8 @@ class Scheme(ABC):
     """What it does, in one line."""
     parameters: ClassVar[tuple[str, ...]] = ()
     """Fields that a caller may set in brackets behind the label: numbers, primes, or words of an enumeration."""
+    named: ClassVar[tuple[str, ...]] = ()
+    """Fields that a name shows where they differ from the default; the parameters unless given."""
     takes_reals: ClassVar[bool] = False
     """Whether rows of one sum of all clients may be reals, which are summed as they are."""
     reads_one_by_one: ClassVar[bool] = False
@@ -153,9 +171,12 @@ class Scheme(ABC):
         return cls(**values)
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """The label, with the parameters that differ from the default in brackets."""
+        known: Any = self  # schemes are dataclasses
+        chosen = [_written(known, each) for each in fields(known) if each.name in (self.named or self.parameters)]
+        named = ",".join(sorted(filter(None, chosen), key=lambda each: not each.startswith("p=")))
+        return f"{self.label}[{named}]" if named else self.label
 
     @property
     @abstractmethod
@@ -363,39 +384,3 @@ def least_group(scheme: Scheme) -> int:
         if len(kept):
             return int(sizes[kept].min())
         most *= 4
-
-
-PRECISIONS = (8, 16, 32)
-"""Bits of a number, its sign among them."""
-
-
-def check_precision(precision: int | None, rounding: Rounding) -> None:
-    """Raises unless numbers can be written so.
-
-    Raises:
-        InputError: there are no such bits, or errors of no rounding are to be kept.
-    """
-    if precision is not None and precision not in PRECISIONS:
-        raise InputError(f"precision must be one of {', '.join(map(str, PRECISIONS))} bits; found {precision}")
-    if precision is None and rounding is not Rounding.FRESH:
-        raise InputError("precision must be given where rounding errors are fed back; found None")
-
-
-def with_feedback(claim: Claim, rounding: Rounding) -> Claim:
-    """A claim, with what a sum tells of the rounds before where errors are fed back."""
-    if rounding is not Rounding.ERROR_FEEDBACK:
-        return claim
-    kept = (
-        "what clients' numbers were rounded by, less than a unit each, is in the sum of the round after: a client's "
-        "numbers are so in the sums of later rounds, too, whatever it hands in there"
-    )
-    roles = (Role.SERVER, Role.SILO)
-    leaks = (Leak(Secret.SUMMAND, role, Circumstance.REPEATED_SUM, kept) for role in roles)
-    return replace(claim, leaks_by_design=(*claim.leaks_by_design, *leaks))
-
-
-def words_of(precision: int | None, rounding: Rounding) -> tuple[str, ...]:
-    """How a scheme's name says it, in brackets."""
-    if precision is None:
-        return ()
-    return f"precision={precision}", str(rounding) if rounding is not Rounding.FRESH else ""

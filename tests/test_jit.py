@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numba.core.caching import IndexDataCacheFile
 
-from fgl_secure import jit
+from fgl_secure import threads
 from fgl_secure.errors import InputError
 from tests.error_codes import about
 
@@ -73,7 +73,7 @@ def test_a_full_disk_costs_time_alone(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(IndexDataCacheFile, "save", full)
-    assert jit.njit()(double)(np.arange(3)).tolist() == [0, 2, 4]
+    assert threads.njit()(double)(np.arange(3)).tolist() == [0, 2, 4]
 
 
 def test_a_loop_without_a_source_file_is_compiled(caplog: pytest.LogCaptureFixture) -> None:
@@ -81,7 +81,7 @@ def test_a_loop_without_a_source_file_is_compiled(caplog: pytest.LogCaptureFixtu
     found: dict[str, Any] = {}
     exec(compile("def triple(values):\n    return 3 * values", "<frozen>", "exec"), found)  # noqa: S102
     with caplog.at_level(logging.WARNING, "fgl_secure"):
-        assert jit.njit()(found["triple"])(np.arange(3)).tolist() == [0, 3, 6]
+        assert threads.njit()(found["triple"])(np.arange(3)).tolist() == [0, 3, 6]
     assert "NUMBA_CACHE_DIR" in caplog.text
 
 
@@ -89,4 +89,4 @@ def test_numbas_switch_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> No
     """Python's integers do not wrap around: loops that are not compiled would give other results."""
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
     with pytest.raises(InputError, check=about("NUMBA_DISABLE_JIT")):
-        jit.njit()
+        threads.njit()

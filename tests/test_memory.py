@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from fgl_secure import memory
+from fgl_secure import host
 
 
 class _Cycle:
@@ -19,7 +19,7 @@ class _Cycle:
 @pytest.mark.parametrize("large", [True, False])
 def test_only_large_processes_are_searched_for_cycles(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A collection in each of an audit's runs would double the time of a small audit."""
-    monkeypatch.setattr(memory, "LARGE", 0 if large else 2**62)
+    monkeypatch.setattr(host, "LARGE", 0 if large else 2**62)
     cycle = weakref.ref(_Cycle())
-    memory.collect_if_large()
+    host.collect_if_large()
     assert (cycle() is None) == large

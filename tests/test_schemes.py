@@ -43,7 +43,7 @@ def test_a_name_alone_is_the_scheme_as_it_stands(topology: str, name: str) -> No
         ("secmp[mu=target,wrap,p=11]", WRAPPING),
         ("clients=pairwise-masking[threshold=4]", PairwiseMasking(4)),
         ("server=pairwise-masking[threshold=4,degree=2,p=2147483647]", PairwiseMasking(4, degree=2, modulus=2**31 - 1)),
-        ("lightsecagg[threshold=4,colluding=1]", LightSecAgg(4, 1)),
+        ("lightsecagg[threshold=4,colluding=1]", LightSecAgg(4, colluding=1)),
     ],
 )  # fmt: skip
 def test_parameters_are_fields(text: str, scheme: object) -> None:
@@ -57,7 +57,7 @@ def test_parameters_are_fields(text: str, scheme: object) -> None:
         RelayCoded(PrimeField(MERSENNE_61), T=2, R=4, k_min=1, profile=Profile.HIDDEN),
         SecretMessagePassing(PrimeField(101), T=3, delivery=MuDelivery.TARGET),
         PairwiseMasking(5, degree=4, modulus=2**31 - 1),
-        LightSecAgg(5, 2),
+        LightSecAgg(5, colluding=2),
     ],
     ids=lambda scheme: scheme.name,
 )

@@ -21,12 +21,12 @@ from fgl_secure.algebra.quantization import check_finite
 from fgl_secure.coins import Coins
 from fgl_secure.dp import (
     Budget,
-    DiscreteGaussianFamily,
-    Family,
+    DiscreteGaussian,
     Perturbation,
     PrivacyTarget,
     Relation,
-    SkellamFamily,
+    Skellam,
+    TabulatedNoise,
     Unit,
     epsilon_spent,
     rounded_at_random,
@@ -47,9 +47,9 @@ class NoiseKind(StrEnum):
     """Sums of Skellam variables are Skellam again; Theorem 3.5 of Agarwal, Kairouz and Liu 2021 (NeurIPS)."""
 
     @property
-    def family(self) -> Family:
+    def family(self) -> type[TabulatedNoise]:
         """Noise of this kind and any width."""
-        return DiscreteGaussianFamily() if self is NoiseKind.DISCRETE_GAUSSIAN else SkellamFamily()
+        return DiscreteGaussian if self is NoiseKind.DISCRETE_GAUSSIAN else Skellam
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fgl_secure.aggregation.layout import Entry, Layout, Tree
 from fgl_secure.aggregation.rules import Code, Rules
 from fgl_secure.aggregation.sums import Found, Purpose, only_opened, withheld_entries
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import InputError, PrecisionWarning, ProtocolError
 from fgl_secure.runtime import Channel, MessageBatch, Recording, Role, Traffic, Transcript
 from fgl_secure.typing import Integers

@@ -25,7 +25,7 @@ from fgl_secure.aggregation.sums import (
 )
 from fgl_secure.algebra import UNWEIGHTED, Weighing
 from fgl_secure.coins import Coins
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import Ring
 from fgl_secure.dp import Perturbation
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import Rounding, Scheme, check_range, needed_marks

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from fgl_secure.algebra.kernels import MERSENNE_31, MERSENNE_61
 from fgl_secure.algebra.lagrange import Decoded, LagrangeCode, lagrange_matrix
 from fgl_secure.algebra.prime_field import Elements, PrimeField
 from fgl_secure.algebra.quantization import UNWEIGHTED, FixedPoint, Overflow, Weighing
-from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61
 from fgl_secure.algebra.segments import Segments
 
 __all__ = [

@@ -1,16 +1,24 @@
-"""Matrices that evaluate polynomials, and the values of many polynomials of which each has points of its own."""
+"""Lagrange matrices, values of many polynomials, and shares as one word whose wrong letters are located.
+
+The algorithm is Gao's ("A new algorithm for decoding Reed-Solomon codes", 2003, Algorithm 1a). It works on one short
+vector of python integers, whatever the size of the shares: `LagrangeCode.decode` runs it once, on a random linear
+combination of all coordinates. Polynomials are lists of coefficients, lowest first, without leading zeros; the zero
+polynomial is the empty list.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.prime_field import PrimeField
-from fgl_secure.algebra.reduction import canonical, compiled, inlined, multiply
-from fgl_secure.errors import InputError
+from fgl_secure.algebra.kernels import canonical, compiled, inlined, multiply
+from fgl_secure.algebra.prime_field import ElementsT, PrimeField
+from fgl_secure.coins import Coins
+from fgl_secure.errors import InputError, TooManyErrors
 from fgl_secure.threads import Thread, range_of
 from fgl_secure.typing import Array, Flags, Ids
 
@@ -183,3 +191,163 @@ def _inverse(value: Any, modulus: int) -> Any:
         base = multiply(base, base, modulus)
         exponent >>= 1
     return power
+
+
+Polynomial = list[int]
+
+
+def locate_errors(
+    modulus: int, points: Sequence[int], values: Sequence[int], dimension: int, max_errors: int
+) -> tuple[int, ...] | None:
+    """Finds the positions at which values differ from the one polynomial that is near enough.
+
+    Args:
+        modulus: a prime.
+        points: m distinct elements.
+        values: m elements, of which at most `max_errors` differ from a polynomial of degree below `dimension`.
+        dimension: coefficients of the polynomial, 1 to m - 2 max_errors.
+        max_errors: positions that may be wrong; m >= dimension + 2 max_errors, so at most one polynomial fits.
+
+    Returns:
+        The wrong positions in ascending order, or None: no polynomial differs in `max_errors` positions or fewer.
+    """
+    vanishing, interpolated = _newton(modulus, points, values)
+    found = _nearby(modulus, vanishing, interpolated, (len(points) + dimension + 1) // 2)
+    if found is None or len(found) > dimension:
+        return None
+    wrong = tuple(i for i, x in enumerate(points) if _value(modulus, found, x) != values[i])
+    return wrong if len(wrong) <= max_errors else None
+
+
+def _newton(modulus: int, points: Sequence[int], values: Sequence[int]) -> tuple[Polynomial, Polynomial]:
+    """The product of all (x - point), and the polynomial of degree below m through all values."""
+    vanishing, interpolated = [1], [0] * len(points)
+    for i, (x, y) in enumerate(zip(points, values, strict=True)):
+        miss = (y - _value(modulus, interpolated[:i], x)) * pow(_value(modulus, vanishing, x), -1, modulus)
+        step = _padded(vanishing, len(points))
+        interpolated = [(old + miss * new) % modulus for old, new in zip(interpolated, step, strict=True)]
+        vanishing = [(low - x * high) % modulus for low, high in zip([0, *vanishing], [*vanishing, 0], strict=True)]
+    return vanishing, _trimmed(interpolated)
+
+
+def _padded(polynomial: Polynomial, length: int) -> Polynomial:
+    return polynomial + [0] * (length - len(polynomial))
+
+
+def _nearby(modulus: int, vanishing: Polynomial, interpolated: Polynomial, stop: int) -> Polynomial | None:
+    """Euclid's algorithm until the remainder's degree drops below `stop`; remainder / cofactor where it divides."""
+    before, now = vanishing, interpolated
+    cofactor_before, cofactor = [], [1]
+    while len(now) > stop:
+        quotient, remainder = _divided(modulus, before, now)
+        before, now = now, remainder
+        cofactor_before, cofactor = cofactor, _minus_product(modulus, cofactor_before, quotient, cofactor)
+    quotient, remainder = _divided(modulus, now, cofactor)
+    return None if remainder else quotient
+
+
+def _value(modulus: int, polynomial: Polynomial, x: int) -> int:
+    value = 0
+    for coefficient in reversed(polynomial):
+        value = (value * x + coefficient) % modulus
+    return value
+
+
+def _trimmed(polynomial: Polynomial) -> Polynomial:
+    while polynomial and not polynomial[-1]:
+        polynomial.pop()
+    return polynomial
+
+
+def _divided(modulus: int, numerator: Polynomial, denominator: Polynomial) -> tuple[Polynomial, Polynomial]:
+    """Quotient and remainder."""
+    remainder, shift = list(numerator), len(numerator) - len(denominator)
+    quotient, inverse = [0] * max(shift + 1, 0), pow(denominator[-1], -1, modulus)
+    for at in range(shift, -1, -1):
+        factor = quotient[at] = remainder[at + len(denominator) - 1] * inverse % modulus
+        for i, coefficient in enumerate(denominator):
+            remainder[at + i] = (remainder[at + i] - factor * coefficient) % modulus
+    return _trimmed(quotient), _trimmed(remainder)
+
+
+def _minus_product(modulus: int, a: Polynomial, b: Polynomial, c: Polynomial) -> Polynomial:
+    """The polynomial a - b c."""
+    result = _padded(list(a), max(len(a), len(b) + len(c) - 1))
+    for i, x in enumerate(b):
+        for j, y in enumerate(c):
+            result[i + j] = (result[i + j] - x * y) % modulus
+    return _trimmed(result)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Word(Generic[ElementsT]):
+    """Values of polynomials, one for each coordinate, at common points, some rows of them wrong.
+
+    Attributes:
+        field: the field.
+        points: m distinct elements.
+        rows: elements [m, L], the values at each point.
+        dimension: coefficients of each polynomial, at most m - 2 max_errors.
+        max_errors: rows that may be wrong.
+    """
+
+    field: PrimeField
+    points: tuple[int, ...]
+    rows: ElementsT
+    dimension: int
+    max_errors: int
+
+    def decode(self, at: Sequence[int], coins: Coins) -> tuple[ElementsT, tuple[int, ...]]:
+        """Evaluates the polynomials at other points.
+
+        Errors are located in one random combination of the coordinates, which misses a wrong row with probability
+        1 / p. So whatever was not used to interpolate is compared at every coordinate, and a coordinate that
+        disagrees is decoded by itself: it names one more wrong row, or shows that there are too many. After at most
+        `max_errors` such rounds the answer agrees with all rows but the wrong ones.
+
+        Returns:
+            Elements [len(at), L] and the wrong rows in ascending order.
+
+        Raises:
+            TooManyErrors: more than `max_errors` rows are wrong.
+        """
+        wrong: tuple[int, ...] = self._located(self._random_combination(coins)) if self.max_errors else ()
+        agreeing: int
+        while len(wrong) <= self.max_errors:
+            values, agreeing = self._interpolated(at, wrong)
+            if agreeing == self.rows.shape[1]:
+                return values, wrong
+            wrong = tuple(sorted({*wrong, *self._located(self._coordinate(agreeing))}))
+        raise _too_many(self.max_errors)
+
+    def _random_combination(self, coins: Coins) -> list[int]:
+        weights = coins.uniform(self.field.modulus, (self.rows.shape[1],))
+        combination: list[int] = self.field.dot(self.rows, weights).tolist()
+        return combination
+
+    def _coordinate(self, index: int) -> list[int]:
+        rows: Any = self.rows
+        values: list[int] = rows[:, index].tolist()
+        return values
+
+    def _located(self, values: list[int]) -> tuple[int, ...]:
+        wrong = locate_errors(self.field.modulus, self.points, values, self.dimension, self.max_errors)
+        if wrong is None:
+            raise _too_many(self.max_errors)
+        return wrong
+
+    def _interpolated(self, at: Sequence[int], wrong: tuple[int, ...]) -> tuple[ElementsT, int]:
+        """Values at other points from the first right rows, and up to which coordinate the other right rows agree."""
+        right = [i for i in range(len(self.points)) if i not in wrong]
+        used: list[int] = right[: self.dimension]
+        checked: list[int] = right[self.dimension :]
+        matrix = lagrange_matrix(self.field, [self.points[i] for i in used], [*at, *(self.points[i] for i in checked)])
+        rows: Any = self.rows
+        values: Any = self.field.combine_elements(matrix, rows[used] if wrong else rows[: self.dimension], rows[:0])
+        differs = (values[len(at) :] != rows[checked]).any(axis=0)
+        agreeing = int((differs * 1).argmax()) if bool(differs.any()) else len(differs)
+        return values[: len(at)], agreeing
+
+
+def _too_many(max_errors: int) -> TooManyErrors:
+    return TooManyErrors(f"shares must be wrong for at most max_errors = {max_errors} workers; more of them disagree")

@@ -14,10 +14,8 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.array_kinds import arithmetic_of
-from fgl_secure.algebra.interpolation import lagrange_matrix, vanishing_matrix
+from fgl_secure.algebra.interpolation import Word, lagrange_matrix, vanishing_matrix
 from fgl_secure.algebra.prime_field import Elements, ElementsT, PrimeField
-from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import FieldRangeError, InputError, NotEnoughShares
 
@@ -131,11 +129,9 @@ class LagrangeCode:
             FieldRangeError: a block or a mask is no element of the field.
         """
         _check_rows(blocks, self.K, "blocks")
-        arithmetic, like = arithmetic_of(blocks)
-        placed: ElementsT = arithmetic.integers(masks, like)
-        axis = placed.ndim - blocks.ndim
+        axis = masks.ndim - blocks.ndim
         data = blocks.reshape(*[1] * axis, *blocks.shape)
-        return self.field.combine_elements(self.encoding_matrix, data, placed, axis=axis)
+        return self.field.combine_elements(self.encoding_matrix, data, masks, axis=axis)
 
     def decode(
         self,
@@ -172,7 +168,8 @@ class LagrangeCode:
         """
         self._check_request(workers, degree, max_errors)
         _check_rows(shares, len(workers), "shares")
-        self._check_elements(shares, "shares")
+        if not self.field.contains(shares):
+            raise FieldRangeError(f"shares must be elements, 0..{self.field.modulus - 1}; found others")
         alphas = tuple(self.alphas[worker] for worker in workers)
         flat = shares.reshape(len(workers), math.prod(shares.shape[1:]))
         word = Word(self.field, alphas, flat, self.recovery_threshold(degree), max_errors)
@@ -214,12 +211,6 @@ class LagrangeCode:
             raise NotEnoughShares(
                 f"shares must number at least {needed} for degree {degree}{correcting}; found {len(workers)}"
             )
-
-    def _check_elements(self, array: Any, name: str) -> None:
-        arithmetic, like = arithmetic_of(array)
-        integers = arithmetic.integers(array, like)
-        if not arithmetic.all_elements(integers, self.field.modulus):
-            raise FieldRangeError(f"{name} must be elements, 0..{self.field.modulus - 1}; found others")
 
 
 def _check_rows(array: Any, rows: int, name: str) -> None:

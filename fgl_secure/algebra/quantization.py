@@ -19,11 +19,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.array_kinds import arithmetic_of
 from fgl_secure.algebra.prime_field import PrimeField
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.jit import njit
+from fgl_secure.threads import njit
 from fgl_secure.typing import Floats, Integers
 
 LARGEST_ENCODED = 2.0**62
@@ -334,16 +333,14 @@ class FixedPoint:
         """
         if self.field is None:
             return scaled(total / weight, -self.fraction_bits)
-        arithmetic, _ = arithmetic_of(total)
-        return arithmetic.decode_fixed(total, 2.0**self.fraction_bits, self.field.modulus)
+        return self.field.decode_fixed(total, 2.0**self.fraction_bits)
 
     def _elements(self, values: Any, field: PrimeField) -> Any:
-        arithmetic, _ = arithmetic_of(values)
         scale = 2.0**self.fraction_bits
         most = self.bound * scale if self.overflow is Overflow.REFUSE else math.nextafter(LARGEST_ENCODED, 0)
-        encoded = arithmetic.encode_fixed(values, scale, most, field.modulus)
+        encoded = field.encode_fixed(values, scale, most)
         if encoded is None:
-            self._refuse(arithmetic.largest_magnitude(values), field)
+            self._refuse(float(abs(values).max()), field)
         return encoded
 
     def _refuse(self, magnitude: float, field: PrimeField) -> NoReturn:

@@ -18,8 +18,8 @@ import torch
 from llvmlite import binding
 from numpy.typing import NDArray
 
+from fgl_secure.algebra.kernels import compiled, inlined
 from fgl_secure.algebra.prime_field import Elements, PrimeField
-from fgl_secure.algebra.reduction import compiled, inlined
 from fgl_secure.errors import FieldRangeError
 from fgl_secure.threads import Thread, range_of, read_only
 from fgl_secure.typing import Integers

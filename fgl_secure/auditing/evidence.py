@@ -10,7 +10,7 @@ from fgl_secure.attacks.base import Attack, Measurement
 from fgl_secure.auditing.plan import Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.verdict import Verdict, judge
-from fgl_secure.memory import collect_if_large
+from fgl_secure.host import collect_if_large
 from fgl_secure.statistics.intervals import Interval
 from fgl_secure.training.loop import Progress
 

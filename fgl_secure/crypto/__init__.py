@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fgl_secure.crypto.prg import FieldStream
+from fgl_secure.crypto.streams import FieldStream
 
 __all__ = ["FieldStream"]

@@ -20,8 +20,7 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from fgl_secure.jit import njit
-from fgl_secure.threads import Thread, parallel, range_of, read_only
+from fgl_secure.threads import Thread, njit, parallel, range_of, read_only
 from fgl_secure.typing import Bytes, Flags, Ids
 
 Elements = NDArray[np.int64]

@@ -25,8 +25,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, Offer, is_usable
-from fgl_secure.crypto.prg import KEY_BYTES, add_masks
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import KEY_BYTES, Ring, add_masks
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.typing import Bytes, Ids
 

@@ -20,8 +20,7 @@ from fgl_secure.crypto.cryptography import (
     Source,
 )
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import KEY_BYTES, Ring
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.typing import Bytes, Ids
 

@@ -15,19 +15,16 @@ from fgl_secure.dp.accountant import (
     skellam_rdp,
     skellam_variance,
 )
-from fgl_secure.dp.budget import Budget, BudgetExhaustedError, PrivacyTarget
+from fgl_secure.dp.budget import Budget, BudgetExhaustedError, PrivacyTarget, Relation, Unit, rounding_excess
 from fgl_secure.dp.grid import Clipped, clip_rows, grid_clip, grid_rows, rounded_at_random, rounded_norm
 from fgl_secure.dp.mechanisms import (
     DiscreteGaussian,
-    DiscreteGaussianFamily,
-    Family,
     IntegerNoise,
     Skellam,
-    SkellamFamily,
+    TabulatedNoise,
     sum_divergence,
 )
 from fgl_secure.dp.perturbation import Perturbation
-from fgl_secure.dp.sensitivity import Relation, Unit, rounding_excess
 
 __all__ = [
     "Account",
@@ -35,8 +32,6 @@ __all__ = [
     "BudgetExhaustedError",
     "Clipped",
     "DiscreteGaussian",
-    "DiscreteGaussianFamily",
-    "Family",
     "GaussianAccount",
     "IntegerNoise",
     "Perturbation",
@@ -44,7 +39,7 @@ __all__ = [
     "Relation",
     "Skellam",
     "SkellamAccount",
-    "SkellamFamily",
+    "TabulatedNoise",
     "Unit",
     "analytic_multiplier",
     "clip_rows",

@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass
 
 from fgl_secure.dp.accountant import Account
-from fgl_secure.dp.budget import Budget, PrivacyTarget
+from fgl_secure.dp.budget import Budget, PrivacyTarget, Relation
 from fgl_secure.dp.grid import grid_clip
-from fgl_secure.dp.mechanisms import LARGEST_SIGMA, DiscreteGaussianFamily, Family, IntegerNoise
-from fgl_secure.dp.sensitivity import Relation
+from fgl_secure.dp.mechanisms import LARGEST_SIGMA, DiscreteGaussian, IntegerNoise, TabulatedNoise
 from fgl_secure.errors import InputError
 
 TABLE_PART = 1 / 24
@@ -60,7 +59,7 @@ class Perturbation:
 
     @classmethod
     def calibrated(
-        cls, target: PrivacyTarget, *, clip: float, width: int, honest: int, family: Family | None = None
+        cls, target: PrivacyTarget, *, clip: float, width: int, honest: int, family: type[TabulatedNoise] | None = None
     ) -> Perturbation:
         """The settings with the least noise that meets the target, on the finest grid that the noise allows.
 
@@ -75,7 +74,7 @@ class Perturbation:
             InputError: the noise that the target needs fits no grid; the message has the figures.
         """
         _check_counts(width, honest)
-        family, delta, share = family or DiscreteGaussianFamily(), _release_delta(target), math.inf
+        family, delta, share = family or DiscreteGaussian, _release_delta(target), math.inf
         for fraction_bits in range(FINEST_GRID, -1, -1):
             if not 1 <= clip * 2.0**fraction_bits <= LARGEST_SIGMA * LARGEST_SIGMA:
                 continue

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from fgl_secure.graph.attributed_graph import Graph
 from fgl_secure.graph.graphlets import FIRST_OF_FIVE, ORBITS, edges_of_orbit, equation_matrix, extensions
-from fgl_secure.jit import njit
+from fgl_secure.threads import njit
 
 
 @njit()

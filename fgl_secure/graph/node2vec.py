@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import Graph
 from fgl_secure.graph.split import seeded_generator
-from fgl_secure.jit import njit
+from fgl_secure.threads import njit
 
 
 @dataclass(frozen=True, slots=True, eq=False)

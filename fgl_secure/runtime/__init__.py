@@ -5,10 +5,18 @@ from __future__ import annotations
 from fgl_secure.runtime.channel import Channel, Delivery, Level, Recording, Tampered, simulate
 from fgl_secure.runtime.claim import Circumstance, Claim, Guarantee, Leak, PublicParameters, Secret, Strength
 from fgl_secure.runtime.machine import Directory, Draws, Machine, OwnDraws, Party, Remark, Role
-from fgl_secure.runtime.messages import PAYLOAD, Later, Messages, decode, encode
-from fgl_secure.runtime.phase import Direction, MessageKind, Phase, Step
-from fgl_secure.runtime.transcript import Incident, MessageBatch, Private, PrivateBatch, Traffic, Transcript
-from fgl_secure.runtime.view import PrivateRows, ReceivedRows, View
+from fgl_secure.runtime.messages import PAYLOAD, Direction, Later, MessageKind, Messages, Phase, Step, decode, encode
+from fgl_secure.runtime.transcript import (
+    Incident,
+    MessageBatch,
+    Private,
+    PrivateBatch,
+    PrivateRows,
+    ReceivedRows,
+    Traffic,
+    Transcript,
+    View,
+)
 
 __all__ = [
     "PAYLOAD",

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.runtime.machine import SETUP, Directory, Draws, Machine
-from fgl_secure.runtime.messages import PAYLOAD, Messages, is_frozen
-from fgl_secure.runtime.phase import MessageKind, Step
+from fgl_secure.runtime.messages import PAYLOAD, MessageKind, Messages, Step, is_frozen
 from fgl_secure.runtime.transcript import Ends, Incident, MessageBatch, Private, PrivateBatch, RepeatedEnds, Transcript
 
 Loss = Callable[[Any, Step, NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
-from fgl_secure.runtime.messages import Messages
-from fgl_secure.runtime.phase import Step
+from fgl_secure.runtime.messages import Messages, Step
 from fgl_secure.typing import Array, Ids
 
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import PAYLOAD, Directory, Party, Phase, Private, Recording, Step, Transcript
-from fgl_secure.runtime.transcript import Incident
-from fgl_secure.runtime.view import PrivateRows, ReceivedRows
+from fgl_secure.runtime.transcript import Incident, PrivateRows, ReceivedRows
 from fgl_secure.testing.coins import BatchCoins, CountingCoins, Draw, TapeError, Tapes, tape_count
 from fgl_secure.testing.evidence import VacuousTestError
 from fgl_secure.testing.protocol import Inputs, Protocol

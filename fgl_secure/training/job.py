@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.host import library_settings
-from fgl_secure.memory import collect_if_large
+from fgl_secure.host import collect_if_large, library_settings
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Channel, Recording

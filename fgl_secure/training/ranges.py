@@ -21,7 +21,7 @@ from fgl_secure.algebra import MERSENNE_61, FixedPoint
 from fgl_secure.algebra.levels import Levels
 from fgl_secure.algebra.quantization import LowPrecision, Overflow, finite, joined, largest_magnitude
 from fgl_secure.coins import Coins
-from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
+from fgl_secure.crypto.streams import KEY_BYTES, FieldStream
 from fgl_secure.errors import FieldRangeError, PrecisionWarning
 from fgl_secure.protocols.coded_products import LARGEST_LEFT, LARGEST_PRODUCT, LARGEST_RIGHT
 from fgl_secure.protocols.collective import Code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fgl_secure.protocols.ckks.receiver_key import Ckks
-from fgl_secure.protocols.ckks.shared_key import SharedKeyCkks
+from fgl_secure.protocols.ckks.scheme import Ckks, SharedKeyCkks
 
 __all__ = ["Ckks", "SharedKeyCkks"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +13,7 @@ from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.ckks.wire import (
     CIPHERTEXTS,
     SIZES,
+    CkksPlan,
     check_ciphertexts,
     check_field,
     ciphertext_fields,
@@ -26,13 +26,11 @@ from fgl_secure.protocols.ckks.wire import (
     secret_keys,
     unpadded,
 )
-from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, each_row, flags_of
 from fgl_secure.protocols.one_sum.server import Attendance
-from fgl_secure.protocols.one_sum.terms import OneSum, Stage
+from fgl_secure.protocols.one_sum.terms import OneSumMachine, Stage, bytes_of, each_row, flags_of
 from fgl_secure.runtime import Messages, Phase, Step
 from fgl_secure.typing import Array, Ids, Integers
 
-LABEL = b"fgl-secure ckks/v2"
 KEY, KEY_SIZE, FINGERPRINT, INCLUDED = "key", "key size", "fingerprint", "included"
 """Fields beside those of `wire`."""
 
@@ -40,28 +38,14 @@ _NOBODY: Ids = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReceiverKeyPlan:
+class ReceiverKeyPlan(CkksPlan):
     """What everybody knows of the sums of one topology.
 
     Attributes:
-        terms: of the sums.
-        parameters: of CKKS.
         batch_bytes: most bytes of one batch of messages, but for one message.
     """
 
-    terms: OneSum
-    parameters: Parameters
     batch_bytes: int
-
-    @property
-    def count(self) -> int:
-        """Ciphertexts of a vector."""
-        return self.parameters.ciphertexts(self.terms.length)
-
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
-        return hashlib.sha256(LABEL + self.terms.digest + self.parameters.to_bytes()).digest()
 
     @property
     def others(self) -> Ids:

@@ -15,15 +15,15 @@ from typing import ClassVar
 import numpy as np
 
 from fgl_secure.crypto.ckks import PREFIX, PublicKey, ReceiverKey
-from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.cryptography import Context
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.ckks.plan import SharedKeyPlan
 from fgl_secure.protocols.ckks.wire import (
     DIGEST_BYTES,
     RING,
     TAG,
     TAGS,
+    SharedKeyPlan,
     check_ciphertexts,
     ciphertext_fields,
     ciphertexts_of,
@@ -38,13 +38,12 @@ from fgl_secure.protocols.ckks.wire import (
     unwrapped,
     wrapped,
 )
-from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, Vector
-from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
-from fgl_secure.protocols.one_sum.terms import USUAL, Stage
+from fgl_secure.protocols.one_sum.pairs import Pairs
+from fgl_secure.protocols.one_sum.terms import USUAL, Stage, bytes_of, elements_of, flags_of
 from fgl_secure.protocols.stepwise import check_arrays
-from fgl_secure.runtime import Draws, Messages, Phase, Step
-from fgl_secure.typing import Array, Ids, Integers
+from fgl_secure.runtime import Messages, Phase, Step
+from fgl_secure.typing import Array, Flags, Ids, Integers
 
 GROUP = 1
 """Secret of a client beside its private key: what it seals its key file under, should it be a candidate."""
@@ -70,16 +69,12 @@ class SharedKeyClients(OneSumClients):
     stages = USUAL
     secrets: ClassVar = 2
 
-    def __init__(
-        self, parties: Ids, plan: SharedKeyPlan, cryptography: Cryptography, draws: Draws, names: Names | None = None
-    ) -> None:
-        self._plan = plan
-        super().__init__(parties, plan.terms, plan.digest, cryptography, draws, names)
+    kept = ("maker", "group", "roster", "digest")
+    _plan: SharedKeyPlan
 
     def _clear(self) -> None:
         h, n = len(self.parties), self.terms.n
-        self._has = np.zeros((h, n), dtype=np.bool_)
-        self._pair = np.zeros((h, n, KEY_BYTES), dtype=np.uint8)
+        self._pairs = Pairs(self._crypto, h, n)
         self._maker = np.zeros(h, dtype=np.int64)
         self._group = np.zeros((h, KEY_BYTES), dtype=np.uint8)
         self._roster = np.zeros((h, n), dtype=np.bool_)
@@ -87,46 +82,34 @@ class SharedKeyClients(OneSumClients):
         self._keys: dict[int, ReceiverKey] = {}
         self._sums_of: dict[int, Integers] = {}
 
-    def _hearer(self, stage: Stage, messages: Messages) -> Hear:
-        read: dict[Stage, Callable[[Messages], Hear]] = {
-            Stage.SHARES: self._hear_keys,
-            Stage.VECTORS: self._hear_offer,
-            Stage.AGREEMENT: self._hear_roster,
-            Stage.OPENING: self._hear_total,
-        }
-        return read[stage](messages)
-
-    def _answers(self) -> Mapping[Stage, Answer]:
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Answer]]:
         return {
-            Stage.SHARES: self._offer,
-            Stage.VECTORS: self._encrypt,
-            Stage.AGREEMENT: self._agree,
-            Stage.OPENING: self._open_up,
+            Stage.SHARES: (self._hear_keys, self._offer),
+            Stage.VECTORS: (self._hear_offer, self._encrypt),
+            Stage.AGREEMENT: (self._hear_roster, self._agree),
+            Stage.OPENING: (self._hear_total, self._open_up),
         }
 
-    def _statement(self, place: int, public: bytes) -> bytes:
-        return self._plan.statement(self.now, place, public)
+    def _listed(self, at: int) -> Flags:
+        """Bool [n], all clients with keys: a client itself, and those that it has pairs with."""
+        return np.asarray(self._pairs.has[at] | (np.arange(self.terms.n) == self._places[at]))
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
     def _hear_keys(self, messages: Messages) -> Hear:
         """Everybody's keys: checked, and agreed on."""
-        read, context = self._listed_keys(messages), self._plan.context(self.now)
+        n, context = self.terms.n, self._context
+        read = self._listed_keys(messages, n)
 
         def hear(row: int, at: int) -> None:
-            public, own = read(row, at), int(self._places[at])
-            others = {int(self.terms.clients[v]): key for v, key in public.items() if v != own}
-            secret, me = self._secrets[at, SEALING].tobytes(), int(self.parties[at])
-            pairs = self._crypto.agree(secret, context, Purpose.PAIR, me, others)
-            for v in public:
-                self._has[at, v] = True
-                if v != own:
-                    self._pair[at, v] = np.frombuffer(pairs[int(self.terms.clients[v])], dtype=np.uint8)
+            public, me = read(row, at, np.arange(n)), int(self.parties[at])
+            others = {v: (int(self.terms.clients[v]), key) for v, (key,) in public.items() if v != self._places[at]}
+            self._pairs.agree(at, self._secrets[at, SEALING].tobytes(), context, me, others)
 
         return hear
 
     def _offer(self, which: Ids) -> Iterable[Messages]:
         """A key pair of each candidate, sealed for the others; the rest say that they are there."""
-        can = np.array([self._plan.candidates(self._has[at])[self._places[at]] for at in which.tolist()])
+        can = np.array([self._plan.candidates(self._listed(at))[self._places[at]] for at in which.tolist()])
         out = []
         if (~can).any():
             none = {"offered": np.zeros((int((~can).sum()), 1), dtype=np.bool_)}
@@ -144,9 +127,8 @@ class SharedKeyClients(OneSumClients):
             me, pair = int(self.parties[at]), ReceiverKey.generate(plan.parameters)
             keys.append(pair.public_context())
             files.append(self._wrapped(me, self._secrets[at, GROUP].tobytes(), pair, context))
-            for v in np.flatnonzero(self._has[at]).tolist():
-                if v != self._places[at]:
-                    boxes[row, v] = np.frombuffer(self._sealed(at, v, context), dtype=np.uint8)
+            for v in np.flatnonzero(self._pairs.has[at]).tolist():
+                boxes[row, v] = np.frombuffer(self._sealed(at, v, context), dtype=np.uint8)
         rows, sizes = padded(keys, public_bytes(plan.parameters))
         return {
             "offered": np.ones((len(which), 1), dtype=np.bool_),
@@ -162,8 +144,8 @@ class SharedKeyClients(OneSumClients):
 
     def _sealed(self, at: int, v: int, context: Context) -> bytes:
         """A candidate's group key, sealed for one other client."""
-        me, to, group = int(self.parties[at]), int(self.terms.clients[v]), self._secrets[at, GROUP]
-        return self._crypto.seal(self._pair[at, v].tobytes(), context, me, to, group)
+        ends = int(self.parties[at]), int(self.terms.clients[v])
+        return self._pairs.seal(at, v, b"", context, ends, self._secrets[at, GROUP])
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
     def _hear_offer(self, messages: Messages) -> Hear:
@@ -175,7 +157,7 @@ class SharedKeyClients(OneSumClients):
 
         def hear(row: int, at: int) -> None:
             who = np.flatnonzero(makers[row])
-            if len(who) != 1 or not plan.candidates(self._has[at])[who[0]]:
+            if len(who) != 1 or not plan.candidates(self._listed(at))[who[0]]:
                 raise ProtocolError(f"a key must have one maker, who is a candidate; found {who.tolist()}")
             maker = int(who[0])
             group, name = self._group_key(at, maker, boxes[row].tobytes(), context), int(self.terms.clients[maker])
@@ -188,9 +170,9 @@ class SharedKeyClients(OneSumClients):
         group: bytes = self._secrets[at, GROUP].tobytes()
         if maker == self._places[at]:
             return group
-        key, ends = self._pair[at, maker].tobytes(), (int(self.terms.clients[maker]), int(self.parties[at]))
-        opened = self._crypto.unseal(key, context, *ends, box, KEY_BYTES)
-        return bytes(opened.astype(np.uint8))
+        ends = int(self.terms.clients[maker]), int(self.parties[at])
+        keys = self._pairs.heard(at, b"", context, ends[1], {maker: (ends[0], box)})
+        return bytes(self._pairs.unseal(keys[maker], context, ends, box, KEY_BYTES).astype(np.uint8))
 
     def _encrypt(self, which: Ids) -> Iterable[Messages]:
         """Each client's vector, encrypted while it is read."""
@@ -222,7 +204,7 @@ class SharedKeyClients(OneSumClients):
 
         def hear(row: int, at: int) -> None:
             roster, place = rosters[row], int(self._places[at])
-            if not roster[place] or (roster & ~self._has[at]).any():
+            if not roster[place] or (roster & ~self._listed(at)).any():
                 raise ProtocolError(f"a roster must name client {place}, and others with keys only; it does not")
             if int(roster.sum()) < least:
                 raise ProtocolError(f"a roster must name at least threshold = {least} clients; found {roster.sum()}")
@@ -233,20 +215,8 @@ class SharedKeyClients(OneSumClients):
     def _voted_for(self, at: int, context: Context) -> bytes:
         return context.digest(b"vote" + self._roster[at].tobytes() + self._digest[at].tobytes())
 
-    def _agree(self, which: Ids) -> Iterable[Messages]:
-        """Each client tells each other one on its roster what it was told."""
-        context = self._plan.context(self.now)
-        votes = np.zeros((len(which), self.terms.n, self._crypto.vote_bytes), dtype=np.uint8)
-        for row, at in enumerate(which.tolist()):
-            said, me = self._voted_for(at, context), int(self.parties[at])
-            for v in self._others(at):
-                key, to = self._pair[at, v].tobytes(), int(self.terms.clients[v])
-                votes[row, v] = np.frombuffer(self._crypto.vote(key, context, me, to, said), dtype=np.uint8)
-        return [self._to_server(Phase.ROSTERS, which, {"votes": votes})]
-
-    def _others(self, at: int) -> list[int]:
-        """Places of the others on a client's roster."""
-        return [v for v in np.flatnonzero(self._roster[at]).tolist() if v != self._places[at]]
+    def _voters(self, at: int) -> Flags:
+        return np.asarray(self._roster[at] & self._pairs.has[at])
 
     def _hear_total(self, messages: Messages) -> Hear:
         """The encrypted sum that clients voted for, which a client decrypts: one, and no second."""
@@ -266,13 +236,7 @@ class SharedKeyClients(OneSumClients):
 
     def _check_votes(self, at: int, cast: Array, votes: Array, context: Context) -> None:
         """More than half of the clients vote for one roster and one sum; each votes once, so that no two are opened."""
-        said, me, alike, least = self._voted_for(at, context), int(self.parties[at]), 1, self.terms.threshold
-        for v in self._others(at):
-            voter, key = int(self.terms.clients[v]), self._pair[at, v].tobytes()
-            if cast[v] and self._crypto.is_vote(votes[v].tobytes(), key, context, voter, me, said):
-                alike += 1
-            elif cast[v]:
-                self.remark(self.now, voter, f"its vote for a sum is not what party {me} was told")
+        alike, least = 1 + self._alike(at, cast & self._voters(at), votes, context), self.terms.threshold
         if alike < least:
             raise ProtocolError(f"a sum must have {least} votes before it is opened; found {alike} for the same")
 
@@ -292,7 +256,8 @@ class SharedKeyClients(OneSumClients):
 
     def _open_up(self, which: Ids) -> Iterable[Messages]:
         """What each client decrypted; then everything is forgotten."""
-        self._pair[which], self._group[which] = 0, 0
+        self._pairs.forget(which)
+        self._group[which] = 0
         for at in which.tolist():
             self._keys.pop(at)
         said = [(at, self._sums_of.pop(at)) for at in which.tolist()]
@@ -308,12 +273,6 @@ class SharedKeyClients(OneSumClients):
         sums = list(self._sums_of.values())
         return {
             **super()._arrays(),
-            "has": self._has,
-            "pair": self._pair,
-            "maker": self._maker,
-            "group": self._group,
-            "roster": self._roster,
-            "sum digest": self._digest,
             "holders": np.array(list(self._keys), dtype=np.int64),
             "files": rows,
             "sizes": sizes,
@@ -325,8 +284,5 @@ class SharedKeyClients(OneSumClients):
         check_arrays(arrays, self._arrays())
         keys = secret_keys(arrays["files"], arrays["sizes"])
         super()._take_arrays(arrays)
-        self._has, self._pair = arrays["has"], arrays["pair"]
-        self._maker, self._group = arrays["maker"], arrays["group"]
-        self._roster, self._digest = arrays["roster"], arrays["sum digest"]
         self._keys = dict(zip(arrays["holders"].tolist(), keys, strict=True))
         self._sums_of = dict(zip(arrays["openers"].tolist(), arrays["opened"], strict=True))

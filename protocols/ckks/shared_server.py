@@ -8,15 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from fgl_secure.crypto.ckks import PublicKey, RunningSums
-from fgl_secure.crypto.cryptography import Cryptography
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError
-from fgl_secure.protocols.ckks.plan import SharedKeyPlan
 from fgl_secure.protocols.ckks.wire import (
     FIELD,
     RING,
     TAG,
     TAGS,
+    SharedKeyPlan,
     check_ciphertexts,
     check_field,
     ciphertext_fields,
@@ -28,11 +27,10 @@ from fgl_secure.protocols.ckks.wire import (
     sealed_bytes,
     unpadded,
 )
-from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.one_sum.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.protocols.stepwise import check_arrays
-from fgl_secure.runtime import Draws, Messages, Phase
+from fgl_secure.runtime import Messages, Phase
 from fgl_secure.typing import Array
 
 NOTHING = -1
@@ -58,9 +56,8 @@ class SharedKeyServer(OneSumServer):
         Phase.UNMASKING: Stage.OPENING,
     }
 
-    def __init__(self, plan: SharedKeyPlan, cryptography: Cryptography, draws: Draws) -> None:
-        self._plan = plan
-        super().__init__(plan.terms, plan.digest, cryptography, draws)
+    kept = ("files", "boxes", "tag", "said", "which")
+    _plan: SharedKeyPlan
 
     def _clear(self) -> None:
         n = self.terms.n
@@ -73,21 +70,12 @@ class SharedKeyServer(OneSumServer):
         self._said = np.zeros((0, self.terms.length), dtype=np.int64)
         self._which = np.full(n, NOTHING, dtype=np.int64)
 
-    def _hearer(self, stage: Stage, messages: Messages) -> Hear:
-        read: dict[Stage, Callable[[Messages], Hear]] = {
-            Stage.SHARES: self._hear_offers,
-            Stage.VECTORS: self._hear_vectors,
-            Stage.AGREEMENT: self._hear_votes,
-            Stage.OPENING: self._hear_opened,
-        }
-        return read[stage](messages)
-
-    def _tellers(self) -> Mapping[Stage, Callable[[], Iterable[Messages]]]:
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Callable[[], Iterable[Messages]]]]:
         return {
-            Stage.SHARES: self._tell_key,
-            Stage.VECTORS: self._tell_roster,
-            Stage.AGREEMENT: self._tell_total,
-            Stage.OPENING: self._agree,
+            Stage.SHARES: (self._hear_offers, self._tell_key),
+            Stage.VECTORS: (self._hear_vectors, self._tell_roster),
+            Stage.AGREEMENT: (self._hear_votes, self._tell_total),
+            Stage.OPENING: (self._hear_opened, self._agree),
         }
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
@@ -157,15 +145,6 @@ class SharedKeyServer(OneSumServer):
         told = {name: np.broadcast_to(value, (m, len(value))) for name, value in fields.items()}
         return [self._to_clients(Phase.ROSTERS, self._included, told)]
 
-    def _hear_votes(self, messages: Messages) -> Hear:
-        """A vote for each other client in the sum."""
-        votes = bytes_of(messages, "votes", *self._votes.shape[1:])
-
-        def hear(row: int, client: int) -> None:
-            self._votes[client] = votes[row]
-
-        return hear
-
     def _tell_total(self) -> Iterable[Messages]:
         """Those that voted hear how the others did, and the sum, encrypted."""
         assert self._adding is not None, "vectors were added"
@@ -225,17 +204,11 @@ class SharedKeyServer(OneSumServer):
         laid = ciphertext_fields([totals] if totals else [], int(bool(totals)), self._plan.count, self._plan.parameters)
         return {
             **super()._arrays(),
-            "files": self._files,
-            "boxes": self._boxes,
             "makers": np.array(list(self._publics), dtype=np.int64),
             "publics": publics,
             "sizes": sizes,
             "adding": np.array([self._adding is not None]),
             **{f"total {name}": value for name, value in laid.items()},
-            "tag": self._tag,
-            "votes": self._votes,
-            "said": self._said,
-            "which": self._which,
         }
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
@@ -251,6 +224,4 @@ class SharedKeyServer(OneSumServer):
             (public,) = publics.values()
             adding = RunningSums.restored(public, self._plan.count, totals)
         super()._take_arrays(arrays)
-        self._files, self._boxes, self._publics, self._adding = arrays["files"], arrays["boxes"], publics, adding
-        self._tag, self._votes = arrays["tag"], arrays["votes"]
-        self._said, self._which = arrays["said"], arrays["which"]
+        self._publics, self._adding = publics, adding

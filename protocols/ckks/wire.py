@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -29,13 +30,55 @@ from fgl_secure.algebra import MERSENNE_61, Elements, PrimeField
 from fgl_secure.crypto.ckks import PublicKey, ReceiverKey, wire_bytes
 from fgl_secure.crypto.ckks_parameters import OVERHEAD_BYTES, Parameters
 from fgl_secure.crypto.cryptography import Context, Purpose
-from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import KEY_BYTES, FieldStream, Ring
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
-from fgl_secure.protocols.ckks.plan import SharedKeyPlan
-from fgl_secure.protocols.one_sum.terms import as_elements
+from fgl_secure.protocols.one_sum.terms import SumPlan, as_elements
 from fgl_secure.runtime import Messages
-from fgl_secure.typing import Array, Bytes, Integers
+from fgl_secure.typing import Array, Bytes, Flags, Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CkksPlan(SumPlan):
+    """The public side of all sums of one topology.
+
+    Attributes:
+        parameters: of CKKS.
+    """
+
+    label: ClassVar[bytes] = b"fgl-secure ckks/v2"
+
+    parameters: Parameters
+
+    @property
+    def count(self) -> int:
+        """Ciphertexts of a vector."""
+        return self.parameters.ciphertexts(self.terms.length)
+
+    @property
+    def agreed(self) -> bytes:
+        """See `SumPlan.agreed`."""
+        return self.parameters.to_bytes()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedKeyPlan(CkksPlan):
+    """The public side of sums under a key that clients share."""
+
+    label: ClassVar[bytes] = b"fgl-secure ckks-shared-key/v2"
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude that an entry of a sum may have."""
+        assert self.terms.bound is not None, "sums under CKKS have a bound"
+        return self.terms.n * self.terms.bound
+
+    def candidates(self, listed: Flags) -> Flags:
+        """Which of the clients with keys make a key pair: so many of the first that one at least is left.
+
+        Of m clients m - threshold may drop out before the sum stops, so m - threshold + 1 candidates are enough.
+        """
+        return listed & (np.cumsum(listed) <= int(listed.sum()) - self.terms.threshold + 1)
+
 
 TAGS = 2
 """Tags of a vector: whoever guesses both is right with probability 2^-122."""

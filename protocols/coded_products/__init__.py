@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from fgl_secure.protocols.coded_products.collective import ProductCollective
-from fgl_secure.protocols.coded_products.encoding import ProductCode
-from fgl_secure.protocols.coded_products.factors import Parts
-from fgl_secure.protocols.coded_products.layout import Layout, Product
+from fgl_secure.protocols.coded_products.encoding import Parts, ProductCode
+from fgl_secure.protocols.coded_products.plan import Layout, Product
 from fgl_secure.protocols.coded_products.scheme import (
     LARGEST_LEFT,
     LARGEST_PRODUCT,

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField, lagrange_matrix
-from fgl_secure.algebra.interpolation import vanishing_matrix
+from fgl_secure.algebra.interpolation import Word, vanishing_matrix
 from fgl_secure.algebra.residues import (
     ROWS,
     Remainders,
@@ -30,10 +30,9 @@ from fgl_secure.algebra.residues import (
     masked,
     shared,
 )
-from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, TooManyErrors
-from fgl_secure.protocols.coded_products.layout import Layout
+from fgl_secure.protocols.coded_products.plan import Layout
 from fgl_secure.typing import Integers
 
 Sums = NDArray[np.signedinteger[Any]]

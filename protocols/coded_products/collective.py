@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.coded_products.devices import Devices
-from fgl_secure.protocols.coded_products.encoding import ProductCode
-from fgl_secure.protocols.coded_products.factors import Encoded, Parts
-from fgl_secure.protocols.coded_products.layout import Layout
+from fgl_secure.protocols.coded_products.encoding import Encoded, Parts, ProductCode
+from fgl_secure.protocols.coded_products.parties import Devices, Silos
+from fgl_secure.protocols.coded_products.plan import Layout
 from fgl_secure.protocols.coded_products.scheme import SumsProducts
-from fgl_secure.protocols.coded_products.silos import Silos
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Role, Step, simulate
 from fgl_secure.runtime.messages import SESSION_BYTES

@@ -24,8 +24,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from fgl_secure.algebra import PrimeField
 from fgl_secure.algebra.residues import Words, words_below
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.prg import BLOCK_BYTES, KEY_BYTES
-from fgl_secure.crypto.streams import KeyedStreams
+from fgl_secure.crypto.streams import BLOCK_BYTES, KEY_BYTES, KeyedStreams
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, RealCryptography, mask_nonce
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography

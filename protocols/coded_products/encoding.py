@@ -1,19 +1,26 @@
-"""How real factors become integers whose sums of products are exact, and what fields hold those."""
+"""How real factors become integers whose sums of products are exact, encoded some devices at a time when they are sent.
+
+Features of many devices fill much of the memory there is, so a copy of all of them is made only where one is asked for.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import FixedPoint, PrimeField
-from fgl_secure.algebra.quantization import units_of
+from fgl_secure.algebra import PrimeField
+from fgl_secure.algebra.quantization import FixedPoint, check_bits, units_of
 from fgl_secure.algebra.residues import BELOW_2_8
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.coded_products.layout import MOST_BITS, Layout, Product
-from fgl_secure.typing import Integers
+from fgl_secure.protocols.coded_products.plan import MOST_BITS, Layout, Product
+from fgl_secure.typing import Ids, Integers
 
 LEAST_BITS = 10
 """Fewest bits behind the binary point of either factor; another prime is taken before there are fewer."""
@@ -155,3 +162,166 @@ def check_bounds(left: float, right: float, product: float | None) -> None:
 
 def _quantizer(bound: float, bits: int, what: str) -> FixedPoint:
     return FixedPoint(None, bound, bits, what=what)
+
+
+Floats = NDArray[np.floating[Any]]
+
+NOTHING_SHARED: Mapping[int, NDArray[np.float64]] = MappingProxyType({})
+
+_HASHED = 2**20
+"""Numbers that are hashed, or looked at, at a time."""
+
+
+class Parts:
+    """One factor of all devices, in parts that stay where they are.
+
+    Args:
+        parts: float [terms, m, d], of some devices each, of n in all.
+        order: int64 [n], the position of each device when parts stand one after the other; as they stand unless given.
+
+    Attributes:
+        shape: (terms, n, d).
+
+    Raises:
+        InputError: parts are none or of different shapes, or the order names places that they have not.
+    """
+
+    __slots__ = ("_ends", "_order", "_parts", "shape")
+
+    def __init__(self, parts: Sequence[Floats], order: Ids | None = None) -> None:
+        shapes = [part.shape for part in parts]
+        if len({(len(shape), shape[:1], shape[2:]) for shape in shapes}) != 1 or len(shapes[0]) != 3:
+            raise InputError(f"parts must be one or more of shapes [terms, m, d], terms and d alike; found {shapes}")
+        self._parts, self._ends = tuple(parts), np.cumsum([0, *(shape[1] for shape in shapes)]).tolist()
+        places = np.arange(self._ends[-1]) if order is None else np.asarray(order)
+        if places.ndim != 1 or places.dtype != np.int64 or (places.view(np.uint64) >= self._ends[-1]).any():
+            found = f"{places.dtype} {list(places.shape)}"
+            raise InputError(f"order must be int64 [n], of places 0 to {self._ends[-1] - 1}; found {found}")
+        self._order = places
+        self.shape = (shapes[0][0], len(places), shapes[0][2])
+
+    def largest(self) -> NDArray[np.float64]:
+        """Float64 [n], the largest magnitude of each device's numbers; NaN where there is one."""
+        found = [np.maximum(part.max(axis=(0, 2)), -part.min(axis=(0, 2))) for part in self._parts]
+        return np.concatenate(found).astype(np.float64)[self._order]
+
+    def check_bits(self, bits: int, what: str) -> None:
+        """Raises InputError unless all numbers are multiples of 2^-bits; some are looked at at a time."""
+        several = max(_HASHED // self.shape[2], 1)
+        for part in self._parts:
+            for row in part:
+                for start in range(0, len(row), several):
+                    check_bits(row[start : start + several], bits, what)
+
+    def digest(self) -> bytes:
+        """Of the numbers, in whatever parts and order: they must not change, and may be too many to keep for that."""
+        hashed, several = sha256(repr(self.shape).encode()), max(_HASHED // (self.shape[0] * self.shape[2]), 1)
+        for start in range(0, self.shape[1], several):
+            devices = np.arange(start, min(start + several, self.shape[1]))
+            rows = np.empty((len(devices), self.shape[0], self.shape[2]))
+            for here, part in self._of(devices):
+                rows[here] = np.swapaxes(part, 0, 1)
+            hashed.update(rows.data)
+        return hashed.digest()
+
+    def _of(self, devices: Ids) -> Iterator[tuple[Ids, Floats]]:
+        """Which of some devices are in each part, and their rows [terms, k, d]."""
+        places = self._order[devices]
+        for part, first, last in zip(self._parts, self._ends, self._ends[1:], strict=False):
+            here = np.flatnonzero((places >= first) & (places < last))
+            if len(here):
+                yield here, part[:, places[here] - first]
+
+    def encode(self, quantizer: FixedPoint, largest: float, devices: Ids, out: NDArray[np.signedinteger[Any]]) -> None:
+        """Encodes the rows of some devices.
+
+        Args:
+            quantizer: of the factor.
+            largest: magnitude of all of it.
+            devices: int64 [k].
+            out: integers [k, terms, d], where they go.
+        """
+        for here, rows in self._of(devices):
+            out[here] = np.swapaxes(quantizer.encode(rows, narrow=True, largest=largest), 0, 1)
+
+
+class _Side:
+    """One factor and how it is encoded; refuses what does not fit, and what is encoded exactly and cannot be.
+
+    Attributes:
+        largest: magnitude of all of it.
+        largest_units: float64 [n], of each device's encoded numbers.
+    """
+
+    def __init__(self, quantizer: FixedPoint, factor: Parts, number: int, exact_bits: int | None = None) -> None:
+        largest = factor.largest()
+        self.quantizer, self.factor, self.largest = quantizer, factor, float(np.max(largest))
+        quantizer.encode(np.empty(0), largest=self.largest)
+        if exact_bits is not None:
+            factor.check_bits(exact_bits, f"left factors of product {number}")
+        self.largest_units = np.rint(np.ldexp(largest, quantizer.fraction_bits))
+
+
+class Encoded:
+    """What devices share in one step, [n, static + fresh] or [n, fresh]; an array of integers where one is asked for.
+
+    Args:
+        code: how factors become integers.
+        layout: the products.
+        lefts: for each product its left factor; None for a static one that is not shared again.
+        rights: for each product its right factor.
+        static: whether with what is shared once.
+        shared: by product, `largest_lefts` of static factors that were shared before.
+
+    Attributes:
+        shape: (n, numbers of a device).
+        dtype: int32 where all units fit, else int64.
+        largest_lefts: for each product float64 [n], the largest magnitude of an encoded entry of a device's left rows.
+
+    Raises:
+        InputError: a number is NaN or infinite, or of a left row that has more bits than everybody is told.
+        FieldRangeError: one, or the product of two of one device, is beyond its bound; nothing is shared then.
+    """
+
+    __slots__ = ("_sides", "dtype", "largest_lefts", "shape")
+
+    def __init__(
+        self,
+        code: ProductCode,
+        layout: Layout,
+        lefts: Sequence[Parts | None],
+        rights: Sequence[Parts],
+        *,
+        static: bool,
+        shared: Mapping[int, NDArray[np.float64]] = NOTHING_SHARED,
+    ) -> None:
+        codes = [code.of(product) for product in layout.products]
+        one = [None if left is None else _Side(codes[n].left, left, n, layout.products[n].left_bits)
+               for n, left in enumerate(lefts)]  # fmt: skip
+        other = [_Side(codes[n].right, right, n) for n, right in enumerate(rights)]
+        self.largest_lefts = [shared[n] if left is None else left.largest_units for n, left in enumerate(one)]
+        for n, (left, right) in enumerate(zip(self.largest_lefts, other, strict=True)):
+            codes[n].check_products(left, right.largest_units, n)
+        found = [side for side in layout.in_order(one, other, static=static) if side is not None]
+        self._sides = [(side.quantizer, side.factor, side.largest) for side in found]
+        narrow = max(code.left.largest, code.right.largest) < 2**31
+        self.dtype = np.dtype(np.int32 if narrow else np.int64)
+        self.shape = (rights[0].shape[1], sum(factor.shape[0] * factor.shape[2] for _, factor, _ in self._sides))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, devices: Ids) -> NDArray[np.signedinteger[Any]]:
+        """The rows of some devices [k]: integers [k, numbers of a device]."""
+        out, start = np.empty((len(devices), self.shape[1]), dtype=self.dtype), 0
+        for quantizer, factor, largest in self._sides:
+            terms, _, width = factor.shape
+            stop = start + terms * width
+            factor.encode(quantizer, largest, devices, out[:, start:stop].reshape(len(devices), terms, width))
+            start = stop
+        return out
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("copy must not be False: rows are encoded anew each time")
+        return self[np.arange(len(self))].astype(dtype or self.dtype, copy=False)

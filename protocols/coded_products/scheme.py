@@ -19,12 +19,10 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.code import zero_sets
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography, RealProductCryptography
-from fgl_secure.protocols.coded_products.devices import Devices
 from fgl_secure.protocols.coded_products.encoding import LEAST_BITS, ProductCode, check_bounds
-from fgl_secure.protocols.coded_products.layout import Layout
-from fgl_secure.protocols.coded_products.plan import Plan
+from fgl_secure.protocols.coded_products.parties import Devices, Silos
+from fgl_secure.protocols.coded_products.plan import Layout, Plan
 from fgl_secure.protocols.coded_products.relays import Relays
-from fgl_secure.protocols.coded_products.silos import Silos
 from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import SumMachine

@@ -7,23 +7,20 @@ decode to the sum of the masks, whoever they are.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, LagrangeCode, PrimeField
 from fgl_secure.coins import Coins
-from fgl_secure.crypto.cryptography import Context
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
-from fgl_secure.protocols.one_sum.terms import OneSum
-from fgl_secure.protocols.stepwise import step_bytes
-from fgl_secure.runtime import Step
+from fgl_secure.protocols.one_sum.terms import SumPlan
 from fgl_secure.typing import Flags
 
 
@@ -131,16 +128,16 @@ _NUMBERS = struct.Struct(">QQ")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LightSecAggPlan:
+class LightSecAggPlan(SumPlan):
     """The public side of all sums of one topology.
 
     Attributes:
-        terms: of the sums.
         code: of masks.
         keys: how clients agree on keys.
     """
 
-    terms: OneSum
+    label: ClassVar[bytes] = LABEL
+
     code: MaskCode
     keys: KeyAgreement = KeyAgreement.X25519
 
@@ -150,18 +147,9 @@ class LightSecAggPlan:
         return self.code.field
 
     @property
-    def digest(self) -> bytes:
-        """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
-        numbers = _NUMBERS.pack(self.field.modulus, self.code.colluding)
-        return hashlib.sha256(LABEL + b"terms" + self.terms.digest + numbers + self.keys.encode()).digest()
-
-    def context(self, step: Step) -> Context:
-        """What keys of one sum are bound to."""
-        return self.terms.context(LABEL, step)
-
-    def statement(self, step: Step, place: int, *keys: bytes) -> bytes:
-        """What a party's identity signs: that this is its key in a sum under these terms."""
-        return LABEL + b"keys" + self.digest + step_bytes(step) + struct.pack(">I", place) + b"".join(keys)
+    def agreed(self) -> bytes:
+        """See `SumPlan.agreed`."""
+        return _NUMBERS.pack(self.field.modulus, self.code.colluding) + self.keys.encode()
 
 
 def colluding_of(clients: int, threshold: int, colluding: int | None) -> int:

@@ -11,28 +11,23 @@ more of one is paid for with the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
-from fgl_secure.algebra import MERSENNE_61, PrimeField
-from fgl_secure.choices import name_members
-from fgl_secure.crypto.cryptography import Cryptography, RealCryptography
+from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.lightsecagg.clients import Clients
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan, MaskCode, colluding_of, lying_of
 from fgl_secure.protocols.lightsecagg.server import Server
 from fgl_secure.protocols.one_sum.receiver import Receiver
-from fgl_secure.protocols.one_sum.terms import FEWEST, OneSumScheme, threshold_of
+from fgl_secure.protocols.one_sum.scheme import MaskedScheme
 from fgl_secure.protocols.pairwise_masking.scheme import SUM_LEAKS, primitives
-from fgl_secure.protocols.scheme import Rounding, SumMachine, check_precision, with_feedback, words_of
+from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Claim, Draws, Guarantee, PublicParameters, Role, Secret, Strength
+from fgl_secure.runtime import Claim, Draws, Guarantee, Role, Secret, Strength
 from fgl_secure.typing import Ids
 
 _SOURCE = "So et al. (MLSys 2022), theorem 1"
@@ -90,65 +85,32 @@ PRIMES = tuple(2**bits - below for bits, below in enumerate(_BELOW, start=3))
 
 
 @dataclass(frozen=True, slots=True)
-class LightSecAgg(OneSumScheme):
-    """The scheme.
+class LightSecAgg(MaskedScheme):
+    """The scheme. Its default threshold U withstands an aggregator that lies together with T senders.
 
     Attributes:
-        threshold: U, least senders that must be left at every stage, more than half of them; None takes
-            floor(2N/3) + 1 of N, which withstands an aggregator that lies together with T senders.
         colluding: T, most senders that may collude, 1 .. U - 1; None takes a third of them.
-        modulus: of the field, a prime; 2^61 - 1 holds sums of large terms.
-        keys: how clients agree on keys; all parties must take the same one.
         precision: bits at which real numbers of means are written, 8, 16 or 32; None takes all that the field has
             room for. Vectors and coded masks are then in the least prime field of `PRIMES` that holds their sum, and as
             many bits of an element travel as its modulus has.
-        rounding: whether a client keeps the error that its numbers are rounded by, and adds it in the next round.
-        cryptography: from coins, modulus, keys and ring; `IdealCryptography` for proofs over every coin.
         clients: the machine of senders; another one only in tests of what its checks are for.
     """
 
     label: ClassVar[str] = "lightsecagg"
     summary: ClassVar[str] = "one sum over clients under coded masks, opened in one go (So et al., MLSys 2022)"
     parameters: ClassVar[tuple[str, ...]] = ("threshold", "colluding", "modulus", "keys", "precision", "rounding")
-    reads_one_by_one: ClassVar[bool] = True
 
-    threshold: int | None = None
     colluding: int | None = None
-    modulus: int = MERSENNE_61
-    keys: KeyAgreement = field(default_factory=KeyAgreement.best)
-    precision: int | None = None
-    rounding: Rounding = Rounding.FRESH
-    cryptography: Callable[[Draws, int, KeyAgreement, Ring], Cryptography] = field(default=RealCryptography, repr=False)
     clients: type[Clients] = field(default=Clients, repr=False)
 
     def __post_init__(self) -> None:
-        name_members(self)
-        PrimeField(self.modulus)
-        if self.modulus < 3:
-            raise InputError(f"modulus must be odd, or a term and its negative are one; found {self.modulus}")
-        if self.threshold is not None and self.threshold < FEWEST:
-            raise InputError(f"threshold must be at least {FEWEST}, or a sum is one term; found {self.threshold}")
+        MaskedScheme.__post_init__(self)
         if self.colluding is not None and self.colluding < 1:
             raise InputError(
                 f"colluding must be at least 1, or one sender would open another's mask; found {self.colluding}"
             )
         if self.threshold is not None and self.colluding is not None:
             colluding_of(self.threshold, self.threshold, self.colluding)
-        self.keys.check_available()
-        check_precision(self.precision, self.rounding)
-
-    @property
-    def name(self) -> str:
-        """`lightsecagg`, with the parameters that differ from the default in brackets."""
-        extras = [
-            f"p={self.modulus}" if self.modulus != MERSENNE_61 else "",
-            f"threshold={self.threshold}" if self.threshold is not None else "",
-            f"colluding={self.colluding}" if self.colluding is not None else "",
-            str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",
-            *words_of(self.precision, self.rounding),
-        ]
-        named = ",".join(extra for extra in extras if extra)
-        return f"{self.label}[{named}]" if named else self.label
 
     @property
     def claim(self) -> Claim:
@@ -159,17 +121,7 @@ class LightSecAgg(OneSumScheme):
         """What holds for so many senders."""
         threshold, colluding = self.threshold_for(clients), self.colluding_for(clients)
         lying = lying_of(clients, threshold, colluding)
-        return with_feedback(claim_of(colluding, lying, self.keys), self.rounding)
-
-    @property
-    def public(self) -> PublicParameters:
-        """The field."""
-        return PublicParameters(self.modulus)
-
-    def at_precision(self, bits: int, rounding: Rounding = Rounding.FRESH) -> LightSecAgg:
-        """See `Scheme.at_precision`."""
-        self.check_full_precision()
-        return replace(self, precision=bits, rounding=rounding)
+        return self._with_feedback(claim_of(colluding, lying, self.keys))
 
     def ring_of(self, topology: Topology) -> Ring:
         """See `Scheme.ring_of`: the field, or at a precision and with a bound the least one that holds the sums.
@@ -181,19 +133,6 @@ class LightSecAgg(OneSumScheme):
         clients = len(topology.senders)
         least = max(2 * topology.terms * topology.bound + 1, clients + self.threshold_for(clients))
         return Ring(next((prime for prime in PRIMES if prime >= least), self.modulus), packed=True)
-
-    def limit(self, terms: int) -> int:  # noqa: ARG002  # whatever their number
-        """(p - 1) / 2: larger magnitudes would wrap around."""
-        return (self.modulus - 1) // 2
-
-    def threshold_for(self, clients: int) -> int:
-        """U among so many senders.
-
-        Raises:
-            InputError: there are fewer than two, or the threshold is not above half of them, so that a lying
-                aggregator could have one half agree on one roster and the other on another.
-        """
-        return threshold_of(self.threshold, clients, clients // 2 + 1)
 
     def colluding_for(self, clients: int) -> int:
         """T among so many senders.
@@ -223,13 +162,10 @@ class LightSecAgg(OneSumScheme):
         """
         plan, ring = self.plan_for(topology, session), self.ring_of(topology)
         crypto = self.cryptography(draws, ring.modulus, self.keys, ring)
-        senders = plan.terms.clients
-        here = senders if hosted is None else senders[np.isin(senders, hosted)]
-        out: list[SumMachine] = []
-        if hosted is None or plan.terms.server in hosted:
-            out.append(Server(plan, crypto, draws))
-        if len(here):
-            out.append(self.clients(np.sort(here), plan, crypto, draws, names))
-        if plan.terms.split and (hosted is None or plan.terms.receiver in hosted):
-            out.append(Receiver(plan, crypto, draws, names))
-        return tuple(out)
+        return self._roles(
+            plan.terms,
+            hosted,
+            lambda: Server(plan, crypto, draws),
+            lambda here: self.clients(here, plan, crypto, draws, names),
+            (lambda: Receiver(plan, crypto, draws, names)) if plan.terms.split else None,
+        )

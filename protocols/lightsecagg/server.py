@@ -7,13 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan
-from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
-from fgl_secure.protocols.one_sum.terms import Stage
-from fgl_secure.runtime import Draws, Messages, Phase, Step
+from fgl_secure.protocols.one_sum.terms import Stage, bytes_of, elements_of, flags_of
+from fgl_secure.runtime import Messages, Phase, Step
 from fgl_secure.typing import Array, Bytes, Flags
 
 
@@ -34,9 +32,8 @@ class Server(OneSumServer):
         Phase.UNMASKING: Stage.OPENING,
     }
 
-    def __init__(self, plan: LightSecAggPlan, cryptography: Cryptography, draws: Draws) -> None:
-        self._plan = plan
-        super().__init__(plan.terms, plan.digest, cryptography, draws)
+    kept = ("given", "told", "total", "opened")
+    _plan: LightSecAggPlan
 
     def _clear(self) -> None:
         n, c, code = self.terms.n, self._crypto, self._plan.code
@@ -48,20 +45,12 @@ class Server(OneSumServer):
         self._votes = np.zeros((n, n, c.vote_bytes), dtype=np.uint8)
         self._opened = np.zeros((*self._tapes, 0, code.width), dtype=np.int64)
 
-    def _hearer(self, stage: Stage, messages: Messages) -> Hear:
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Callable[[], Iterable[Messages]]]]:
         return {
-            Stage.SHARES: self._hear_shares,
-            Stage.VECTORS: self._hear_vectors,
-            Stage.AGREEMENT: self._hear_votes,
-            Stage.OPENING: self._hear_opened,
-        }[stage](messages)
-
-    def _tellers(self) -> Mapping[Stage, Callable[[], Iterable[Messages]]]:
-        return {
-            Stage.SHARES: self._tell_shares,
-            Stage.VECTORS: self._tell_roster,
-            Stage.AGREEMENT: self._tell_votes,
-            Stage.OPENING: self._decode,
+            Stage.SHARES: (self._hear_shares, self._tell_shares),
+            Stage.VECTORS: (self._hear_vectors, self._tell_roster),
+            Stage.AGREEMENT: (self._hear_votes, self._tell_votes),
+            Stage.OPENING: (self._hear_opened, self._decode),
         }
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
@@ -119,15 +108,6 @@ class Server(OneSumServer):
         return [self._to_clients(Phase.ROSTERS, self._included, {"roster": roster})]
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
-    def _hear_votes(self, messages: Messages) -> Hear:
-        """A vote for each other client in the sum."""
-        votes = bytes_of(messages, "votes", *self._votes.shape[1:])
-
-        def hear(row: int, client: int) -> None:
-            self._votes[client] = votes[row]
-
-        return hear
-
     def _tell_votes(self) -> Iterable[Messages]:
         """Those that voted hear how the others did."""
         voted = self._here.answered.copy()
@@ -174,17 +154,10 @@ class Server(OneSumServer):
         shape = len(self._boxes), self.terms.n - 1, self._box_bytes
         return {
             **super()._arrays(),
-            "given": self._given,
             "owners": np.array(list(self._boxes), dtype=np.int64),
             "boxes": np.array(list(self._boxes.values()), dtype=np.uint8).reshape(shape),
-            "told": self._told,
-            "total": self._total,
-            "votes": self._votes,
-            "opened": self._opened,
         }
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._given, self._told = arrays["given"], arrays["told"]
         self._boxes = dict(zip(arrays["owners"].tolist(), arrays["boxes"], strict=True))
-        self._total, self._votes, self._opened = arrays["total"], arrays["votes"], arrays["opened"]

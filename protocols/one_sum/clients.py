@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import ClassVar
 
 import numpy as np
 
-from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
+from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask, Purpose
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
-from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import KEY_BYTES, Ring
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, each_row, flags_of, laid_out
-from fgl_secure.protocols.one_sum.pairs import check_usable
-from fgl_secure.protocols.one_sum.terms import OneSum, Stage
+from fgl_secure.protocols.one_sum.pairs import Pairs, check_usable
+from fgl_secure.protocols.one_sum.terms import (
+    OneSumMachine,
+    Stage,
+    SumPlan,
+    as_elements,
+    bytes_of,
+    each_row,
+    flags_of,
+    laid_out,
+)
 from fgl_secure.runtime import Draws, Later, MessageKind, Messages, Phase, Step
-from fgl_secure.typing import Array, Ids
+from fgl_secure.typing import Array, Bytes, Flags, Ids
 
 Hear = Callable[[int, int], None]
 """Hears a message at a place of a batch, for the client at a place among those hosted, or raises."""
@@ -28,8 +35,8 @@ Answer = Callable[[Ids], Iterable[Messages]]
 """What clients at some places among those hosted say."""
 Vector = Callable[[], Array]
 """Reads what a client adds, int64 [length]; raises where it was not laid out before, and is beyond the bound."""
-VectorFrom = tuple[int, dict[str, Array]]
-"""The place of a client among those hosted, and what goes with its vector."""
+_Masked = tuple[int, dict[str, Array], Vector, list[Mask], list[int]]
+"""The place of a client among those hosted, what goes with its vector, what reads that, its masks and their signs."""
 
 DONE = len(Stage)
 """The stage that is due to a client that has given its last answer."""
@@ -45,8 +52,7 @@ class OneSumClients(OneSumMachine):
 
     Args:
         parties: int64 [h], ascending identifiers of those hosted.
-        terms: of the sums.
-        owner: see `OneSumMachine`.
+        plan: of the sums.
         cryptography: keys, masks, seals and votes.
         draws: coins of those hosted.
         names: their identities; None for none.
@@ -58,20 +64,19 @@ class OneSumClients(OneSumMachine):
     """Those of the sum, in order."""
     secrets: ClassVar[int]
     """How many a client draws for one sum."""
+    keys: ClassVar[Mapping[str, int]] = {"sealing": SEALING}
+    """Fields of the keys that a client publishes, and which of its secrets each is of."""
+    kept: ClassVar[tuple[str, ...]] = ("due", "pending", "secrets", "signature")
     _secrets: Array
+    _pairs: Pairs
 
     def __init__(
-        self,
-        parties: Ids,
-        terms: OneSum,
-        owner: bytes,
-        cryptography: Cryptography,
-        draws: Draws,
-        names: Names | None = None,
+        self, parties: Ids, plan: SumPlan, cryptography: Cryptography, draws: Draws, names: Names | None = None
     ) -> None:
-        super().__init__(parties, terms, owner, len(draws.batch_shape))
+        super().__init__(parties, plan.terms, plan.digest, len(draws.batch_shape))
+        self._plan = plan
         self._crypto, self._names, self._tapes = cryptography, names, draws.batch_shape
-        self._places = np.array([terms.place_of(party) for party in parties.tolist()], dtype=np.int64)
+        self._places = np.array([plan.terms.place_of(party) for party in parties.tolist()], dtype=np.int64)
         self._rows: Array | Later | None = None
         self._row_of = np.argsort(np.argsort(self._places))  # rows come in the order of the topology
         self._clear_common()
@@ -92,16 +97,12 @@ class OneSumClients(OneSumMachine):
         """Forgets everything but the step."""
 
     @abstractmethod
-    def _hearer(self, stage: Stage, messages: Messages) -> Hear:
-        """How messages of a stage are heard, once their fields are found to be as they must be."""
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Answer]]:
+        """How messages of each stage but the first are heard, their fields checked, and what clients answer."""
 
-    @abstractmethod
-    def _answers(self) -> Mapping[Stage, Answer]:
-        """What clients answer in each stage but the first."""
-
-    @abstractmethod
-    def _statement(self, place: int, public: bytes) -> bytes:
-        """What a party's identity signs: that this is its key in the sum at hand."""
+    def _statement(self, place: int, *keys: bytes) -> bytes:
+        """What a party's identity signs: that these are its keys in the sum at hand."""
+        return self._plan.statement(self.now, place, *keys)
 
     def _check(self, rows: Array | Later) -> None:
         """Raises unless rows are what hosted clients may add."""
@@ -148,7 +149,7 @@ class OneSumClients(OneSumMachine):
         self._check_head(messages, self.phases, messages.phase)
         self._check_from(messages, self.terms.server)
         stage = self.phases[messages.phase]
-        hear = self._hearer(stage, messages)
+        hear = self._stages()[stage][0](messages)
         places = np.searchsorted(self.parties, messages.receivers)
 
         def one(row: int) -> None:
@@ -170,7 +171,7 @@ class OneSumClients(OneSumMachine):
             return ()
         if Stage.VECTORS in due and self._rows is None:
             raise InputError("rows must be provided to clients before they are asked for them; they were not")
-        answers = {Stage.KEYS: self._publish, **self._answers()}
+        answers = {Stage.KEYS: self._publish, **{stage: answer for stage, (_, answer) in self._stages().items()}}
         ready = [(stage, np.flatnonzero(self._pending & (self._due == stage))) for stage in self.stages if stage in due]
         out = [answers[stage](which) for stage, which in ready]
         after = dict(zip(self.stages, [*self.stages[1:], DONE], strict=True))
@@ -192,47 +193,66 @@ class OneSumClients(OneSumMachine):
     def _sign(self, names: Names) -> None:
         for at, place in enumerate(self._places.tolist()):
             if place in names.own:
-                said = self._statement(place, self._public(at))
+                said = self._statement(place, *self._published(at))
                 self._signature[at] = np.frombuffer(names.own[place].sign(said), dtype=np.uint8)
 
-    def _public(self, at: int) -> bytes:
-        return self._crypto.public(self._secrets[at, SEALING].tobytes())
+    def _published(self, at: int) -> tuple[bytes, ...]:
+        """A client's public keys."""
+        return tuple(self._crypto.public(self._secrets[at, which].tobytes()) for which in self.keys.values())
 
     def _publish(self, which: Ids) -> Iterable[Messages]:
-        """Each client's public key, signed where there are identities."""
-        keys = b"".join(self._public(at) for at in which.tolist())
-        fields = {
-            "sealing": np.frombuffer(keys, dtype=np.uint8).reshape(len(which), -1),
-            "signature": self._signature[which],
-        }
+        """Each client's public keys, signed where there are identities, and what a scheme adds."""
+        published = zip(*(self._published(at) for at in which.tolist()), strict=True)
+        fields = {name: stacked(list(keys)) for name, keys in zip(self.keys, published, strict=True)}
+        fields |= {"signature": self._signature[which], **self._beside_keys(which)}
         return [self._to_server(Phase.KEYS, which, fields)]
 
-    def _listed_keys(self, messages: Messages) -> Callable[[int, int], dict[int, bytes]]:
-        """Reads the keys of all clients that have published one, by place; raises where no honest server sends them."""
-        n = self.terms.n
-        listed = flags_of(messages, "listed", n)
-        keys = bytes_of(messages, "sealing", n, self._crypto.public_bytes)
-        signatures = bytes_of(messages, "signature", n, self._crypto.signature_bytes)
+    def _beside_keys(self, which: Ids) -> dict[str, Array]:  # noqa: ARG002  # for schemes that commit to something
+        return {}
 
-        def read(row: int, at: int) -> dict[int, bytes]:
-            public = {v: keys[row, v].tobytes() for v in np.flatnonzero(listed[row]).tolist()}
+    def _listed_keys(self, messages: Messages, columns: int) -> Callable[[int, int, Ids], dict[int, tuple[bytes, ...]]]:
+        """Reads the keys that some clients have published, by place; raises where no honest server sends them.
+
+        Args:
+            messages: with a column for each of the clients that a reader is told of.
+            columns: how many.
+        """
+        listed = flags_of(messages, "listed", columns)
+        keys = [bytes_of(messages, name, columns, self._crypto.public_bytes) for name in self.keys]
+        signatures = bytes_of(messages, "signature", columns, self._crypto.signature_bytes)
+
+        def read(row: int, at: int, told_of: Ids) -> dict[int, tuple[bytes, ...]]:
+            there = {int(told_of[j]): j for j in np.flatnonzero(listed[row]).tolist()}
+            public = {v: tuple(key[row, j].tobytes() for key in keys) for v, j in there.items()}
             self._check_keys(at, public)
-            if self._names is not None:
-                for v, key in public.items():
-                    if v != self._places[at]:
-                        self._names.known.check(v, self._statement(v, key), signatures[row, v].tobytes())
+            self._check_signatures(at, public, {v: signatures[row, j].tobytes() for v, j in there.items()})
             return public
 
         return read
 
-    def _check_keys(self, at: int, public: Mapping[int, bytes]) -> None:
-        place, needed = int(self._places[at]), self.terms.threshold
-        if public.get(place) != self._public(at):
-            raise ProtocolError(f"own key must come back as client {place} published it; it does not")
-        if len(public) < needed:
-            raise ProtocolError(f"keys must be those of at least {needed} clients; found {len(public)}")
-        if len({key[:PUBLIC_KEY_BYTES] for key in public.values()}) < len(public):
+    @property
+    def _needed(self) -> int:
+        """Clients, itself included, whom a client must have keys of, and hear alike of what it opens."""
+        return self.terms.threshold
+
+    def _check_keys(self, at: int, public: Mapping[int, tuple[bytes, ...]]) -> None:
+        place = int(self._places[at])
+        if public.get(place) != self._published(at):
+            raise ProtocolError(f"own keys must come back as client {place} published them; they do not")
+        if len(public) < self._needed:
+            raise ProtocolError(f"keys must be those of at least {self._needed} clients; found {len(public)}")
+        everything = [key[:PUBLIC_KEY_BYTES] for keys in public.values() for key in keys]
+        if len(set(everything)) < len(everything):
             raise ProtocolError("keys must all differ; found one twice")
+
+    def _check_signatures(
+        self, at: int, public: Mapping[int, tuple[bytes, ...]], signatures: Mapping[int, bytes]
+    ) -> None:
+        if self._names is None:
+            return
+        for v, keys in public.items():
+            if v != self._places[at]:
+                self._names.known.check(v, self._statement(v, *keys), signatures[v])
 
     def _forget(self, which: Ids, *kinds: int) -> None:
         """Forgets secrets of some clients: those of some kinds, or all."""
@@ -240,14 +260,89 @@ class OneSumClients(OneSumMachine):
         self._crypto.forget(self._secrets[which[:, None], of])
         self._secrets[which[:, None], of] = 0
 
-    # ----------------------------------------------------------------------- a receiver that does not add up itself
-    def _agree_with_receiver(self, secret: bytes, me: int, public: bytes, context: Context) -> tuple[bytes, bytes]:
-        """The key of the receiver's mask, and what the receiver needs to agree: with a vector it is sent."""
-        to, c = {self.terms.receiver: public}, self._crypto
-        check_usable(c, to)
-        shared = c.agree(secret, context, Purpose.RECEIVER_MASK, me, to, self.terms.length)
-        wrapped = c.wrapped(secret, context, Purpose.RECEIVER_MASK, me, to)
-        return shared[self.terms.receiver], wrapped[self.terms.receiver]
+    # ------------------------------------------------------------------------------------------- SHARES and AGREEMENT
+    @property
+    def _context(self) -> Context:
+        """What keys of pairs are bound to."""
+        return self._plan.context(self.now)
+
+    def _others(self, at: int) -> Ids:  # noqa: ARG002  # alike for all where a client has a pair with each
+        """The clients that a client may have keys with, by their places among its pairs."""
+        return np.arange(self.terms.n)
+
+    @abstractmethod
+    def _voters(self, at: int) -> Flags:
+        """Bool [k], the others in the sum: whom a client's votes are for, and whose votes it counts."""
+
+    @abstractmethod
+    def _voted_for(self, at: int, context: Context) -> bytes:
+        """The digest of what a client was told of the sum."""
+
+    def _check_known(self, at: int, found: Flags, known: Flags, who: str) -> None:
+        """Raises unless all of those that are found are known."""
+        strangers = np.flatnonzero(found & ~known)
+        if len(strangers):
+            raise ProtocolError(
+                f"{who} must be clients that this stage allows; found client {self._others(at)[strangers[0]]}"
+            )
+
+    def _unsealed(
+        self, at: int, boxes: Mapping[int, bytes], count: int, context: Context
+    ) -> tuple[dict[int, bytes], dict[int, Elements]]:
+        """Keys of those that a client hears, and what opens as sealed for it, by place among its pairs.
+
+        Args:
+            at: the place of the client among those hosted.
+            boxes: of those that shared, by place.
+            count: elements in each.
+            context: of the sum.
+        """
+        found, me, others = {}, int(self.parties[at]), self._others(at)
+        given = {j: (int(self.terms.clients[others[j]]), box) for j, box in boxes.items()}
+        keys = self._pairs.heard(at, self._secrets[at, SEALING].tobytes(), context, me, given)
+        for j, (owner, box) in given.items():
+            try:
+                found[j] = self._pairs.unseal(keys.get(j), context, (owner, me), box, count)
+            except ProtocolError as error:
+                self.remark(self.now, owner, str(error))
+        return keys, found
+
+    def _agree(self, which: Ids) -> Iterable[Messages]:
+        """Each client tells each of the others in the sum what it was told."""
+        context, clients, crypto = self._context, self.terms.clients, self._crypto
+        votes = np.zeros((len(which), self._pairs.has.shape[1], crypto.vote_bytes), dtype=np.uint8)
+        for row, at in enumerate(which.tolist()):
+            digest, me, others = self._voted_for(at, context), int(self.parties[at]), self._others(at)
+            for j in np.flatnonzero(self._voters(at)).tolist():
+                votes[row, j] = self._pairs.vote(at, j, context, (me, int(clients[others[j]])), digest)
+        return [self._to_server(Phase.ROSTERS, which, {"votes": votes})]
+
+    def _hear_votes(self, messages: Messages) -> Hear:
+        """The others' votes, of which enough must be for what the client was told."""
+        k, needed, context = self._pairs.has.shape[1], self._needed, self._context
+        cast, votes = flags_of(messages, "cast", k), bytes_of(messages, "votes", k, self._crypto.vote_bytes)
+
+        def hear(row: int, at: int) -> None:
+            self._check_known(at, cast[row], self._voters(at), "voters")
+            alike = 1 + self._alike(at, cast[row], votes[row], context)
+            if alike < needed:
+                raise ProtocolError(
+                    f"a roster must have {needed} votes before client {self._places[at]} opens anything of its sum; "
+                    f"found {alike} for its own"
+                )
+
+        return hear
+
+    def _alike(self, at: int, cast: Flags, votes: Array, context: Context) -> int:
+        """How many others voted for what a client was told; any other vote is noted."""
+        digest, me, found, others = self._voted_for(at, context), int(self.parties[at]), 0, self._others(at)
+        for j in np.flatnonzero(cast).tolist():
+            voter = int(self.terms.clients[others[j]])
+            if self._pairs.is_vote(at, j, context, (voter, me), digest, votes[j].tobytes()):
+                found += 1
+            else:
+                self.remark(self.now, voter, f"its vote for a roster is not what party {me} was told")
+        return found
 
     def _vector(self, rows: Array | Later, at: int) -> Vector:
         """How a client's vector is read when it is handed in; the rows must be those of the sum at hand."""
@@ -259,11 +354,6 @@ class OneSumClients(OneSumMachine):
         made = rows.rows(np.array([place]))
         self.terms.check_rows(made, 1, self._crypto.modulus)
         return np.asarray(made[0])
-
-    def _vector_from(self, at: int) -> VectorFrom:
-        """A client's place, and what goes with its vector."""
-        wrapped = self.terms.split and self._crypto.wrapped_bytes
-        return at, {"wrapped": self._for_receiver[[at]]} if wrapped else {}
 
     # -------------------------------------------------------------------------------------------- messages and states
     def _to_server(
@@ -295,23 +385,94 @@ class OneSumClients(OneSumMachine):
         self._pending = np.zeros(h, dtype=np.bool_)
         self._secrets = np.zeros((h, self.secrets, KEY_BYTES), dtype=np.uint8)
         self._signature = np.zeros((h, self._crypto.signature_bytes), dtype=np.uint8)
-        self._for_receiver = np.zeros((h, self._crypto.wrapped_bytes if self.terms.split else 0), dtype=np.uint8)
 
     def _arrays(self) -> dict[str, Array]:
         rows = np.zeros((0, self.terms.length), dtype=np.int64) if self._rows is None else np.asarray(self._rows)
-        return {
-            **super()._arrays(),
-            "due": self._due,
-            "pending": self._pending,
-            "secrets": self._secrets,
-            "signature": self._signature,
-            "for receiver": self._for_receiver,
-            "rows": rows,
-        }
+        return {**super()._arrays(), **self._pairs.arrays(), "rows": rows}
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._due, self._pending = arrays["due"], arrays["pending"]
-        self._secrets, self._signature = arrays["secrets"], arrays["signature"]
-        self._for_receiver = arrays["for receiver"]
+        self._pairs.restore(arrays)
         self._rows = arrays["rows"] if len(arrays["rows"]) else None
+
+
+class MaskedClients(OneSumClients):
+    """Clients that hand in vectors under masks, one of them shared with a receiver that does not add up."""
+
+    kept: ClassVar[tuple[str, ...]] = ("receiver", "for_receiver")
+
+    def _clear(self) -> None:
+        h = len(self.parties)
+        self._receiver = np.zeros((h, KEY_BYTES), dtype=np.uint8)
+        self._for_receiver = np.zeros((h, self._crypto.wrapped_bytes if self.terms.split else 0), dtype=np.uint8)
+
+    @abstractmethod
+    def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
+        """The masks of a client's vector, and their signs."""
+
+    def _forget_masks(self, which: Ids) -> None:
+        """Forgets what masks were made of, of clients whose vectors have left."""
+
+    def _receivers_key(self, messages: Messages) -> Callable[[int], bytes]:
+        """Reads the key of a receiver that is somebody else; empty where there is none."""
+        if not self.terms.split:
+            return lambda _row: b""
+        c, n = self._crypto, self.terms.n
+        keys = bytes_of(messages, "receiver", c.public_bytes)
+        signed = bytes_of(messages, "receiver signature", c.signature_bytes)
+
+        def read(row: int) -> bytes:
+            key: bytes = keys[row].tobytes()
+            if self._names is not None:
+                self._names.known.check(n, self._statement(n, key), signed[row].tobytes())
+            return key
+
+        return read
+
+    def _agree_with_receiver(self, at: int, public: bytes, context: Context) -> tuple[bytes, bytes]:
+        """The key of the receiver's mask, and what the receiver needs to agree: with a vector it is sent."""
+        if not public:
+            return b"", b""
+        to, c = {self.terms.receiver: public}, self._crypto
+        secret, me = self._secrets[at, SEALING].tobytes(), int(self.parties[at])
+        check_usable(c, to)
+        shared = c.agree(secret, context, Purpose.RECEIVER_MASK, me, to, self.terms.length)
+        wrapped = c.wrapped(secret, context, Purpose.RECEIVER_MASK, me, to)
+        return shared[self.terms.receiver], wrapped[self.terms.receiver]
+
+    def _keep_receiver(self, at: int, shared: bytes, wrapped: bytes) -> None:
+        if shared:
+            self._receiver[at] = np.frombuffer(shared, dtype=np.uint8)
+            self._for_receiver[at] = np.frombuffer(wrapped, dtype=np.uint8)
+
+    def _hand_in(self, which: Ids) -> Iterable[Messages]:
+        """Each client's vector, under its masks and the receiver's."""
+        context, rows = self._context, self._rows
+        assert rows is not None, "see turn"
+        self._used_up()
+        todo = []
+        for at in which.tolist():
+            masks, signs = self._masks(at, context)
+            wrapped = {"wrapped": self._for_receiver[[at]]} if self._for_receiver.shape[1] else {}
+            todo.append((at, wrapped, self._vector(rows, at), masks, signs))
+        self._forget(which)
+        self._forget_masks(which)
+        self._receiver[which] = 0
+        return self._masked(todo, self.now)
+
+    def _masked(self, todo: list[_Masked], step: Step) -> Iterator[Messages]:
+        modulus = self._crypto.ring.modulus
+        for at, fields, vector_of, masks, signs in todo:
+            row = vector_of()
+            total = self._crypto.add_masks(as_elements(row, modulus), masks, signs)
+            total.flags.writeable = False  # it has left, and recordings need no copy
+            vector = np.broadcast_to(total, (*self._tapes, len(row)))[..., None, :]
+            yield self._to_server(Phase.MASKED_VECTORS, np.array([at]), fields, {"vector": vector}, step)
+
+    def _receivers_mask(self, at: int) -> list[Mask]:
+        return [self._receiver[at].tobytes()] if self.terms.split else []
+
+
+def stacked(rows: list[bytes]) -> Bytes:
+    """Bytes of one length, a row each."""
+    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), -1)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Purpose
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.typing import Array, Bytes, Flags
 

@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 
-from fgl_secure.crypto.cryptography import Context, Cryptography, Mask, Purpose
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.cryptography import Cryptography, Mask, Purpose
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, elements_of, flags_of, laid_out
-from fgl_secure.protocols.one_sum.terms import OneSum
+from fgl_secure.protocols.one_sum.terms import OneSumMachine, SumPlan, bytes_of, elements_of, flags_of, laid_out
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
 from fgl_secure.typing import Array, Ids
 
 PHASES: Mapping[MessageKind, None] = {Phase.KEYS: None, Phase.MASKED_SUMS: None}
-
-
-class PaddedPlan(Protocol):
-    """What a receiver needs to know of a scheme."""
-
-    @property
-    def terms(self) -> OneSum:
-        """Of the sums."""
-        ...
-
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
-        ...
-
-    def context(self, step: Step) -> Context:
-        """What keys of one sum are bound to."""
-        ...
-
-    def statement(self, step: Step, place: int, *keys: bytes) -> bytes:
-        """What a party's identity signs: that these are its keys in a sum under these terms."""
-        ...
 
 
 class Receiver(OneSumMachine):
@@ -52,9 +29,11 @@ class Receiver(OneSumMachine):
         keys: fields of what clients publish; the first is the key that the receiver's mask is agreed under.
     """
 
+    kept: ClassVar[tuple[str, ...]] = ("secret", "keys", "has", "roster", "speaks")
+
     def __init__(
         self,
-        plan: PaddedPlan,
+        plan: SumPlan,
         cryptography: Cryptography,
         draws: Draws,
         names: Names | None = None,
@@ -160,14 +139,3 @@ class Receiver(OneSumMachine):
         context, secret = self._plan.context(self.now), self._secret.tobytes()
         agreed = c.agree(secret, context, Purpose.RECEIVER_MASK, terms.receiver, public, terms.length, heard)
         return [agreed[names[u]] for u in who]
-
-    def _arrays(self) -> dict[str, Array]:
-        return {
-            **super()._arrays(), "secret": self._secret, "keys": self._keys, "has": self._has, "roster": self._roster,
-            "speaks": self._speaks,
-        }  # fmt: skip
-
-    def _take_arrays(self, arrays: dict[str, Array]) -> None:
-        super()._take_arrays(arrays)
-        self._secret, self._keys, self._has = arrays["secret"], arrays["keys"], arrays["has"]
-        self._roster, self._speaks = arrays["roster"], arrays["speaks"]

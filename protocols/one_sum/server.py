@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,10 +13,9 @@ from fgl_secure.coins import Coins
 from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.one_sum.machine import OneSumMachine, bytes_of, each_row, laid_out
-from fgl_secure.protocols.one_sum.terms import OneSum, Stage
+from fgl_secure.protocols.one_sum.terms import OneSum, OneSumMachine, Stage, SumPlan, bytes_of, each_row, laid_out
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
-from fgl_secure.typing import Array, Flags, Ids, Integers
+from fgl_secure.typing import Array, Bytes, Flags, Ids, Integers
 
 _OVER = -1
 
@@ -104,13 +103,6 @@ class Attendance:
         self.asked, self.answered = arrays["asked clients"], arrays["answered"]
 
 
-def flags(count: int, which: Sequence[int]) -> Flags:
-    """Bool [count]: which places are among some."""
-    found = np.zeros(count, dtype=np.bool_)
-    found[list(which)] = True
-    return found
-
-
 Hear = Callable[[int, int], None]
 """Hears a message at a place of a batch, from a client, or raises."""
 
@@ -122,8 +114,7 @@ class OneSumServer(OneSumMachine):
     Where it raises because too few are left, it is as it was, and late answers may still come.
 
     Args:
-        terms: of the sums.
-        owner: see `OneSumMachine`.
+        plan: of the sums.
         cryptography: sizes of keys and votes, and masks.
         draws: coins, for locating wrong answers; they never change a sum.
     """
@@ -131,11 +122,17 @@ class OneSumServer(OneSumMachine):
     phases: ClassVar[Mapping[MessageKind, Stage]]
     """The stage that answers are of, by what they carry."""
 
-    def __init__(self, terms: OneSum, owner: bytes, cryptography: Cryptography, draws: Draws) -> None:
-        super().__init__(np.array([terms.server], dtype=np.int64), terms, owner, len(draws.batch_shape))
+    keys: ClassVar[tuple[str, ...]] = ("sealing",)
+    """Fields of the keys that clients publish."""
+    kept: ClassVar[tuple[str, ...]] = ("keys", "signature", "receiver", "for_receiver", "listed", "included", "votes")
+    _votes: Bytes
+
+    def __init__(self, plan: SumPlan, cryptography: Cryptography, draws: Draws) -> None:
+        super().__init__(np.array([plan.terms.server], dtype=np.int64), plan.terms, plan.digest, len(draws.batch_shape))
+        self._plan = plan
         self._crypto, self._tapes = cryptography, draws.batch_shape
         self._coins: Coins | None = None if draws.batch_shape else draws.coins
-        self._here = Attendance(terms)
+        self._here = Attendance(plan.terms)
         self._clear_common()
         self._clear()
 
@@ -159,12 +156,11 @@ class OneSumServer(OneSumMachine):
         """Forgets everything but the step."""
 
     @abstractmethod
-    def _hearer(self, stage: Stage, messages: Messages) -> Hear:
-        """How answers of a stage but the first are heard, once their fields are found to be as they must be."""
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Callable[[], Iterable[Messages]]]]:
+        """How answers of each stage but the first are heard, their fields checked, and what the server says after it.
 
-    @abstractmethod
-    def _tellers(self) -> Mapping[Stage, Callable[[], Iterable[Messages]]]:
-        """What the server says when a stage but the first is over; it goes to the next one by that."""
+        It goes to the next stage by that.
+        """
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`."""
@@ -182,7 +178,7 @@ class OneSumServer(OneSumMachine):
         if self.terms.split and stage is Stage.KEYS and messages.senders.tolist() == [self.terms.receiver]:
             self._hear_receiver(messages)
             return
-        hear = self._hear_keys(messages) if stage is Stage.KEYS else self._hearer(stage, messages)
+        hear = self._hear_keys(messages) if stage is Stage.KEYS else self._stages()[stage][0](messages)
 
         def one(row: int) -> None:
             client = self.terms.place_of(int(messages.senders[row]))
@@ -203,22 +199,24 @@ class OneSumServer(OneSumMachine):
         if stage is None or not self._here.ready():
             return ()
         self._here.require(int(self._here.answered.sum()))
-        return self._tell_keys() if stage is Stage.KEYS else self._tellers()[stage]()
+        return self._tell_keys() if stage is Stage.KEYS else self._stages()[stage][1]()
 
     # ------------------------------------------------------------------------------------------------------------ KEYS
     def _hear_keys(self, messages: Messages) -> Hear:
         """Keys that work, and that nobody else has published."""
         c = self._crypto
-        keys = bytes_of(messages, "sealing", c.public_bytes)
+        keys = np.stack([bytes_of(messages, name, c.public_bytes) for name in self.keys], axis=1)
         signature = bytes_of(messages, "signature", c.signature_bytes)
 
         def hear(row: int, client: int) -> None:
-            if not c.usable(keys[row].tobytes()):
+            published = [key.tobytes() for key in keys[row]]
+            if not all(map(c.usable, published)):
                 raise ProtocolError(f"keys must not be points of low order; found one from client {client}")
-            points = self._sealing[self._here.answered, :PUBLIC_KEY_BYTES]
-            if (points == keys[row, :PUBLIC_KEY_BYTES]).all(axis=1).any():
+            points = {key[:PUBLIC_KEY_BYTES] for key in published}
+            if len(points) < len(published) or points & self._points:
                 raise ProtocolError(f"keys must all differ; found one from client {client} that was published before")
-            self._sealing[client], self._signature[client] = keys[row], signature[row]
+            self._points |= points
+            self._keys[client], self._signature[client] = keys[row], signature[row]
 
         return hear
 
@@ -234,27 +232,43 @@ class OneSumServer(OneSumMachine):
         self._receiver[:] = np.concatenate([key[0], signature[0], np.ones(1, dtype=np.uint8)])
         self._here.note_other()
 
+    def _check_receiver(self) -> None:
+        """Raises ProtocolError where there is a receiver that has published no key."""
+        if self.terms.split and not self._receiver[-1]:
+            raise ProtocolError(
+                f"public keys must pass between party {self.terms.receiver} and the server; one was lost"
+            )
+
     def _tell_keys(self) -> Iterable[Messages]:
         """Everybody hears everybody's keys."""
-        terms, c = self.terms, self._crypto
-        if terms.split and not self._receiver[-1]:
-            raise ProtocolError(f"public keys must pass between party {terms.receiver} and the server; one was lost")
-        listed = self._here.answered.copy()
-        self._listed, all_keys = listed, {
-            "listed": listed[None],
-            "sealing": (self._sealing * listed[:, None])[None],
-            "signature": (self._signature * listed[:, None])[None],
-        }  # fmt: skip
-        m = int(listed.sum())
+        self._check_receiver()
+        self._listed = listed = self._here.answered.copy()
+        m, all_keys = int(listed.sum()), self._all_keys(listed)
         fields = {name: np.broadcast_to(value, (m, *value.shape[1:])) for name, value in all_keys.items()}
-        out = []
-        if terms.split:
-            by_receiver = np.broadcast_to(self._receiver[:-1], (m, len(self._receiver) - 1))
-            fields["receiver"] = by_receiver[:, : c.public_bytes]
-            fields["receiver signature"] = by_receiver[:, c.public_bytes :]
-            out.append(self._to_receiver(Phase.KEYS, all_keys))
-        self._here.go(Stage.SHARES, listed)
-        return [self._to_clients(Phase.KEYS, listed, fields), *out]
+        return self._told_keys(listed, fields)
+
+    def _told_keys(self, asked: Flags, fields: Mapping[str, Array]) -> Iterable[Messages]:
+        """Keys for those that the next stage asks, and for a receiver that is somebody else."""
+        out, size = [], self._crypto.public_bytes
+        if self.terms.split:
+            by_receiver = np.broadcast_to(self._receiver[:-1], (int(asked.sum()), len(self._receiver) - 1))
+            fields = {**fields, "receiver": by_receiver[:, :size], "receiver signature": by_receiver[:, size:]}
+            out.append(self._to_receiver(Phase.KEYS, self._all_keys(asked)))
+        self._here.go(Stage.SHARES, asked)
+        return [self._to_clients(Phase.KEYS, asked, fields), *out]
+
+    def _all_keys(self, listed: Flags) -> dict[str, Array]:
+        keys = {name: (self._keys[:, at] * listed[:, None])[None] for at, name in enumerate(self.keys)}
+        return {"listed": listed[None], **keys, "signature": (self._signature * listed[:, None])[None]}
+
+    def _hear_votes(self, messages: Messages) -> Hear:
+        """A vote for each of the others in the sum."""
+        votes = bytes_of(messages, "votes", *self._votes.shape[1:])
+
+        def hear(row: int, client: int) -> None:
+            self._votes[client] = votes[row]
+
+        return hear
 
     # --------------------------------------------------------------------------- what is for another one's ears only
     def _wrapped_with(self, messages: Messages) -> Array:
@@ -288,7 +302,8 @@ class OneSumServer(OneSumMachine):
 
     def _clear_common(self) -> None:
         n, c = self.terms.n, self._crypto
-        self._sealing = np.zeros((n, c.public_bytes), dtype=np.uint8)
+        self._keys = np.zeros((n, len(self.keys), c.public_bytes), dtype=np.uint8)
+        self._points = set[bytes]()
         self._signature = np.zeros((n, c.signature_bytes), dtype=np.uint8)
         self._receiver = np.zeros(c.public_bytes + c.signature_bytes + 1, dtype=np.uint8)
         self._for_receiver = np.zeros((n, c.wrapped_bytes if self.terms.split else 0), dtype=np.uint8)
@@ -296,20 +311,10 @@ class OneSumServer(OneSumMachine):
         self._included = np.zeros(n, dtype=np.bool_)
 
     def _arrays(self) -> dict[str, Array]:
-        return {
-            **super()._arrays(),
-            "sealing": self._sealing,
-            "signature": self._signature,
-            "receiver": self._receiver,
-            "for receiver": self._for_receiver,
-            "listed": self._listed,
-            "included": self._included,
-            **self._here.arrays(),
-        }
+        return {**super()._arrays(), **self._here.arrays()}
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._sealing, self._signature, self._receiver = arrays["sealing"], arrays["signature"], arrays["receiver"]
-        self._for_receiver = arrays["for receiver"]
-        self._listed, self._included = arrays["listed"], arrays["included"]
         self._here.restore(arrays)
+        there = self._here.answered  # keys are compared while they come
+        self._points = {key[:PUBLIC_KEY_BYTES].tobytes() for keys in self._keys[there] for key in keys}

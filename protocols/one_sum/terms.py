@@ -1,30 +1,27 @@
-"""One sum under terms on which all parties agree, and what the schemes of such sums have in common."""
+"""One sum under terms on which all parties agree: its stages, states, checks of messages and fields as they travel."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from abc import abstractmethod
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Context
-from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
-from fgl_secure.jit import njit
-from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.scheme import Scheme, SumMachine
-from fgl_secure.protocols.stepwise import step_bytes
+from fgl_secure.crypto.streams import Ring
+from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
+from fgl_secure.protocols.stepwise import CheckpointedMachine, check_arrays, step_bytes
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Claim, Draws, Later, Step
+from fgl_secure.runtime import Later, Machine, MessageKind, Messages, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
-from fgl_secure.typing import Ids, Integers
-
-FEWEST = 2
+from fgl_secure.threads import njit
+from fgl_secure.typing import Array, Bytes, Flags, Ids, Integers
 
 _TERMS = struct.Struct(">QQQQQQ")
 
@@ -113,10 +110,6 @@ class OneSum:
         said = self.session + _TERMS.pack(*numbers) + self.clients.astype("<i8").tobytes()
         return hashlib.sha256(said + b"veto" * self.veto).digest()
 
-    def context(self, label: bytes, step: Step) -> Context:
-        """What keys of one sum are bound to."""
-        return Context(label, self.session, step_bytes(step), step)
-
     def place_of(self, party: int) -> int:
         """The number of a client.
 
@@ -181,35 +174,36 @@ class OneSum:
         return total
 
 
-def refusal(topology: Topology) -> str | None:
-    """Why a topology is none with one sum that one party adds up; None where it is."""
-    if not topology.is_one_sum:
-        return "it adds up one vector of each client for one receiver, and this has several sums or nobody to add up"
-    if topology.aggregator in topology.senders or topology.receiver in topology.senders:
-        return "aggregator and receiver must not be among the clients, whose vectors they know"
-    return None
+@dataclass(frozen=True, slots=True, eq=False)
+class SumPlan(ABC):
+    """The public side of all sums of one topology.
 
-
-def threshold_of(chosen: int | None, clients: int, least: int) -> int:
-    """The chosen threshold, or floor(2 n / 3) + 1 of n clients.
-
-    Args:
-        chosen: None for the default.
-        clients: n.
-        least: the smallest that the scheme allows among so many.
-
-    Raises:
-        InputError: fewer than two clients, or a threshold out of range.
+    Attributes:
+        terms: of the sums.
+        label: names the scheme and its version in all that is derived.
     """
-    if clients < FEWEST:
-        raise InputError(f"senders must number at least {FEWEST}, or the sum is one term; found {clients}")
-    threshold = 2 * clients // 3 + 1 if chosen is None else chosen
-    if not least <= threshold <= clients:
-        raise InputError(
-            f"threshold must lie in {least}..{clients} for {clients} senders: above half of them, or an aggregator "
-            f"that lies could unmask anybody; found {threshold}"
-        )
-    return threshold
+
+    label: ClassVar[bytes]
+
+    terms: OneSum
+
+    @property
+    @abstractmethod
+    def agreed(self) -> bytes:
+        """What parties must agree on beside the terms."""
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
+        return hashlib.sha256(self.label + b"terms" + self.terms.digest + self.agreed).digest()
+
+    def context(self, step: Step) -> Context:
+        """What keys of one sum are bound to."""
+        return Context(self.label, self.terms.session, step_bytes(step), step)
+
+    def statement(self, step: Step, place: int, *keys: bytes) -> bytes:
+        """What a party's identity signs: that these are its keys in a sum under these terms."""
+        return self.label + b"keys" + self.digest + step_bytes(step) + struct.pack(">I", place) + b"".join(keys)
 
 
 def as_elements(row: Integers, modulus: int) -> Integers:
@@ -226,48 +220,161 @@ def _wrap(row: Integers, modulus: int, out: Integers) -> None:
         out[i] = row[i] + (modulus & (row[i] >> 63))
 
 
-class OneSumScheme(Scheme):
-    """A scheme that serves topologies with one sum, added up by one party."""
+def bytes_of(messages: Messages, name: str, *shape: int) -> Bytes:
+    """A field of bytes, which are the same on all tapes: uint8 [m, *shape].
+
+    Raises:
+        MalformedMessageError: it has another type or shape.
+    """
+    return _public(messages, name, np.dtype(np.uint8), shape)
+
+
+def flags_of(messages: Messages, name: str, *shape: int) -> Flags:
+    """A field of yes and no, the same on all tapes: bool [m, *shape].
+
+    Raises:
+        MalformedMessageError: it has another type or shape.
+    """
+    return _public(messages, name, np.dtype(np.bool_), shape)
+
+
+def elements_of(messages: Messages, name: str, ring: Ring, *shape: int) -> Integers:
+    """A field of elements: int64 [*tapes, m, *shape].
+
+    Raises:
+        MalformedMessageError: it has another type or shape, or a value is no element.
+    """
+    value = _shaped(messages, name, ring.dtype, (*shape[:-1], ring.entries(shape[-1])))
+    try:
+        return ring.read(value, shape[-1])
+    except MalformedMessageError as error:
+        raise MalformedMessageError(f"{name} must be elements of its ring or field; {error}") from error
+
+
+def laid_out(
+    fields: Mapping[str, Array], elements: Mapping[str, Array], tapes: tuple[int, ...], ring: Ring
+) -> dict[str, Array]:
+    """Fields on all tapes: those that are the same on them, and elements of a ring as they travel."""
+    public = {name: np.broadcast_to(value, (*tapes, *value.shape)) for name, value in fields.items()}
+    return {**public, **{name: ring.written(value) for name, value in elements.items()}}
+
+
+def each_row(machine: Machine, messages: Messages, take: Callable[[int], None]) -> None:
+    """Takes messages one by one: a bad one does not stop the others.
+
+    Args:
+        machine: which takes them, and gets a remark for each that is refused beside good ones.
+        messages: a batch.
+        take: takes the message at a place, or raises a `ProtocolError` and leaves the machine as it was.
+
+    Raises:
+        ProtocolError: there is no good one among them; what the first was refused for.
+    """
+    refused: list[tuple[int, ProtocolError]] = []
+    for row in range(len(messages)):
+        try:
+            take(row)
+        except ProtocolError as error:
+            refused.append((row, error))
+    if refused and len(refused) == len(messages):
+        for row, why in refused[1:]:
+            _remark(machine, messages, row, why)
+        raise refused[0][1]
+    for row, why in refused:
+        _remark(machine, messages, row, why)
+
+
+def _remark(machine: Machine, messages: Messages, row: int, error: ProtocolError) -> None:
+    sender, to = int(messages.senders[row]), int(messages.receivers[row])
+    machine.remark(messages.step, sender, f"a message ({messages.phase.label}) to party {to} is refused: {error}")
+
+
+def _public(messages: Messages, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    value = _shaped(messages, name, kind, shape)
+    return np.asarray(value[(0,) * messages.tape_axes])
+
+
+def _shaped(messages: Messages, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    value = messages[name]
+    expected = (len(messages), *shape)
+    if value.dtype != kind or value.shape[messages.tape_axes :] != expected:
+        raise MalformedMessageError(
+            f"{name} must be {kind} {list(expected)}; found {value.dtype} {list(value.shape[messages.tape_axes :])}"
+        )
+    return value
+
+
+class OneSumMachine(CheckpointedMachine, ABC):
+    """A role in sums of one topology.
+
+    Attributes:
+        kept: names of arrays that last from turn to turn, each an attribute behind an underscore; those of a class add
+            to those of its bases.
+
+    Args:
+        parties: int64 [k], ascending identifiers of those hosted.
+        terms: of the sums.
+        owner: what names the scheme, its parameters and the role, in states.
+        tape_axes: of all fields.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, parties: Ids, terms: OneSum, owner: bytes, tape_axes: int) -> None:
+        super().__init__(parties, terms, tape_axes, owner)
+        self.terms = terms
+        self._sums: Array | None = None
 
     @property
-    @abstractmethod
-    def modulus(self) -> int | None:
-        """Of sums without a bound; None where there are none."""
+    def sums(self) -> Array | None:
+        """See `SumMachine.sums`."""
+        return None if self._sums is None else self._sums.copy()
 
-    @abstractmethod
-    def threshold_for(self, clients: int) -> int:
-        """The threshold among so many clients: the scheme's own, or its default.
+    def _started(self, step: Step) -> None:
+        """Goes to a step; see `_check_new`."""
+        self._check_new(step)
+        self._step, self._sums = step, None
 
-        Raises:
-            InputError: too few clients, or a threshold that privacy forbids.
+    def _unexpected_rows(self, rows: Array | None) -> None:
+        if rows is not None:
+            raise InputError("rows must be those of hosted clients, of whom there are none; found some")
+
+    def _check_head(self, messages: Messages, phases: Mapping[MessageKind, Any], due: MessageKind | None) -> None:
+        """Raises unless messages are of the step and phase that is due, for parties hosted here.
+
+        Args:
+            messages: as they arrived.
+            phases: that this role hears at all.
+            due: which of them; None where none is.
         """
+        self._check_ends(messages)
+        if messages.phase not in phases:
+            known = ", ".join(phase.label for phase in phases)
+            raise MalformedMessageError(f"messages must be {known}; found {messages.phase.label}")
+        if messages.step != self.now:
+            raise StaleMessageError(f"messages must be of {self.now}; found some of {messages.step}")
+        if messages.phase is not due:
+            what = "nothing" if due is None else due.label
+            raise StaleMessageError(f"messages must be of the stage that is due, {what}; found {messages.phase.label}")
 
-    @abstractmethod
-    def claim_among(self, clients: int) -> Claim:
-        """What holds for so many clients."""
+    def _check_from(self, messages: Messages, sender: int) -> None:
+        if not (messages.senders == sender).all():
+            raise MalformedMessageError(f"messages must be from party {sender}; at least one is not")
 
-    def claim_for(self, topology: Topology) -> Claim:
-        """What holds for the clients of a topology."""
-        return self.claim_among(len(topology.senders))
+    def _arrays(self) -> dict[str, Array]:
+        """All that changes beside the steps: the sum, and what a role keeps."""
+        empty = np.zeros((1,) * self._tape_axes + (0, 0), dtype=np.int64)
+        return {
+            "sums": empty if self._sums is None else self._sums,
+            **{n: getattr(self, f"_{n}") for n in self._names_kept},
+        }
 
-    def refuses(self, topology: Topology) -> str | None:
-        """See `Scheme.refuses`."""
-        return refusal(topology)
+    @property
+    def _names_kept(self) -> list[str]:
+        return [name for kind in type(self).__mro__ for name in kind.__dict__.get("kept", ())]
 
-    def terms_for(self, topology: Topology, session: bytes) -> OneSum:
-        """The terms of sums of a topology.
-
-        Raises:
-            InputError: the scheme refuses it, or that senders may veto the sum, or the threshold does not fit it.
-            FieldRangeError: sums could be beyond the limit.
-        """
-        self.check_serves(topology)
-        terms = OneSum.of(topology, session, self.threshold_for(len(topology.senders)))
-        terms.check_range(self.limit(terms.n), self.name, self.modulus)
-        return terms
-
-    @abstractmethod
-    def machines(
-        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
-    ) -> tuple[SumMachine, ...]:
-        """See `Scheme.machines`. With names keys are signed and checked, so that no server can pass on its own."""
+    def _take_arrays(self, arrays: dict[str, Array]) -> None:
+        check_arrays(arrays, self._arrays())
+        self._sums = arrays["sums"] if arrays["sums"].size else None
+        for name in self._names_kept:
+            setattr(self, f"_{name}", arrays[name])

@@ -15,24 +15,22 @@ Shares and votes are under other keys (`Pairs`): those of mask keys are opened w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask, Purpose
-from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, Vector, VectorFrom
-from fgl_secure.protocols.one_sum.machine import bytes_of, flags_of
+from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, stacked
 from fgl_secure.protocols.one_sum.pairs import Pairs, Publics, check_usable
-from fgl_secure.protocols.one_sum.terms import Stage, as_elements
-from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, Vetoes, stacked
+from fgl_secure.protocols.one_sum.terms import Stage, bytes_of, flags_of
+from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, Vetoes
 from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan, check_request
-from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
+from fgl_secure.runtime import Draws, MessageKind, Messages, Phase
 from fgl_secure.typing import Array, Flags, Ids
 
 REQUEST_BYTES = 32
@@ -46,8 +44,6 @@ PHASES: Mapping[MessageKind, Stage] = {
     Phase.UNMASKING: Stage.OPENING,
 }
 """What the server's messages ask for, by what they carry."""
-Todo = tuple[VectorFrom, Vector, list[Mask], list[int]]
-"""Whose vector it is, what reads it, its masks and their signs."""
 
 
 class Clients(DrawingClients):
@@ -66,21 +62,23 @@ class Clients(DrawingClients):
     vetoes: ClassVar[type[Vetoes]] = Vetoes
     """Another one only in tests of what it is for."""
 
+    keys: ClassVar = {"sealing": SEALING, "mask": MASK}
+    kept = ("mask", "told", "holds", "held", "asked", "request")
+
     def __init__(
         self, parties: Ids, plan: MaskingPlan, cryptography: Cryptography, draws: Draws, names: Names | None = None
     ) -> None:
-        self._plan, absent = plan, {Stage.DRAW: not plan.sparse, Stage.VETO: not plan.terms.veto}
+        absent = {Stage.DRAW: not plan.sparse, Stage.VETO: not plan.terms.veto}
         self.stages = tuple(stage for stage in Stage if not absent.get(stage, False))
-        super().__init__(parties, plan.terms, plan.digest, cryptography, draws, names)
+        super().__init__(parties, plan, cryptography, draws, names)
 
     def _clear(self) -> None:
         h, k = len(self.parties), self._plan.degree
-        self._clear_draw()
+        super()._clear()
         size = self._crypto.public_bytes if self._crypto.wrapped_bytes else 0
         self._pairs = Pairs(self._crypto, h, k)
         self._publics = Publics(h, k, size)
         self._mask = np.zeros((h, k, KEY_BYTES), dtype=np.uint8)
-        self._receiver = np.zeros((h, KEY_BYTES), dtype=np.uint8)
         self._told = np.zeros((h, k), dtype=np.bool_)
         self._holds = np.zeros((h, k + 1), dtype=np.bool_)
         self._held = np.zeros((*self._tapes, h, k + 1, 2, self._plan.words), dtype=np.int64)
@@ -97,16 +95,15 @@ class Clients(DrawingClients):
             raise InputError("veto must come before a client has shared its secrets; it is too late")
         self._vetoes.cast |= senders
 
-    def _hearer(self, stage: Stage, messages: Messages) -> Hear:
-        read: dict[Stage, Callable[[Messages, Circles, Context], Hear]] = {
-            Stage.VECTORS: self._hear_shares,
-            Stage.AGREEMENT: self._hear_roster,
-            Stage.VETO: self._hear_votes,
-            Stage.OPENING: self._hear_go if self.terms.veto else self._hear_votes,
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Answer]]:
+        return {
+            Stage.DRAW: (self._hear_pledges, self._reveal),
+            Stage.SHARES: (self._hear_keys, self._share),
+            Stage.VECTORS: (self._hear_shares, self._hand_in),
+            Stage.AGREEMENT: (self._hear_roster, self._agree),
+            Stage.VETO: (self._hear_votes, self._say_vetoes),
+            Stage.OPENING: (self._hear_go if self.terms.veto else self._hear_votes, self._open_up),
         }
-        if stage <= Stage.SHARES:
-            return self._hear_pledges(messages) if stage is Stage.DRAW else self._hear_keys(messages)
-        return read[stage](messages, self._circles, self._context)
 
     @property
     def _circles(self) -> Circles:
@@ -116,89 +113,37 @@ class Clients(DrawingClients):
     def _context(self) -> Context:
         return self._plan.context(self.now, self._seed)
 
-    def _answers(self) -> Mapping[Stage, Answer]:
-        return {
-            Stage.DRAW: self._reveal,
-            Stage.SHARES: self._share,
-            Stage.VECTORS: self._hand_in,
-            Stage.AGREEMENT: self._agree,
-            Stage.VETO: self._say_vetoes,
-            Stage.OPENING: self._open_up,
-        }
+    @property
+    def _needed(self) -> int:
+        return self._plan.needed
 
-    def _statement(self, place: int, public: bytes) -> bytes:
-        return self._plan.statement(self.now, place, public)
+    def _others(self, at: int) -> Ids:
+        return np.asarray(self._circles.near[self._places[at]])
 
     # ------------------------------------------------------------------------------------------- KEYS, DRAW and SHARES
-    def _public(self, at: int) -> bytes:
-        return b"".join(self._published(at))
-
-    def _publish(self, which: Ids) -> Iterable[Messages]:
-        """Both public keys of each client, signed where there are identities, and what a sparse graph needs."""
-        keys = [self._published(at) for at in which.tolist()]
-        fields = {
-            "sealing": stacked([sealing for sealing, _ in keys]),
-            "mask": stacked([mask for _, mask in keys]),
-            "signature": self._signature[which],
-        }
-        if self._plan.sparse:
-            fields["pledge"] = stacked([self._pledge(at) for at in which.tolist()])
-        return [self._to_server(Phase.KEYS, which, fields)]
+    def _beside_keys(self, which: Ids) -> dict[str, Array]:
+        """What a sparse graph needs."""
+        return {"pledge": stacked([self._pledge(at) for at in which.tolist()])} if self._plan.sparse else {}
 
     def _hear_keys(self, messages: Messages) -> Hear:
         """Keys of a client's circle, and of a receiver that is somebody else: checked, and agreed on."""
         drawn = self._hear_draw(messages)
-        c, size, k = self._crypto, self._crypto.public_bytes, self._plan.degree
-        listed = flags_of(messages, "listed", k + 1)
-        sealing, mask = bytes_of(messages, "sealing", k + 1, size), bytes_of(messages, "mask", k + 1, size)
-        signatures = bytes_of(messages, "signature", k + 1, c.signature_bytes)
-        receivers = bytes_of(messages, "receiver", size) if self.terms.split else None
-        signed = bytes_of(messages, "receiver signature", c.signature_bytes) if self.terms.split else None
+        read, receivers_key = self._listed_keys(messages, self._plan.degree + 1), self._receivers_key(messages)
 
         def hear(row: int, at: int) -> None:
             draw = drawn(row, at)
             seed = b"" if draw is None else draw.seed
             circles = self._plan.circles(self.now, seed)
-            place, circle = int(self._places[at]), circles.all[self._places[at]]
-            public = {
-                int(circle[j]): (sealing[row, j].tobytes(), mask[row, j].tobytes())
-                for j in np.flatnonzero(listed[row]).tolist()
-            }
-            self._check_listed(at, public)
+            public = read(row, at, circles.all[self._places[at]])
             if draw is not None:
                 draw.check_keys(public)
-            by_receiver = b"" if receivers is None else receivers[row].tobytes()
-            if self._names is not None:
-                said = {int(v): signatures[row, j].tobytes() for j, v in enumerate(circle.tolist())}
-                self._check_signatures(place, public, said)
-                if signed is not None:
-                    n = self.terms.n
-                    self._names.known.check(n, self._statement(n, by_receiver), signed[row].tobytes())
-            self._agree_on(at, public, by_receiver, circles, self._plan.context(self.now, seed))
+            self._agree_on(at, public, receivers_key(row), circles, self._plan.context(self.now, seed))
             self._seed = seed
 
         return hear
 
-    def _check_listed(self, at: int, public: Mapping[int, tuple[bytes, bytes]]) -> None:
-        place, needed = int(self._places[at]), self._plan.needed
-        if public.get(place) != self._published(at):
-            raise ProtocolError(f"own keys must come back as client {place} published them; they do not")
-        if len(public) < needed:
-            raise ProtocolError(f"keys must be those of at least {needed} clients of a circle; found {len(public)}")
-        everything = [key[:PUBLIC_KEY_BYTES] for pair in public.values() for key in pair]
-        if len(set(everything)) < len(everything):
-            raise ProtocolError("keys must all differ; found one twice")
-
-    def _check_signatures(
-        self, own: int, public: Mapping[int, tuple[bytes, bytes]], signatures: Mapping[int, bytes]
-    ) -> None:
-        assert self._names is not None
-        for v, keys in public.items():
-            if v != own:
-                self._names.known.check(v, self._statement(v, b"".join(keys)), signatures[v])
-
     def _agree_on(
-        self, at: int, public: Mapping[int, tuple[bytes, bytes]], receiver: bytes, circles: Circles, context: Context
+        self, at: int, public: Mapping[int, tuple[bytes, ...]], receiver: bytes, circles: Circles, context: Context
     ) -> None:
         """Keys of pairs and of masks with every neighbour listed, and of the receiver's mask.
 
@@ -211,14 +156,9 @@ class Clients(DrawingClients):
         check_usable(c, {names[j]: public[v][1] for j, v in near.items()})
         now = {names[j]: public[v][1] for j, v in near.items() if circles.leads[own, j] or not c.wrapped_bytes}
         masks = c.agree(mask, context, Purpose.PAIR_MASK, me, now, terms.length)
-        shared, wrapped = b"", b""
-        if receiver:  # which knows no graph
-            bare = self._plan.context(self.now)
-            shared, wrapped = self._agree_with_receiver(sealing, me, receiver, bare)
+        shared = self._agree_with_receiver(at, receiver, self._plan.context(self.now))  # which knows no graph
         self._pairs.agree(at, sealing, context, me, {j: (names[j], public[v][0]) for j, v in near.items()})
-        if receiver:
-            self._receiver[at] = np.frombuffer(shared, dtype=np.uint8)
-            self._for_receiver[at] = np.frombuffer(wrapped, dtype=np.uint8)
+        self._keep_receiver(at, *shared)
         for j, v in near.items():
             if c.wrapped_bytes:
                 self._publics.put(at, j, public[v][1])
@@ -293,8 +233,9 @@ class Clients(DrawingClients):
         return self._crypto.stretched(seed, context, Purpose.SELF_MASK, int(self.parties[at]))
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
-    def _hear_shares(self, messages: Messages, circles: Circles, context: Context) -> Hear:
+    def _hear_shares(self, messages: Messages) -> Hear:
         """Who shared, the shares that a client holds from now on, and the masks with those that lead it."""
+        circles, context = self._circles, self._context
         plan, k, c = self._plan, self._plan.degree, self._crypto
         told = flags_of(messages, "told", k)
         boxes = bytes_of(messages, "boxes", k, self._pairs.box_bytes(plan.sealed))
@@ -302,15 +243,13 @@ class Clients(DrawingClients):
 
         def hear(row: int, at: int) -> None:
             place = int(self._places[at])
-            strangers = np.flatnonzero(told[row] & ~self._pairs.has[at])
-            if len(strangers):
-                v = int(circles.near[place, strangers[0]])
-                raise ProtocolError(f"clients that shared must be clients that this stage allows; found client {v}")
+            self._check_known(at, told[row], self._pairs.has[at], "clients that shared")
             if int(told[row].sum()) + 1 < plan.needed:
                 raise ProtocolError(
                     f"shares must be those of at least {plan.needed} clients; found {int(told[row].sum()) + 1}"
                 )
-            keys, found = self._unsealed(at, told[row], boxes[row], circles, context)
+            of = {j: boxes[row, j].tobytes() for j in np.flatnonzero(told[row]).tolist()}
+            keys, found = self._unsealed(at, of, plan.sealed, context)
             if len(found) + 1 < plan.needed:
                 raise ProtocolError(
                     f"shares of at least {plan.needed} clients must open as sealed for client {place}; "
@@ -331,20 +270,6 @@ class Clients(DrawingClients):
 
         return hear
 
-    def _unsealed(
-        self, at: int, told: Array, boxes: Array, circles: Circles, context: Context
-    ) -> tuple[dict[int, bytes], dict[int, Elements]]:
-        """Keys of those that a client hears, and the shares that open as sealed for it, by place of their owner."""
-        found, me, near = {}, int(self.parties[at]), circles.near[self._places[at]]
-        given = {j: (int(self.terms.clients[near[j]]), boxes[j].tobytes()) for j in np.flatnonzero(told).tolist()}
-        keys = self._pairs.heard(at, self._secrets[at, SEALING].tobytes(), context, me, given)
-        for j, (owner, box) in given.items():
-            try:
-                found[j] = self._pairs.unseal(keys.get(j), context, (owner, me), box, self._plan.sealed)
-            except ProtocolError as error:
-                self.remark(self.now, owner, str(error))
-        return keys, found
-
     def _masks_heard(
         self, at: int, told: Array, wrapped: Array, circles: Circles, context: Context
     ) -> dict[int, bytes]:
@@ -363,16 +288,9 @@ class Clients(DrawingClients):
         keys = self._crypto.agree(secret, context, Purpose.PAIR_MASK, me, publics, width, heard)
         return {j: keys[names[j]] for j in who}
 
-    def _hand_in(self, which: Ids) -> Iterable[Messages]:
-        """Each client's vector, under its own mask, those with who shared, and the receiver's."""
-        context, rows = self._context, self._rows
-        assert rows is not None
-        self._used_up()
-        todo = [(self._vector_from(at), self._vector(rows, at), *self._masks(at, context)) for at in which.tolist()]
-        self._forget(which)
+    def _forget_masks(self, which: Ids) -> None:
         self._vetoes.forget(which)
-        self._mask[which], self._receiver[which] = 0, 0
-        return self._masked(todo, self.now)
+        self._mask[which] = 0
 
     def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
         """The masks of a client's vector, and their signs: those of a pair cancel in the sum."""
@@ -383,25 +301,13 @@ class Clients(DrawingClients):
         for j in np.flatnonzero(self._told[at]).tolist():
             masks.append(self._mask[at, j].tobytes())
             signs.append(1 if place < near[j] else -1)
-        if self.terms.split:
-            masks.append(self._receiver[at].tobytes())
-            signs.append(1)
-        blanks = self._vetoes.blanks(at)
-        return masks + blanks, signs + [1] * len(blanks)
-
-    def _masked(self, todo: list[Todo], step: Step) -> Iterator[Messages]:
-        modulus = self._crypto.ring.modulus
-        for (at, fields), vector_of, masks, signs in todo:
-            row = vector_of()
-            total = self._crypto.add_masks(as_elements(row, modulus), masks, signs)
-            total.flags.writeable = False  # it has left, and recordings need no copy
-            vector = np.broadcast_to(total, (*self._tapes, len(row)))[..., None, :]
-            yield self._to_server(Phase.MASKED_VECTORS, np.array([at]), fields, {"vector": vector}, step)
+        more = [*self._receivers_mask(at), *self._vetoes.blanks(at)]
+        return masks + more, signs + [1] * len(more)
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
-    def _hear_roster(self, messages: Messages, circles: Circles, context: Context) -> Hear:
+    def _hear_roster(self, messages: Messages) -> Hear:
         """What the server asks about everybody: kept of a client's circle, and of all as a digest for votes."""
-        n = self.terms.n
+        n, circles, context = self.terms.n, self._circles, self._context
         asked = bytes_of(messages, "asked", n)
 
         def hear(row: int, at: int) -> None:
@@ -418,63 +324,21 @@ class Clients(DrawingClients):
     def _check_asked(self, asked: Array, own: int, told: Array, adjacent: Array) -> None:
         check_request(asked, own, told, adjacent, self.terms.threshold, None)
 
-    def _voters(self, at: int, circles: Circles) -> Array:
-        """Bool [k], the neighbours in the sum: whom a client's votes are for, and whose votes it counts."""
-        return np.asarray(self._told[at] & (self._asked[at, circles.others(self._places[at])] == Ask.SELF_MASK))
+    def _voters(self, at: int) -> Flags:
+        """Bool [k], the neighbours in the sum."""
+        others = self._circles.others(self._places[at])
+        return np.asarray(self._told[at] & (self._asked[at, others] == Ask.SELF_MASK))
 
-    def _agree(self, which: Ids) -> Iterable[Messages]:
-        """Each client tells each neighbour in the sum what it was asked."""
-        circles, context, clients = (
-            self._circles,
-            self._context,
-            self.terms.clients,
-        )
-        votes = np.zeros((len(which), self._plan.degree, self._crypto.vote_bytes), dtype=np.uint8)
-        for row, at in enumerate(which.tolist()):
-            digest, me, near = self._request[at].tobytes(), int(self.parties[at]), self._near(at, circles)
-            for j in np.flatnonzero(self._voters(at, circles)).tolist():
-                votes[row, j] = self._pairs.vote(at, j, context, (me, int(clients[near[j]])), digest)
-        return [self._to_server(Phase.ROSTERS, which, {"votes": votes})]
-
-    def _near(self, at: int, circles: Circles) -> Ids:
-        return np.asarray(circles.near[self._places[at]])
-
-    def _hear_votes(self, messages: Messages, circles: Circles, context: Context) -> Hear:
-        """The neighbours' votes, of which enough must be for what the client was asked."""
-        k, needed = self._plan.degree, self._plan.needed
-        cast, votes = flags_of(messages, "cast", k), bytes_of(messages, "votes", k, self._crypto.vote_bytes)
-
-        def hear(row: int, at: int) -> None:
-            strangers = np.flatnonzero(cast[row] & ~self._voters(at, circles))
-            if len(strangers):
-                v = int(self._near(at, circles)[strangers[0]])
-                raise ProtocolError(f"voters must be clients that this stage allows; found client {v}")
-            alike = 1 + self._alike(at, cast[row], votes[row], circles, context)
-            if alike < needed:
-                raise ProtocolError(
-                    f"a roster must have {needed} votes before client {self._places[at]} opens a share; "
-                    f"found {alike} for its own"
-                )
-
-        return hear
-
-    def _alike(self, at: int, cast: Array, votes: Array, circles: Circles, context: Context) -> int:
-        """How many neighbours voted for what a client was asked; any other vote is noted."""
-        digest, me, found = self._request[at].tobytes(), int(self.parties[at]), 0
-        for j in np.flatnonzero(cast).tolist():
-            voter = int(self.terms.clients[self._near(at, circles)[j]])
-            if self._pairs.is_vote(at, j, context, (voter, me), digest, votes[j].tobytes()):
-                found += 1
-            else:
-                self.remark(self.now, voter, f"its vote for a roster is not what party {me} was told")
-        return found
+    def _voted_for(self, at: int, context: Context) -> bytes:  # noqa: ARG002  # the digest is kept
+        digest: bytes = self._request[at].tobytes()
+        return digest
 
     def _say_vetoes(self, which: Ids) -> Iterable[Messages]:
         """Each client's share of the sum of the vetoes of all in the sum; of a client that lacks one, none."""
         counted, shares = self._vetoes.opened(which, self._asked[which] == Ask.SELF_MASK, self._holds[which])
         return [self._to_server(Phase.VETOES, which, {"counted": counted}, {"share": shares[..., None]})]
 
-    def _hear_go(self, messages: Messages, circles: Circles, context: Context) -> Hear:  # noqa: ARG002  # says nothing
+    def _hear_go(self, messages: Messages) -> Hear:  # noqa: ARG002  # says nothing
         """That nobody vetoes, so that the sum may be opened."""
 
         def hear(row: int, at: int) -> None:
@@ -500,19 +364,9 @@ class Clients(DrawingClients):
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
         publics, which = self._publics.arrays()
-        own = {
-            "mask keys": publics, "which mask key": which, "mask": self._mask, "receiver": self._receiver,
-            "told": self._told, "holds": self._holds, "held": self._held, "asked": self._asked,
-            "request": self._request,
-            **self._pairs.arrays(), **self._vetoes.arrays(),
-        }  # fmt: skip
-        return {**super()._arrays(), **own}
+        return {**super()._arrays(), **self._vetoes.arrays(), "mask keys": publics, "which mask key": which}
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._pairs.restore(arrays)
         self._publics.restore(arrays["mask keys"], arrays["which mask key"])
-        self._mask = arrays["mask"]
-        self._receiver, self._told, self._holds = arrays["receiver"], arrays["told"], arrays["holds"]
-        self._held, self._asked, self._request = arrays["held"], arrays["asked"], arrays["request"]
         self._vetoes.restore(arrays)

@@ -19,10 +19,10 @@ from functools import cached_property, reduce
 import numpy as np
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Purpose
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.one_sum.clients import SEALING, Hear, OneSumClients
-from fgl_secure.protocols.one_sum.machine import bytes_of, flags_of
+from fgl_secure.protocols.one_sum.clients import SEALING, Hear, MaskedClients, stacked
+from fgl_secure.protocols.one_sum.terms import bytes_of, flags_of
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
 from fgl_secure.protocols.pairwise_masking.plan import LABEL, MaskingPlan
 from fgl_secure.runtime import Messages, Phase
@@ -221,13 +221,14 @@ def pledge_of(place: int, keys: bytes, nonce: bytes) -> bytes:
     return hashlib.sha256(LABEL + b"pledge" + struct.pack(">I", place) + keys + nonce).digest()
 
 
-class DrawingClients(OneSumClients):
+class DrawingClients(MaskedClients):
     """Some clients, as far as they draw a graph."""
 
     _plan: MaskingPlan
     _seed: bytes
 
-    def _clear_draw(self) -> None:
+    def _clear(self) -> None:
+        super()._clear()
         self._seed, self._lists, self._last = b"", list[Pledges](), None
         self._list_of = np.full(len(self.parties), -1, dtype=np.int64)
 
@@ -248,10 +249,6 @@ class DrawingClients(OneSumClients):
                 return
         self._list_of[at] = len(self._lists)
         self._lists.append(Pledges(made.copy(), entries.copy()))
-
-    def _published(self, at: int) -> tuple[bytes, bytes]:
-        secret = self._secrets[at]
-        return self._crypto.public(secret[SEALING].tobytes()), self._crypto.public(secret[MASK].tobytes())
 
     def _nonce(self, at: int) -> bytes:
         """What a client adds to the draw of a sparse graph: public once it is revealed, and used for nothing else."""
@@ -322,8 +319,3 @@ class DrawingClients(OneSumClients):
         super()._take_arrays(arrays)
         self._seed, self._list_of, self._last = arrays["seed"].tobytes(), arrays["list"], None
         self._lists = [Pledges(*told) for told in zip(arrays["pledged"], arrays["pledges"], strict=True)]
-
-
-def stacked(rows: list[bytes]) -> Bytes:
-    """Bytes of one length, a row each."""
-    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), -1)

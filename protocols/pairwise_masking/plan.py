@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,9 @@ from fgl_secure.algebra.interpolation import values_at
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.prg import FieldStream
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import FieldStream, Ring
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.one_sum.terms import OneSum
+from fgl_secure.protocols.one_sum.terms import SumPlan
 from fgl_secure.protocols.pairwise_masking.graph import Neighbours, local_threshold
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Step
@@ -297,11 +297,10 @@ def _places(table: Ids) -> Ids:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MaskingPlan:
+class MaskingPlan(SumPlan):
     """The public side of all sums of one topology.
 
     Attributes:
-        terms: of the sums.
         field: of shares.
         degree: neighbours of each client.
         words: elements that hold one secret.
@@ -309,7 +308,8 @@ class MaskingPlan:
         ring: of masked vectors; the field unless given.
     """
 
-    terms: OneSum
+    label: ClassVar[bytes] = LABEL
+
     field: PrimeField
     degree: int
     words: int
@@ -336,12 +336,11 @@ class MaskingPlan:
         return self._sharing[0]
 
     @property
-    def digest(self) -> bytes:
-        """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
+    def agreed(self) -> bytes:
+        """See `SumPlan.agreed`."""
         numbers = _NUMBERS.pack(self.field.modulus, self.degree, self.needed)
         ring = b"" if self.ring is None else _RING.pack(self.ring.modulus)
-        said = self.terms.digest + numbers + self.keys.encode() + ring
-        return hashlib.sha256(LABEL + b"terms" + said).digest()
+        return numbers + self.keys.encode() + ring
 
     @property
     def led(self) -> int:
@@ -378,7 +377,3 @@ class MaskingPlan:
     def context(self, step: Step, seed: bytes = b"") -> Context:
         """What keys of one sum are bound to; with a seed, those of clients, which share a graph."""
         return Context(LABEL, self.terms.session + seed, step_bytes(step), step)
-
-    def statement(self, step: Step, place: int, *keys: bytes) -> bytes:
-        """What a party's identity signs: that these are its keys in a sum under these terms."""
-        return LABEL + b"keys" + self.digest + step_bytes(step) + struct.pack(">I", place) + b"".join(keys)

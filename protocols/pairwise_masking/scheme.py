@@ -10,21 +10,17 @@ Few senders are all each other's neighbours; many mask along a sparse graph (Bel
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-import numpy as np
-
-from fgl_secure.algebra import MERSENNE_61, PrimeField
-from fgl_secure.choices import name_members
-from fgl_secure.crypto.cryptography import SEED_BITS, Cryptography, RealCryptography
+from fgl_secure.algebra import PrimeField
+from fgl_secure.crypto.cryptography import SEED_BITS
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.receiver import Receiver
-from fgl_secure.protocols.one_sum.terms import FEWEST, OneSumScheme, threshold_of
+from fgl_secure.protocols.one_sum.scheme import FEWEST, MaskedScheme, threshold_of
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.graph import (
     COLLUSION,
@@ -37,9 +33,9 @@ from fgl_secure.protocols.pairwise_masking.graph import (
 )
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
 from fgl_secure.protocols.pairwise_masking.server import Server
-from fgl_secure.protocols.scheme import Rounding, Scheme, SumMachine, check_precision, with_feedback, words_of
+from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Circumstance, Claim, Draws, Guarantee, Leak, PublicParameters, Role, Secret, Strength
+from fgl_secure.runtime import Circumstance, Claim, Draws, Guarantee, Leak, Role, Secret, Strength
 from fgl_secure.typing import Ids
 
 _SOURCE = "Bonawitz et al. (CCS 2017), theorems 6.3 to 6.5"
@@ -172,16 +168,12 @@ _RANDOM_DROPOUTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class PairwiseMasking(OneSumScheme):
-    """The scheme.
+class PairwiseMasking(MaskedScheme):
+    """The scheme. Its default threshold withstands an aggregator that lies together with fewer than a third of senders.
 
     Attributes:
-        threshold: least senders that must be left at every stage, more than half of them; None takes
-            floor(2m/3) + 1 of m, which withstands an aggregator that lies together with fewer than a third of them.
-        modulus: of the field, a prime; 2^61 - 1 holds sums of large terms.
         degree: neighbours of each sender, even, for those who state their own bounds; None takes everybody for up to
             64 senders, and beyond that what `degree_for` finds.
-        keys: how clients agree on keys; all parties must take the same one.
         dropout: the share of the senders that may drop out, below one half, from which the threshold follows: m less
             that many, rounded down. The fewer may, the fewer neighbours are enough. None where the threshold says it.
         collusion: the share of the senders that may pool their views with the aggregator, below one half, for which a
@@ -190,8 +182,6 @@ class PairwiseMasking(OneSumScheme):
         precision: bits at which real numbers of means are written, 8, 16 or 32; None takes all that the field has
             room for. Vectors are then summed modulo the least 2^k that holds their sum, k bits of each number travel,
             and masks are uniform over that ring; shares of secrets stay in the field.
-        rounding: whether a client keeps the error that its numbers are rounded by, and adds it in the next round.
-        cryptography: from coins, modulus, keys and ring; `IdealCryptography` for proofs over every coin.
         clients: the machine of senders; another one only in tests of what its checks are for.
     """
 
@@ -200,26 +190,14 @@ class PairwiseMasking(OneSumScheme):
     parameters: ClassVar[tuple[str, ...]] = (
         "threshold", "degree", "modulus", "keys", "dropout", "collusion", "precision", "rounding",
     )  # fmt: skip
-    reads_one_by_one: ClassVar[bool] = True
 
-    threshold: int | None = None
-    modulus: int = MERSENNE_61
     degree: int | None = None
-    keys: KeyAgreement = field(default_factory=KeyAgreement.best)
     dropout: float | None = None
     collusion: float | None = None
-    precision: int | None = None
-    rounding: Rounding = Rounding.FRESH
-    cryptography: Callable[[Draws, int, KeyAgreement, Ring], Cryptography] = field(default=RealCryptography, repr=False)
     clients: type[Clients] = field(default=Clients, repr=False)
 
     def __post_init__(self) -> None:
-        name_members(self)
-        PrimeField(self.modulus)
-        if self.modulus < 3:
-            raise InputError(f"modulus must be odd, or a term and its negative are one; found {self.modulus}")
-        if self.threshold is not None and self.threshold < FEWEST:
-            raise InputError(f"threshold must be at least {FEWEST}, or a sum is one term; found {self.threshold}")
+        MaskedScheme.__post_init__(self)
         if self.degree is not None and (self.degree < 2 or self.degree % 2):
             raise InputError(f"degree must be even and at least 2; found {self.degree}")
         for name, share in (("dropout", self.dropout), ("collusion", self.collusion)):
@@ -229,23 +207,6 @@ class PairwiseMasking(OneSumScheme):
             raise InputError(f"threshold must follow from dropout where that is given; found {self.threshold}")
         if self.collusion is not None and self.degree is not None:
             raise InputError(f"degree must follow from collusion where that is given; found {self.degree}")
-        self.keys.check_available()
-        check_precision(self.precision, self.rounding)
-
-    @property
-    def name(self) -> str:
-        """`pairwise-masking`, with the parameters that differ from the default in brackets."""
-        extras = [
-            f"p={self.modulus}" if self.modulus != MERSENNE_61 else "",
-            f"threshold={self.threshold}" if self.threshold is not None else "",
-            f"degree={self.degree}" if self.degree is not None else "",
-            f"dropout={self.dropout}" if self.dropout is not None else "",
-            f"collusion={self.collusion}" if self.collusion is not None else "",
-            str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",
-            *words_of(self.precision, self.rounding),
-        ]
-        named = ",".join(extra for extra in extras if extra)
-        return f"{self.label}[{named}]" if named else self.label
 
     @property
     def claim(self) -> Claim:
@@ -265,7 +226,7 @@ class PairwiseMasking(OneSumScheme):
         sparse = degree < clients - 1
         graph = SparseGraph(clients, degree, threshold) if sparse else None
         claim = claim_of(colluding, 2 * threshold - clients - 1, self.keys, sparse=sparse, graph=graph)
-        return with_feedback(claim, self.rounding)
+        return self._with_feedback(claim)
 
     def vetoes(self, topology: Topology) -> bool:
         """Where every sender shares its secrets with all others, for a receiver that adds up, in the field."""
@@ -277,25 +238,11 @@ class PairwiseMasking(OneSumScheme):
         claim = self.claim_among(len(topology.senders))
         return replace(claim, assumptions=(*claim.assumptions, VETOES)) if topology.veto else claim
 
-    @property
-    def public(self) -> PublicParameters:
-        """The field."""
-        return PublicParameters(self.modulus)
-
-    def at_precision(self, bits: int, rounding: Rounding = Rounding.FRESH) -> PairwiseMasking:
-        """See `Scheme.at_precision`."""
-        self.check_full_precision()
-        return replace(self, precision=bits, rounding=rounding)
-
     def ring_of(self, topology: Topology) -> Ring:
         """See `Scheme.ring_of`: the field, or at a precision and with a bound the least ring that holds the sums."""
         if self.precision is None or topology.bound is None:
             return Ring(self.modulus)
         return Ring.least(topology.terms * max(topology.bound, 1))
-
-    def limit(self, terms: int) -> int:  # noqa: ARG002  # whatever their number
-        """(p - 1) / 2: larger magnitudes would wrap around."""
-        return (self.modulus - 1) // 2
 
     def threshold_for(self, clients: int) -> int:
         """The threshold among so many senders.
@@ -365,15 +312,12 @@ class PairwiseMasking(OneSumScheme):
         """
         self.terms_for(topology, session)  # raises where sums would wrap
         crypto = self.cryptography(draws, self.modulus, self.keys, self.ring_of(topology))
-        senders = topology.senders
-        words = crypto.words(topology.width, self.degree_for(len(senders)))
+        words = crypto.words(topology.width, self.degree_for(len(topology.senders)))
         plan = self.plan_for(topology, session, words)
-        here = senders if hosted is None else senders[np.isin(senders, hosted)]
-        out: list[SumMachine] = []
-        if hosted is None or plan.terms.server in hosted:
-            out.append(Server(plan, crypto, draws))
-        if len(here):
-            out.append(self.clients(np.sort(here), plan, crypto, draws, names))
-        if plan.terms.split and (hosted is None or plan.terms.receiver in hosted):
-            out.append(Receiver(plan, crypto, draws, names, ("sealing", "mask")))
-        return tuple(out)
+        return self._roles(
+            plan.terms,
+            hosted,
+            lambda: Server(plan, crypto, draws),
+            lambda here: self.clients(here, plan, crypto, draws, names),
+            (lambda: Receiver(plan, crypto, draws, names, ("sealing", "mask"))) if plan.terms.split else None,
+        )

@@ -8,12 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from fgl_secure.crypto.aes_instructions import add_words
-from fgl_secure.crypto.cryptography import Cryptography, Mask, Partner
-from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
+from fgl_secure.crypto.cryptography import Mask, Partner
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.one_sum.machine import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.one_sum.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.protocols.pairwise_masking.drawing import (
     COMMITMENT_BYTES,
     Draw,
@@ -23,9 +21,11 @@ from fgl_secure.protocols.pairwise_masking.drawing import (
 )
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
 from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan, request_of
-from fgl_secure.runtime import Draws, MessageKind, Messages, Phase
+from fgl_secure.runtime import MessageKind, Messages, Phase
 from fgl_secure.typing import Array, Flags
 
+MASK_KEY = 1
+"""Which of a client's keys that of its masks is."""
 ALL_BITS = np.int64(-1)
 PHASES: Mapping[MessageKind, Stage] = {
     Phase.KEYS: Stage.KEYS,
@@ -50,9 +50,12 @@ class Server(OneSumServer):
 
     phases: ClassVar = PHASES
 
-    def __init__(self, plan: MaskingPlan, cryptography: Cryptography, draws: Draws) -> None:
-        self._plan = plan
-        super().__init__(plan.terms, plan.digest, cryptography, draws)
+    keys: ClassVar = ("sealing", "mask")
+    kept = (
+        "pledged", "pledges", "nonces", "given", "boxes", "wrapped", "told", "total", "asked", "opened", "shares",
+        "counted", "vetoes", "vetoed_sum",
+    )  # fmt: skip
+    _plan: MaskingPlan
 
     @property
     def _circles(self) -> Circles:
@@ -63,8 +66,6 @@ class Server(OneSumServer):
         self._seed = b""
         self._pledged = np.zeros(n if self._plan.sparse else 0, dtype=np.bool_)
         self._pledges, self._nonces = np.zeros((2, len(self._pledged), COMMITMENT_BYTES), dtype=np.uint8)
-        self._mask = np.zeros((n, c.public_bytes), dtype=np.uint8)
-        self._points = set[bytes]()
         self._given = np.zeros((n, k), dtype=np.bool_)
         self._boxes = np.zeros((n, k, c.wrapped_bytes + c.sealed_bytes(self._plan.sealed)), dtype=np.uint8)
         self._wrapped = np.zeros((n, self._plan.led if c.wrapped_bytes else 0, c.wrapped_bytes), dtype=np.uint8)
@@ -76,61 +77,40 @@ class Server(OneSumServer):
         self._shares = np.zeros((*self._tapes, n, k + 1, self._plan.words), dtype=np.int64)
         self._counted = np.zeros(n * self.terms.veto, dtype=np.bool_)
         self._vetoes = np.zeros((*self._tapes, len(self._counted)), dtype=np.int64)
-        self._vetoed = np.zeros(1, dtype=np.bool_)
+        self._vetoed_sum = np.zeros(1, dtype=np.bool_)
 
     @property
     def vetoed(self) -> bool:
         """See `SumMachine.vetoed`."""
-        return bool(self._vetoed[0])
+        return bool(self._vetoed_sum[0])
 
-    def _hearer(self, stage: Stage, messages: Messages) -> Hear:
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Callable[[], Iterable[Messages]]]]:
         return {
-            Stage.DRAW: self._hear_nonces,
-            Stage.SHARES: self._hear_shares,
-            Stage.VECTORS: self._hear_vectors,
-            Stage.AGREEMENT: self._hear_votes,
-            Stage.VETO: self._hear_vetoes,
-            Stage.OPENING: self._hear_opened,
-        }[stage](messages)
-
-    def _tellers(self) -> Mapping[Stage, Callable[[], Iterable[Messages]]]:
-        return {
-            Stage.DRAW: self._tell_drawn,
-            Stage.SHARES: self._tell_shares,
-            Stage.VECTORS: self._tell_roster,
-            Stage.AGREEMENT: self._tell_votes,
-            Stage.VETO: self._tell_vetoes,
-            Stage.OPENING: self._unmask,
+            Stage.DRAW: (self._hear_nonces, self._tell_drawn),
+            Stage.SHARES: (self._hear_shares, self._tell_shares),
+            Stage.VECTORS: (self._hear_vectors, self._tell_roster),
+            Stage.AGREEMENT: (self._hear_votes, self._tell_votes),
+            Stage.VETO: (self._hear_vetoes, self._tell_vetoes),
+            Stage.OPENING: (self._hear_opened, self._unmask),
         }
 
     # --------------------------------------------------------------------------------------------------- KEYS and DRAW
     def _hear_keys(self, messages: Messages) -> Hear:
-        """Keys that work, and that nobody else has published."""
-        c = self._crypto
-        sealing, mask = (bytes_of(messages, name, c.public_bytes) for name in ("sealing", "mask"))
-        signature = bytes_of(messages, "signature", c.signature_bytes)
-        pledges = bytes_of(messages, "pledge", COMMITMENT_BYTES) if self._plan.sparse else None
+        """Keys, and commitments to what a graph is drawn from."""
+        hear = super()._hear_keys(messages)
+        if not self._plan.sparse:
+            return hear
+        pledges = bytes_of(messages, "pledge", COMMITMENT_BYTES)
 
-        def hear(row: int, client: int) -> None:
-            keys = sealing[row].tobytes(), mask[row].tobytes()
-            if not all(map(c.usable, keys)):
-                raise ProtocolError(f"keys must not be points of low order; found one from client {client}")
-            points = {key[:PUBLIC_KEY_BYTES] for key in keys}
-            if len(points) < len(keys) or points & self._points:
-                raise ProtocolError(f"keys must all differ; found one from client {client} that was published before")
-            self._points |= points
-            self._sealing[client], self._mask[client], self._signature[client] = sealing[row], mask[row], signature[row]
-            if pledges is not None:
-                self._pledges[client] = pledges[row]
+        def hear_both(row: int, client: int) -> None:
+            hear(row, client)
+            self._pledges[client] = pledges[row]
 
-        return hear
+        return hear_both
 
     def _tell_keys(self) -> Iterable[Messages]:
         """Where a graph is drawn, everybody first hears everybody's commitments to what it is drawn from."""
-        if self.terms.split and not self._receiver[-1]:
-            raise ProtocolError(
-                f"public keys must pass between party {self.terms.receiver} and the server; one was lost"
-            )
+        self._check_receiver()
         if not self._plan.sparse:
             return self._tell_drawn()
         self._pledged = made = self._here.answered.copy()
@@ -151,11 +131,10 @@ class Server(OneSumServer):
         return hear
 
     def _digest_of(self, client: int) -> bytes:
-        return digest_of_keys(self._sealing[client].tobytes(), self._mask[client].tobytes())
+        return digest_of_keys(*(key.tobytes() for key in self._keys[client]))
 
     def _tell_drawn(self) -> Iterable[Messages]:
         """Everybody in whose circle enough have published keys hears them; a receiver hears everybody's."""
-        terms, c = self.terms, self._crypto
         published = self._here.answered
         self._seed, drawn = self._drawn(published)
         circles = self._circles
@@ -166,16 +145,10 @@ class Server(OneSumServer):
         who, there = circles.all[asked], listed[asked]
         fields: dict[str, Array] = {"listed": there}
         fields |= {name: np.broadcast_to(value, (len(who), *value.shape)) for name, value in drawn.items()}
-        for name, keys in (("sealing", self._sealing), ("mask", self._mask), ("signature", self._signature)):
-            fields[name] = _only(keys[who], there)
-        out = []
-        if terms.split:
-            by_receiver = np.broadcast_to(self._receiver[:-1], (len(who), len(self._receiver) - 1))
-            fields["receiver"] = by_receiver[:, : c.public_bytes]
-            fields["receiver signature"] = by_receiver[:, c.public_bytes :]
-            out.append(self._to_receiver(Phase.KEYS, self._all_keys(asked)))
-        self._here.go(Stage.SHARES, asked)
-        return [self._to_clients(Phase.KEYS, asked, fields), *out]
+        for at, name in enumerate(self.keys):
+            fields[name] = _only(self._keys[who, at], there)
+        fields["signature"] = _only(self._signature[who], there)
+        return self._told_keys(asked, fields)
 
     def _drawn(self, revealed: Flags) -> tuple[bytes, dict[str, Array]]:
         """The seed of a sparse graph, and what clients draw it from; nothing where all mask with all.
@@ -196,14 +169,6 @@ class Server(OneSumServer):
             digests[client] = np.frombuffer(self._digest_of(client), dtype=np.uint8)
         draw = Draw(Pledges(self._pledged, self._pledges * self._pledged[:, None]), revealed, digests, self._nonces)
         return draw.seed, {"revealed": revealed, "digests": digests, "nonces": self._nonces}
-
-    def _all_keys(self, asked: Flags) -> dict[str, Array]:
-        return {
-            "listed": asked[None],
-            "sealing": (self._sealing * asked[:, None])[None],
-            "mask": (self._mask * asked[:, None])[None],
-            "signature": (self._signature * asked[:, None])[None],
-        }
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
     def _hear_shares(self, messages: Messages) -> Hear:
@@ -282,15 +247,6 @@ class Server(OneSumServer):
         return [self._to_clients(Phase.ROSTERS, survived, {"asked": asked})]
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
-    def _hear_votes(self, messages: Messages) -> Hear:
-        """A vote for each neighbour in the sum."""
-        votes = bytes_of(messages, "votes", *self._votes.shape[1:])
-
-        def hear(row: int, client: int) -> None:
-            self._votes[client] = votes[row]
-
-        return hear
-
     def _tell_votes(self) -> Iterable[Messages]:
         """Those that voted hear how their neighbours did."""
         circles, voted = self._circles, self._here.answered
@@ -323,7 +279,7 @@ class Server(OneSumServer):
         self._here.require(len(holders), "hold a share of every veto")
         shares = np.moveaxis(self._vetoes[..., holders], -1, 0)
         said = self._plan.sharing.open(shares[..., None], holders.tolist(), self._coins)
-        self._vetoed[0] = said.any()
+        self._vetoed_sum[0] = said.any()
         if self.vetoed:
             self._included[:] = False
             self._here.go(None)
@@ -385,7 +341,7 @@ class Server(OneSumServer):
                 for j, v in enumerate(circles.near[u].tolist())
                 if asked[v] == Ask.SELF_MASK and self._told[v, circles.back[u, j]]
             }
-            name, public = int(terms.clients[u]), self._mask[u].tobytes()
+            name, public = int(terms.clients[u]), self._keys[u, MASK_KEY].tobytes()
             found = self._crypto.masks_of_key(opened[u], public, context, name, near, length)
             for j, mask in found.items():
                 masks.append(mask)
@@ -398,7 +354,7 @@ class Server(OneSumServer):
         v = int(circles.near[u, j])
         led = bool(self._crypto.wrapped_bytes) and not circles.leads[u, j]
         wrapped = self._from_leader(np.array(u), np.array(j)).tobytes() if led else None
-        return Partner(int(self.terms.clients[v]), self._mask[v].tobytes(), wrapped)
+        return Partner(int(self.terms.clients[v]), self._keys[v, MASK_KEY].tobytes(), wrapped)
 
     def _secrets(self, circles: Circles) -> dict[int, Array]:
         """What is asked for, opened: elements [*tapes, words] by owner."""
@@ -415,27 +371,11 @@ class Server(OneSumServer):
 
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
-        own = {
-            "seed": np.frombuffer(self._seed, dtype=np.uint8), "pledged": self._pledged, "pledges": self._pledges,
-            "nonces": self._nonces,
-            "mask": self._mask, "given": self._given, "boxes": self._boxes, "wrapped": self._wrapped,
-            "told": self._told, "total": self._total, "asked": self._asked, "votes": self._votes,
-            "opened": self._opened, "shares": self._shares,
-            "counted": self._counted, "vetoes": self._vetoes, "vetoed": self._vetoed,
-        }  # fmt: skip
-        return {**super()._arrays(), **own}
+        return {**super()._arrays(), "seed": np.frombuffer(self._seed, dtype=np.uint8)}
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._seed, self._pledged, self._pledges = arrays["seed"].tobytes(), arrays["pledged"], arrays["pledges"]
-        self._nonces = arrays["nonces"]
-        self._mask, self._given, self._boxes = arrays["mask"], arrays["given"], arrays["boxes"]
-        self._wrapped = arrays["wrapped"]
-        there = self._here.answered  # keys are compared while they come
-        self._points = {key[:PUBLIC_KEY_BYTES].tobytes() for key in (*self._sealing[there], *self._mask[there])}
-        self._told, self._total, self._asked = arrays["told"], arrays["total"], arrays["asked"]
-        self._votes, self._opened, self._shares = arrays["votes"], arrays["opened"], arrays["shares"]
-        self._counted, self._vetoes, self._vetoed = arrays["counted"], arrays["vetoes"], arrays["vetoed"]
+        self._seed = arrays["seed"].tobytes()
 
 
 def _only(rows: Array, there: Flags) -> Array:

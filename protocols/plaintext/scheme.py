@@ -13,11 +13,9 @@ from fgl_secure.choices import name_members
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.plaintext.one_sum import Adder, Clients
-from fgl_secure.protocols.plaintext.rows import Owners, Senders, Silos
+from fgl_secure.protocols.plaintext.machines import Adder, Clients, Owners, Senders, Silos
 from fgl_secure.protocols.scheme import Scheme, SumMachine, check_range
-from fgl_secure.protocols.stepwise import SumTerms
-from fgl_secure.protocols.together import Together
+from fgl_secure.protocols.stepwise import SumTerms, Together
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Phase, PublicParameters
 from fgl_secure.typing import Ids
@@ -63,17 +61,6 @@ class Plaintext(Scheme):
         for name, value in (("minimum_group", self.minimum_group), ("threshold", self.threshold)):
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1; found {value}")
-
-    @property
-    def name(self) -> str:
-        """`plaintext`, with the path and the least group where they differ from the default."""
-        extras = [
-            "path=silo" if self.path is Path.SILO else "",
-            f"k_min={self.minimum_group}" if self.minimum_group > 1 else "",
-            "" if self.threshold is None else f"threshold={self.threshold}",
-        ]
-        named = ",".join(extra for extra in extras if extra)
-        return f"{self.label}[{named}]" if named else self.label
 
     @property
     def modulus(self) -> int:

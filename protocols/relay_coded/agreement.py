@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, Offer
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, answers, offers_of, published
 from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField, Segments, lagrange_matrix
+from fgl_secure.algebra.interpolation import Word
 from fgl_secure.algebra.kernels import masked_rows
-from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins
 from fgl_secure.protocols.relay_coded.wire import places_among
 from fgl_secure.runtime.transcript import Numbers

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, KeyPair, Offer, wrap
-from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.crypto.streams import KeyedStreams
+from fgl_secure.crypto.streams import KEY_BYTES, KeyedStreams
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.relay_coded.tags import Tags
 from fgl_secure.runtime import Direction, Draws, Step

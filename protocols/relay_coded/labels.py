@@ -14,10 +14,10 @@ from hashlib import sha256
 import numpy as np
 
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.link_keys import LinkKeys
 from fgl_secure.protocols.relay_coded.plan import Plan
 from fgl_secure.protocols.relay_coded.tags import one_way
 from fgl_secure.protocols.stepwise import step_bytes
+from fgl_secure.protocols.topology import LinkKeys
 from fgl_secure.runtime import Step
 from fgl_secure.typing import Flags, Ids
 

@@ -23,11 +23,9 @@ from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine
-from fgl_secure.protocols.secmp.devices import Devices
+from fgl_secure.protocols.secmp.machines import Devices, Silos
 from fgl_secure.protocols.secmp.setting import MuDelivery, Points, Setting
-from fgl_secure.protocols.secmp.silos import Silos
-from fgl_secure.protocols.stepwise import SumTerms
-from fgl_secure.protocols.together import Together
+from fgl_secure.protocols.stepwise import SumTerms, Together
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import (
     Circumstance,
@@ -124,6 +122,7 @@ class SecretMessagePassing(Scheme):
     label: ClassVar[str] = "secmp"
     summary: ClassVar[str] = "Secret Message Passing as HiFGL publishes it (KDD 2024)"
     parameters: ClassVar[tuple[str, ...]] = ("field", "T", "bound", "fraction_bits", "overflow", "delivery")
+    named: ClassVar[tuple[str, ...]] = ("field", "T", "delivery")
     custodian_decodes: ClassVar[bool] = True
     keyed: ClassVar[bool] = False
 
@@ -145,18 +144,6 @@ class SecretMessagePassing(Scheme):
             raise InputError(f"T must be at most {LARGEST_T}, a message carries T + 1 codes; found {self.T}")
         if self.points is not None:
             LagrangeCode(self.field, 1, self.T, self.T + 1, self.points.alphas, self.points.betas)
-
-    @property
-    def name(self) -> str:
-        """`secmp`, with the parameters that differ from the default in brackets."""
-        default = SecretMessagePassing()
-        extras = [
-            f"p={self.field.modulus}" if self.field != default.field else "",
-            f"T={self.T}" if default.T != self.T else "",
-            f"mu={self.delivery}" if self.delivery is not default.delivery else "",
-        ]
-        named = ",".join(extra for extra in extras if extra)
-        return f"{self.label}[{named}]" if named else self.label
 
     @property
     def public(self) -> PublicParameters:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fgl_secure.algebra import LagrangeCode, PrimeField
-from fgl_secure.algebra.shares import locate_errors
+from fgl_secure.algebra.interpolation import locate_errors
 from fgl_secure.coins import SimulationCoins
 from tests import vectors
 
@@ -37,7 +37,7 @@ def test_field_operations(case: dict[str, Any], kind: str) -> None:
     assert field.add(a, b).tolist() == case["add"]
     assert field.subtract(a, b).tolist() == case["subtract"]
     assert field.multiply(a, b).tolist() == case["multiply"]
-    assert field.negate(a).tolist() == case["negate"]
+    assert field.subtract(0 * a, a).tolist() == case["negate"]
     assert field.inverse(b).tolist() == case["inverse_of_b"]
     assert field.combine(case["matrix"], rows).tolist() == case["combine"]
     assert field.dot(rows, a[:4]).tolist() == case["dot"]

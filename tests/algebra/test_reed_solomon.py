@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.algebra.shares import locate_errors
+from fgl_secure.algebra.interpolation import locate_errors
 from tests.strategies import ALL_PRIMES
 
 Pattern = tuple[tuple[int, int], ...]

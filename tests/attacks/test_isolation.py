@@ -22,7 +22,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Direction, Party, ReceivedRows, Recording, Role, Step, Transcript, View
-from fgl_secure.runtime.view import PrivateRows
+from fgl_secure.runtime.transcript import PrivateRows
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from tests.attacks.conformance import bases
 from tests.attacks.recorded import random_graph, record, secmp, star_and_path, whole_numbers

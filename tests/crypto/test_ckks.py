@@ -15,10 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tenseal import sealapi
 
-from fgl_secure.crypto import ckks_seal
-from fgl_secure.crypto.ckks import FINGERPRINT_BYTES, PREFIX, Adder, PublicKey, ReceiverKey, wire_bytes
+from fgl_secure.crypto import ckks
+from fgl_secure.crypto.ckks import FINGERPRINT_BYTES, PREFIX, Adder, PublicKey, ReceiverKey, ring, wire_bytes
 from fgl_secure.crypto.ckks_parameters import CHAINS, PARAMETER_BYTES, Chain, Parameters, limit
-from fgl_secure.crypto.ckks_seal import ring
 from fgl_secure.errors import FglSecureError, InputError, ProtocolError
 from fgl_secure.typing import Integers
 from tests.error_codes import about
@@ -145,7 +144,7 @@ def refused(what: str) -> bytes:
         "other parameters": lambda: key_of(Parameters.for_sums(3, 1000)).public.encrypt(np.ones(3))[0],
         "another ring": lambda: prefix + key_of(Parameters.for_sums(3, 1000)).public.encrypt(np.ones(3))[0][20:],
         "another scale": lambda: prefix + key_of(OTHER_SCALE).public.encrypt(np.ones(3))[0][20:],
-        "nothing hidden": lambda: prefix + ckks_seal.save(here.trivial(nothing + np.uint64(5), nothing, SMALL.scale)),
+        "nothing hidden": lambda: prefix + ckks.save(here.trivial(nothing + np.uint64(5), nothing, SMALL.scale)),
         "a secret key": lambda: prefix + key._secret,
         "a public key": lambda: prefix + key.public._stream,
         "truncated": lambda: good[:-1],
@@ -233,7 +232,7 @@ def test_ciphertexts_that_cancel_are_refused() -> None:
     nothing = np.zeros(2048, dtype=np.uint64)
     prefix = key.public.fingerprint + bytes([0, 0, 0, 1])
     one, other = (
-        prefix + ckks_seal.save(here.trivial(nothing, nothing + np.uint64(value), SMALL.scale))
+        prefix + ckks.save(here.trivial(nothing, nothing + np.uint64(value), SMALL.scale))
         for value in (5, here.modulus - 5)
     )
     with pytest.raises(ProtocolError, check=about("ciphertexts")):
@@ -338,7 +337,7 @@ def test_damaged_contexts_are_refused(what: str) -> None:
 
 def test_without_files_in_memory_a_private_folder_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system has no such files keys and ciphertexts take the other way, to the same result."""
-    monkeypatch.setattr(ckks_seal, "FILES_IN_MEMORY", False)
+    monkeypatch.setattr(ckks, "FILES_IN_MEMORY", False)
     monkeypatch.delattr("os.memfd_create", raising=False)
     key = ReceiverKey.generate(SMALL)
     assert key.decrypt(key.public.encrypt(np.array([3])), 1).tolist() == [3]
@@ -356,5 +355,5 @@ def test_files_that_take_a_part_at_a_time_are_written_whole(monkeypatch: pytest.
     """What is read from them is what was sent, and nobody is blamed for a file."""
     key = ReceiverKey.generate(SMALL)
     sent = key.public.encrypt(np.array([3]))
-    monkeypatch.setattr(ckks_seal, "FileIO", Slow)
+    monkeypatch.setattr(ckks, "FileIO", Slow)
     assert key.decrypt(sent, 1).tolist() == [3]

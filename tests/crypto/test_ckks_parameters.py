@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from tenseal import sealapi
 
+from fgl_secure.crypto.ckks import Ring, ring
 from fgl_secure.crypto.ckks_parameters import (
     CHAINS,
     ERROR_VARIANCE,
@@ -23,7 +24,6 @@ from fgl_secure.crypto.ckks_parameters import (
     Parameters,
     limit,
 )
-from fgl_secure.crypto.ckks_seal import Ring, ring
 from fgl_secure.errors import FieldRangeError, InputError
 from tests.error_codes import about
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fgl_secure.algebra import MERSENNE_31
-from fgl_secure.crypto import FieldStream, prg
+from fgl_secure.crypto import FieldStream, streams
 from fgl_secure.errors import InputError
 from tests import vectors
 from tests.enumeration import Secret, View, largest_distance, total_variation
@@ -67,7 +67,7 @@ def test_elements_are_the_accepted_words_of_the_keystream(key: str, modulus: int
 @pytest.mark.parametrize("modulus", range(1, 17))
 def test_every_element_is_accepted_equally_often(modulus: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all words of a keystream each element below the modulus comes out equally often: exactly uniform."""
-    monkeypatch.setattr(prg, "Cipher", EveryWord)
+    monkeypatch.setattr(streams, "Cipher", EveryWord)
     words_per_element = 256 // 2 ** (modulus - 1).bit_length()
     drawn = FieldStream(KEY).uniform(modulus, words_per_element * modulus)
     assert np.bincount(drawn, minlength=modulus).tolist() == [words_per_element] * modulus
@@ -158,7 +158,7 @@ def test_adding_a_stream_adds_its_elements(modulus: int, count: int, negative: b
     """What is added, or taken away, are the elements that a draw gives, whether or not words are rejected."""
     before = FieldStream(KEY[::-1]).uniform(modulus, count)
     total, drawn = before.copy(), FieldStream(KEY).uniform(modulus, count)
-    FieldStream(KEY).add_to(total, modulus, bytearray(prg.BUFFER_BYTES), negative=negative)
+    FieldStream(KEY).add_to(total, modulus, bytearray(streams.BUFFER_BYTES), negative=negative)
     sign = -1 if negative else 1
     assert total.tolist() == [
         (a + sign * b) % modulus for a, b in zip(before.tolist(), drawn.tolist(), strict=True)
@@ -169,7 +169,7 @@ def test_adding_a_stream_adds_its_elements(modulus: int, count: int, negative: b
 def test_a_long_stream_is_taken_away_as_it_was_added(modulus: int) -> None:
     """Over several pieces, in a field where words are rejected and where none is, nothing is left."""
     before = FieldStream(KEY[::-1]).uniform(modulus, 300_000)
-    total, buffer = before.copy(), bytearray(prg.BUFFER_BYTES)
+    total, buffer = before.copy(), bytearray(streams.BUFFER_BYTES)
     FieldStream(KEY).add_to(total, modulus, buffer, negative=False)
     assert 0 <= total.min() <= total.max() < modulus
     assert np.mean(total == before) < 2 / modulus + 0.01
@@ -180,10 +180,10 @@ def test_a_long_stream_is_taken_away_as_it_was_added(modulus: int) -> None:
 @pytest.mark.parametrize("modulus", range(1, 17))
 def test_every_element_is_added_equally_often(modulus: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all words of a key stream each element comes to a sum of zero equally often: exactly uniform."""
-    monkeypatch.setattr(prg, "Cipher", EveryWord)
+    monkeypatch.setattr(streams, "Cipher", EveryWord)
     words_per_element = 256 // 2 ** (modulus - 1).bit_length()
     total = np.zeros(words_per_element * modulus, dtype=np.int64)
-    FieldStream(KEY).add_to(total, modulus, bytearray(prg.BUFFER_BYTES), negative=False)
+    FieldStream(KEY).add_to(total, modulus, bytearray(streams.BUFFER_BYTES), negative=False)
     assert np.bincount(total, minlength=modulus).tolist() == [words_per_element] * modulus
 
 
@@ -191,15 +191,15 @@ def test_every_element_is_added_equally_often(modulus: int, monkeypatch: pytest.
 def test_fields_too_large_to_add_in_are_refused(modulus: int) -> None:
     """Sums of two elements must fit the signed words that they are corrected in."""
     with pytest.raises(InputError, check=about("modulus")):
-        FieldStream(KEY).add_to(np.zeros(1, dtype=np.int64), modulus, bytearray(prg.BUFFER_BYTES), negative=False)
+        FieldStream(KEY).add_to(np.zeros(1, dtype=np.int64), modulus, bytearray(streams.BUFFER_BYTES), negative=False)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_mask_goes_on_through_a_long_vector(sign: int) -> None:
     """A mask over several pieces is one stream from its start to its end, and no piece of it comes again."""
-    key, modulus, count = bytes(range(32)), 2**61 - 1, 2 * prg.CHUNK + 1000
+    key, modulus, count = bytes(range(32)), 2**61 - 1, 2 * streams.CHUNK + 1000
     total = np.zeros(count, dtype=np.int64)
-    prg.add_masks(total, [key], [sign], modulus)
+    streams.add_masks(total, [key], [sign], modulus)
     expected = FieldStream(key).uniform(modulus, count)
     assert np.array_equal(total, expected if sign > 0 else (modulus - expected) % modulus)
     assert len(np.unique(total)) == count
@@ -207,8 +207,8 @@ def test_a_mask_goes_on_through_a_long_vector(sign: int) -> None:
 
 def test_a_mask_with_words_outside_the_field_goes_on_through_a_long_vector() -> None:
     """Where masks are added one by one, since words are replaced, no piece of one comes again either."""
-    total = np.zeros(2 * prg.CHUNK, dtype=np.int64)
-    prg.add_masks(total, [bytes(range(32))], [1], 65_521)
+    total = np.zeros(2 * streams.CHUNK, dtype=np.int64)
+    streams.add_masks(total, [bytes(range(32))], [1], 65_521)
     first, second = np.split(total, 2)
     assert (first == second).mean() < 0.001  # by chance 1 in 65,521
 
@@ -222,7 +222,7 @@ def test_many_masks_are_added_as_one_by_one(modulus: int, seed: int, count: int,
     keys, signs = [rng.bytes(32) for _ in range(count)], rng.choice([1, -1], count).tolist()
     before = rng.integers(0, modulus, length)
     total, expected = before.copy(), before.astype(object)
-    prg.add_masks(total, keys, signs, modulus)
+    streams.add_masks(total, keys, signs, modulus)
     for key, sign in zip(keys, signs, strict=True):
         expected = (expected + sign * FieldStream(key).uniform(modulus, length).astype(object)) % modulus
     assert total.tolist() == expected.tolist()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.crypto.ring import MOST_BITS, Ring
+from fgl_secure.crypto.streams import MOST_BITS, Ring
 from fgl_secure.errors import InputError, MalformedMessageError
 from tests.error_codes import about
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from llvmlite import binding
 
 from fgl_secure.crypto import aes_instructions
-from fgl_secure.crypto.prg import FieldStream
-from fgl_secure.crypto.streams import KeyedStreams
+from fgl_secure.crypto.streams import FieldStream, KeyedStreams
 from fgl_secure.errors import InputError
 from tests.error_codes import about
 from tests.strategies import ALL_PRIMES

@@ -14,7 +14,7 @@ from scipy import stats
 
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.dp import DiscreteGaussian, IntegerNoise, Skellam, sum_divergence
-from fgl_secure.dp.noise_table import NoiseTable, discrete_gaussian_table, skellam_table
+from fgl_secure.dp.mechanisms import NoiseTable, discrete_gaussian_table, skellam_table
 from fgl_secure.errors import InputError
 from tests.error_codes import about
 

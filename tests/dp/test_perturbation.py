@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from fgl_secure.dp import (
     BudgetExhaustedError,
     DiscreteGaussian,
-    DiscreteGaussianFamily,
-    Family,
     IntegerNoise,
     Perturbation,
     PrivacyTarget,
     Relation,
     Skellam,
-    SkellamFamily,
+    TabulatedNoise,
     Unit,
     gaussian_delta,
     gaussian_epsilon,
@@ -29,7 +27,7 @@ from fgl_secure.errors import InputError
 
 DELTA = 1e-5
 MESSAGE, NODE = Relation(Unit.MESSAGE), Relation(Unit.NODE, 19)
-FAMILIES = (DiscreteGaussianFamily(), SkellamFamily())
+FAMILIES = (DiscreteGaussian, Skellam)
 
 
 def target(epsilon: float = 8.0, relation: Relation = MESSAGE, releases: int = 1) -> PrivacyTarget:
@@ -41,7 +39,9 @@ def target(epsilon: float = 8.0, relation: Relation = MESSAGE, releases: int = 1
 @pytest.mark.parametrize(("relation", "releases", "honest"), [
     (MESSAGE, 1, 1), (Relation(Unit.EDGE), 10, 3), (NODE, 100, 5),
 ])  # fmt: skip
-def test_calibrated_settings_meet_their_target(family: Family, relation: Relation, releases: int, honest: int) -> None:
+def test_calibrated_settings_meet_their_target(
+    family: type[TabulatedNoise], relation: Relation, releases: int, honest: int
+) -> None:
     """All releases cost at most epsilon and nearly that; shares fit their tables, and drawing them fits delta."""
     aim = target(4.0, relation, releases)
     settings = Perturbation.calibrated(aim, clip=2.0, width=16, honest=honest, family=family)
@@ -71,7 +71,7 @@ def test_noise_of_devices_with_many_messages() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_impossible_noise_says_so_with_its_figures(family: Family) -> None:
+def test_impossible_noise_says_so_with_its_figures(family: type[TabulatedNoise]) -> None:
     """So many releases that the noise fits no table raise, naming the budget and the width that it would take."""
     with pytest.raises(InputError, match=r"epsilon=0\.1.*100000 releases.*found clip=1, whose shares need \d+"):
         Perturbation.calibrated(target(0.1, NODE, 100_000), clip=1.0, width=4, honest=1, family=family)
@@ -145,7 +145,7 @@ def test_a_discrete_gaussian_is_not_quite_the_continuous_one() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_replacing_a_row_costs_more_than_leaving_it_out(family: Family) -> None:
+def test_replacing_a_row_costs_more_than_leaving_it_out(family: type[TabulatedNoise]) -> None:
     """Epsilon 4 for a row that is present or zero is about 9 for one that is another, the cost of twice the norm."""
     settings = Perturbation.calibrated(target(4.0), clip=1.0, width=30, honest=4, family=family)
     replaced = settings.replacing_epsilon(4)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product
-from fgl_secure.protocols.coded_products.devices import Devices
+from fgl_secure.protocols.coded_products.parties import Devices
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, TOPOLOGIES, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Messages, OwnDraws, Phase, Role, Step, decode, encode, simulate

@@ -23,7 +23,7 @@ from fgl_secure.dp import (
     Perturbation,
     PrivacyTarget,
     Relation,
-    SkellamFamily,
+    Skellam,
     Unit,
     grid_rows,
 )
@@ -502,7 +502,7 @@ def test_a_step_that_is_refused_costs_nothing() -> None:
 def test_skellam_noise_runs_the_same_way() -> None:
     """Skellam shares go through a field scheme as well."""
     case = triangle()
-    settings = Perturbation.calibrated(TARGET, clip=2.0, width=2, honest=2, family=SkellamFamily())
+    settings = Perturbation.calibrated(TARGET, clip=2.0, width=2, honest=2, family=Skellam)
     inner = SecretMessagePassing(bound=2 * settings.largest)
     sums = opened(Perturbed(inner, settings), channel_of(case.directory), case.grouping, 2).sum(
         np.ones((4, 2)), FORWARD

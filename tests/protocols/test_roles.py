@@ -28,7 +28,7 @@ from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography as IdealRelays
 from fgl_secure.protocols.scheme import Scheme, SumMachine
-from fgl_secure.protocols.together import Together
+from fgl_secure.protocols.stepwise import Together
 from fgl_secure.protocols.topology import TOPOLOGIES, Topology
 from fgl_secure.runtime import Channel, Directory, Draws, OwnDraws, Role
 from fgl_secure.schemes import IN_TREE

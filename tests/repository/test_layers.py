@@ -12,9 +12,9 @@ from networkx import DiGraph, strongly_connected_components
 
 ROOT = Path(__file__).parents[2]
 
-_LOW = {"typing", "errors", "plugins", "choices", "jit", "crypto", "coins", "algebra"}
+_LOW = {"typing", "errors", "plugins", "choices", "threads", "crypto", "coins", "algebra"}
 _MIDDLE = _LOW | {"runtime", "dp", "graph"}
-_HOST = {"host", "threads"}
+_HOST = {"host"}
 _HIGH = _MIDDLE | _HOST | {"protocols", "aggregation", "training", "statistics", "attacks"}
 
 ALLOWED: dict[str, set[str]] = {
@@ -24,14 +24,12 @@ ALLOWED: dict[str, set[str]] = {
     "choices": {"errors"},
     "ledger": {"errors"},
     "backbones": {"errors", "plugins", "training"},  # for names of types alone
-    "jit": {"errors"},
-    "threads": {"jit"},
+    "threads": {"errors"},
     "host": set(),
-    "memory": set(),
     "private_files": {"errors"},
-    "crypto": {"errors", "jit", "threads"},
+    "crypto": {"errors", "threads"},
     "coins": {"errors", "crypto"},
-    "algebra": {"errors", "jit", "threads", "crypto", "coins"},
+    "algebra": {"errors", "threads", "crypto", "coins"},
     "runtime": _LOW,
     "dp": _LOW,
     "graph": _LOW,
@@ -40,8 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "protocols": _LOW | {"runtime", "dp"},
     "schemes": _LOW | {"protocols"},
     "aggregation": _LOW | {"host", "runtime", "dp", "protocols", "schemes"},
-    "training": _MIDDLE | _HOST | {"protocols", "schemes", "aggregation", "memory", "private_files"},
-    "auditing": _HIGH | {"schemes", "memory"},
+    "training": _MIDDLE | _HOST | {"protocols", "schemes", "aggregation", "private_files"},
+    "auditing": _HIGH | {"schemes"},
     "methods": _HIGH | {"testing", "auditing", "schemes", "backbones", "ledger"},
     "flower": _MIDDLE | _HOST | {"protocols", "schemes", "aggregation", "training", "auditing", "private_files"},
     "testing": _LOW | {"runtime", "statistics", "protocols"},

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_31, PrimeField
-from fgl_secure.crypto.prg import FieldStream
+from fgl_secure.crypto.streams import FieldStream
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Role, Step
 from fgl_secure.testing import Protocol
 

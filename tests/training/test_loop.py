@@ -49,7 +49,7 @@ def test_without_patience_all_rounds_run() -> None:
 def test_what_large_graphs_trained_with_is_let_go(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once and not when Python next looks for circles; small ones are not worth the looking."""
     monkeypatch.setattr("fgl_secure.training.job.LARGE", 0 if large else GRAPH.features.nbytes + 1)
-    monkeypatch.setattr("fgl_secure.memory.LARGE", 0)
+    monkeypatch.setattr("fgl_secure.host.LARGE", 0)
     job = silos_of(GRAPH, Plaintext(), QUICK)
     opened: list[weakref.ref[OneProcess]] = []
 

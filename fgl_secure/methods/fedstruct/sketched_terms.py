@@ -18,7 +18,7 @@ from scipy import sparse
 
 from fgl_secure.algebra.quantization import most_fraction_bits, rounded
 from fgl_secure.errors import InputError, SketchOverfullError
-from fgl_secure.jit import njit
+from fgl_secure.threads import njit
 from fgl_secure.typing import Integers
 
 HASHES = 3

@@ -18,7 +18,7 @@ from fgl_secure.methods.fedstruct.row_exchange import exchanged_owners
 from fgl_secure.methods.fedstruct.structure import HeldRows
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Phase, Recording, Role
-from fgl_secure.runtime.view import ReceivedRows
+from fgl_secure.runtime.transcript import ReceivedRows
 from fgl_secure.training.calls import Call, Setting
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parties import hierarchy_of

@@ -13,12 +13,12 @@ from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.dp import (
     Account,
     DiscreteGaussian,
-    Family,
     IntegerNoise,
     Perturbation,
     PrivacyTarget,
     Relation,
-    SkellamFamily,
+    Skellam,
+    TabulatedNoise,
     Unit,
 )
 from fgl_secure.errors import InputError
@@ -34,7 +34,11 @@ MESSAGE, EDGE, NODE = Relation(Unit.MESSAGE), Relation(Unit.EDGE), Relation(Unit
 
 
 def settings(
-    epsilon: float = 4.0, relation: Relation = MESSAGE, releases: int = 4, honest: int = 2, family: Family | None = None
+    epsilon: float = 4.0,
+    relation: Relation = MESSAGE,
+    releases: int = 4,
+    honest: int = 2,
+    family: type[TabulatedNoise] | None = None,
 ) -> Perturbation:
     """Calibrated settings for one coordinate."""
     target = PrivacyTarget(epsilon, DELTA, relation, releases)
@@ -53,7 +57,7 @@ def lower_bound(noise: Perturbation, seed: int = 0, stars: int = STARS) -> float
     settings(8.0, honest=5, releases=9),
     settings(4.0, EDGE, honest=3),
     settings(4.0, NODE, honest=3),
-    settings(4.0, family=SkellamFamily()),
+    settings(4.0, family=Skellam),
 ], ids=["once", "message", "eight", "edge", "device", "skellam"])  # fmt: skip
 def test_claimed_noise_survives(noise: Perturbation) -> None:
     """The bound stays below the claimed epsilon, and above half of it: the audit can see what is there."""

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tenseal import sealapi
 
-from fgl_secure.crypto import ckks_seal
-from fgl_secure.crypto.ckks import PREFIX, PublicKey
+from fgl_secure.crypto import ckks
+from fgl_secure.crypto.ckks import PREFIX, PublicKey, Ring, ring
 from fgl_secure.crypto.ckks_parameters import Parameters, unpack
-from fgl_secure.crypto.ckks_seal import Ring, ring
 
 Ints = NDArray[np.int64]
 Wide = NDArray[np.object_]
@@ -50,15 +49,15 @@ def transformed(here: Ring, polynomials: Ints | Wide) -> Wide:
 def from_transforms(here: Ring, values: Wide, into: Any) -> Any:
     """The ciphertext, as NTTs, of two NTTs."""
     words = struct.pack("<Q", values.size) + (values % here.modulus).astype(np.uint64).tobytes()
-    metadata = ckks_seal._METADATA.pack(*here.level, 1, 2, here.chain.degree, 1, 1.0, 1)
-    stream = ckks_seal._uncompressed(metadata + ckks_seal._uncompressed(words))
-    return ckks_seal.load(into, here.context, stream)
+    metadata = ckks._METADATA.pack(*here.level, 1, 2, here.chain.degree, 1, 1.0, 1)
+    stream = ckks._uncompressed(metadata + ckks._uncompressed(words))
+    return ckks.load(into, here.context, stream)
 
 
 def key_transforms(key: PublicKey) -> Wide:
     """The two polynomials of a public key as NTTs, [2, N]."""
     here = ring(key.parameters.chain)
-    loaded = ckks_seal.load(sealapi.PublicKey(), here.context, key._stream)
+    loaded = ckks.load(sealapi.PublicKey(), here.context, key._stream)
     return words_of(loaded.data(), here.chain.degree).astype(object)
 
 

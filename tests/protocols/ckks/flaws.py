@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
-from fgl_secure.crypto import ckks_seal
-from fgl_secure.crypto.ckks import PREFIX, Adder, PublicKey, ReceiverKey
+from fgl_secure.crypto import ckks
+from fgl_secure.crypto.ckks import PREFIX, Adder, PublicKey, ReceiverKey, ring
 from fgl_secure.crypto.ckks_parameters import pack
-from fgl_secure.crypto.ckks_seal import ring
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.protocols.ckks.shared_clients import GROUP, SharedKeyClients
 from fgl_secure.protocols.ckks.wire import encrypted, sealed_bytes
@@ -68,8 +67,8 @@ def reusing(count: int) -> Zero:
         if len(made) < count:
             key._encryptor.encrypt_zero(cipher)
         else:
-            ckks_seal.load(cipher, ring(key.parameters.chain).context, made[-count])
-        made.append(ckks_seal.save(cipher))
+            ckks.load(cipher, ring(key.parameters.chain).context, made[-count])
+        made.append(ckks.save(cipher))
 
     return zero
 
@@ -128,7 +127,7 @@ def no_mask() -> Encrypt:
     errors = small_errors()
 
     def zero(key: PublicKey, cipher: Any) -> None:
-        ckks_seal.load(cipher, ring(key.parameters.chain).context, ckks_seal.save(errors(key)))
+        ckks.load(cipher, ring(key.parameters.chain).context, ckks.save(errors(key)))
 
     return encrypting(zero)
 
@@ -138,7 +137,7 @@ def no_second_polynomial(key: PublicKey, vector: Ints) -> Iterator[bytes]:
     here, scale = ring(key.parameters.chain), key.parameters.scale
     for coefficients in pack(vector, key.parameters):
         plain = here.residues(coefficients * scale)
-        yield PREFIX.pack(key.fingerprint, 1) + ckks_seal.save(here.trivial(plain, 0 * plain, scale))
+        yield PREFIX.pack(key.fingerprint, 1) + ckks.save(here.trivial(plain, 0 * plain, scale))
 
 
 def mask_added_twice() -> Encrypt:
@@ -189,7 +188,7 @@ class BoxesToTheNext(SharedKeyClients):
     """Boxes are sealed under the keys of others than those they are for."""
 
     def _sealed(self, at: int, v: int, context: Context) -> bytes:
-        others = [u for u in np.flatnonzero(self._has[at]).tolist() if u != self._places[at]]
+        others = np.flatnonzero(self._pairs.has[at]).tolist()
         return super()._sealed(at, others[(others.index(v) + 1) % len(others)], context)
 
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from tenseal import sealapi
 
 from fgl_secure.coins import SimulationCoins, TapeCoins
-from fgl_secure.crypto.ckks import Adder, PublicKey, ReceiverKey
+from fgl_secure.crypto.ckks import Adder, PublicKey, ReceiverKey, load, ring
 from fgl_secure.crypto.ckks_parameters import Parameters
-from fgl_secure.crypto.ckks_seal import load, ring
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError, TooFewClientsError
 from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.ckks.wire import CIPHERTEXTS, SIZES, padded, unpadded

@@ -15,9 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SystemCoins
-from fgl_secure.crypto.ckks import PublicKey, ReceiverKey
+from fgl_secure.crypto.ckks import PublicKey, ReceiverKey, ring
 from fgl_secure.crypto.ckks_parameters import Parameters
-from fgl_secure.crypto.ckks_seal import ring
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients

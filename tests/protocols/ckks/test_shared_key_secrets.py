@@ -15,11 +15,11 @@ from fgl_secure.coins import Coins, SimulationCoins, SystemCoins
 from fgl_secure.crypto.ckks import PublicKey, ReceiverKey
 from fgl_secure.crypto.cryptography import Purpose, RealCryptography
 from fgl_secure.crypto.keys import KeyPair
-from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import FglSecureError, ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
+from fgl_secure.protocols.ckks.scheme import BYTES
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
-from fgl_secure.protocols.ckks.shared_key import BYTES
 from fgl_secure.protocols.ckks.wire import ciphertexts_of, unwrapped, wrapped
 from fgl_secure.runtime import Messages, OwnDraws, Phase, decode
 from tests.error_codes import about

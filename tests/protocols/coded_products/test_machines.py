@@ -25,11 +25,10 @@ from fgl_secure.protocols.coded_products import (
     devices,
     relays,
 )
-from fgl_secure.protocols.coded_products.devices import Devices
-from fgl_secure.protocols.coded_products.factors import Encoded
-from fgl_secure.protocols.coded_products.holdings import Standing
+from fgl_secure.protocols.coded_products.encoding import Encoded
+from fgl_secure.protocols.coded_products.parties import Devices
 from fgl_secure.protocols.coded_products.plan import LARGEST_BATCH
-from fgl_secure.protocols.coded_products.relays import Relays
+from fgl_secure.protocols.coded_products.relays import Relays, Standing
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Role, Secret, Step, encode, simulate

@@ -13,9 +13,8 @@ from fgl_secure.algebra.residues import Residues, Words, residues
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.coded_products.code import zero_sets
 from fgl_secure.protocols.coded_products.cryptography import IdealProductCryptography, RealProductCryptography
-from fgl_secure.protocols.coded_products.devices import Devices
-from fgl_secure.protocols.coded_products.holdings import Standing
-from fgl_secure.protocols.coded_products.relays import Relays
+from fgl_secure.protocols.coded_products.parties import Devices
+from fgl_secure.protocols.coded_products.relays import Relays, Standing
 from fgl_secure.protocols.relay_coded.cryptography import Keys
 from fgl_secure.runtime import Draws, Step
 from fgl_secure.typing import Ids, Integers

@@ -19,8 +19,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose, RealCryptography
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import KEY_BYTES, Ring
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
@@ -90,7 +89,11 @@ class Setting:
         directory = directory_of(self.senders)
         topology = topology_of(self.senders, split=self.split, length=self.length, bound=self.bound)
         scheme = LightSecAgg(
-            self.threshold, self.colluding, self.modulus, cryptography=self.cryptography, clients=self.clients
+            self.threshold,
+            self.modulus,
+            colluding=self.colluding,
+            cryptography=self.cryptography,
+            clients=self.clients,
         )
 
         def run(inputs: Inputs, channel: Channel) -> None:
@@ -285,7 +288,7 @@ def test_the_bound_on_liars_is_exact(threshold: int, broken: int) -> None:
     setting = Setting(5, threshold, 2, told={**LIE, 0: ()})  # the first colludes, and needs no telling
     lied = replace(setting, clients=twins.OneVotesForEverything).protocol()
     zero = setting.zero
-    assert (LightSecAgg(threshold, 2).claim_among(5).guarantees[1].coalition[Role.SILO] < 1) == bool(broken)
+    assert (LightSecAgg(threshold, colluding=2).claim_among(5).guarantees[1].coalition[Role.SILO] < 1) == bool(broken)
     assert distance(lied, zero, moved(zero, [4, 3], (1, -1)), (SERVER, silo(0))) == broken
 
 

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 def test_the_name_says_what_differs_from_the_default() -> None:
     """Parameters that are not the default's stand in brackets."""
     assert LightSecAgg().name == "lightsecagg"
-    assert LightSecAgg(4, 2, 101).name == "lightsecagg[p=101,threshold=4,colluding=2]"
+    assert LightSecAgg(4, 101, colluding=2).name == "lightsecagg[p=101,threshold=4,colluding=2]"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_defaults_withstand_a_third(senders: int, numbers: tuple[int, int]) -> N
 )
 def test_the_claim_counts_what_two_rosters_need(threshold: int, colluding: int, lying: int) -> None:
     """Among five senders a lying aggregator needs T + 1 or 2U - 5 of them, whichever are fewer."""
-    honest, liar = LightSecAgg(threshold, colluding).claim_among(5).guarantees
+    honest, liar = LightSecAgg(threshold, colluding=colluding).claim_among(5).guarantees
     assert honest.coalition == {Role.SERVER: 1, Role.SILO: colluding}
     assert liar.coalition == {Role.SERVER: 1, Role.SILO: lying}
 
@@ -70,9 +70,9 @@ def test_numbers_that_privacy_forbids_are_refused(senders: int) -> None:
     for threshold, colluding in itertools.product(range(2, senders + 3), range(1, senders + 1)):
         if colluding >= threshold:
             with pytest.raises(InputError, check=about("colluding")):
-                LightSecAgg(threshold, colluding)
+                LightSecAgg(threshold, colluding=colluding)
             continue
-        scheme = LightSecAgg(threshold, colluding)
+        scheme = LightSecAgg(threshold, colluding=colluding)
         if senders // 2 < threshold <= senders:
             scheme.machines(topology, SESSION, draws())
             continue

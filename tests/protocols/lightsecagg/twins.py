@@ -67,9 +67,9 @@ class CodesToTheFirstToo(Clients):
 class MaskAddedTwice(Clients):
     """The first sender adds its mask to its vector twice."""
 
-    def _masks(self, at: int, context: Context) -> list[Mask]:
-        masks = super()._masks(at, context)
-        return [masks[0], *masks] if at == 0 else masks
+    def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
+        masks, signs = super()._masks(at, context)
+        return ([masks[0], *masks], [1, *signs]) if at == 0 else (masks, signs)
 
 
 class VotesNotCounted(Clients):

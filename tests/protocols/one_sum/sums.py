@@ -16,7 +16,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.one_sum.terms import OneSumScheme
+from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Later, Messages, OwnDraws, Recording, Role, Step, Strength
 from fgl_secure.runtime.channel import Loss

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Elements, Mask, RealCryptography
-from fgl_secure.crypto.prg import add_masks
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import Ring, add_masks
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg

@@ -66,7 +66,7 @@ LATER = [stage for stage in Stage if stage is not Stage.DRAW]
 def test_the_name_says_what_differs_from_the_default() -> None:
     """Parameters that are not the default's stand in brackets."""
     assert PairwiseMasking().name == "pairwise-masking"
-    assert PairwiseMasking(4, 101, 6).name == "pairwise-masking[p=101,threshold=4,degree=6]"
+    assert PairwiseMasking(4, 101, degree=6).name == "pairwise-masking[p=101,threshold=4,degree=6]"
 
 
 def test_the_limit_is_half_the_field() -> None:

@@ -17,7 +17,7 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Elements, Mask, RealCryptography, seed_of, words_of
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.ring import Ring
+from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import NotEnoughShares, ProtocolError, TooFewClientsError, TooManyErrors
 from fgl_secure.protocols.one_sum.clients import SEALING
 from fgl_secure.protocols.one_sum.terms import USUAL, Stage

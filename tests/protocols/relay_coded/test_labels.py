@@ -16,14 +16,13 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.link_keys import LinkKeys
 from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners import agree
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging, wire
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.relay_coded.labels import Labels
 from fgl_secure.protocols.relay_coded.relays import Relays
-from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, LinkKeys, Topology
 from fgl_secure.runtime import Channel, Direction, MessageBatch, Phase, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.runtime.machine import SETUP

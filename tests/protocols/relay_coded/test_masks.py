@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement, KeyPair
-from fgl_secure.crypto.prg import BLOCK_BYTES, FieldStream, word_of
-from fgl_secure.crypto.streams import KeyedStreams
+from fgl_secure.crypto.streams import BLOCK_BYTES, FieldStream, KeyedStreams, word_of
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
