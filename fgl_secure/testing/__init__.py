@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     )
     from fgl_secure.testing.exactly import assert_exactly_private
     from fgl_secure.testing.protocol import Protocol, protocol_of
-    from fgl_secure.testing.simulation import assert_simulatable
-    from fgl_secure.testing.statistically import assert_statistically_private
+    from fgl_secure.testing.statistically import assert_simulatable, assert_statistically_private
     from fgl_secure.testing.trace import assert_same_trace
 
 logging.getLogger("fgl_secure.testing").addHandler(logging.NullHandler())  # who wants the log asks for it
@@ -45,7 +44,7 @@ _HOME = {
     "assert_affinely_private": "affine",
     "assert_exactly_private": "exactly",
     "assert_same_trace": "trace",
-    "assert_simulatable": "simulation",
+    "assert_simulatable": "statistically",
     "assert_statistically_private": "statistically",
     "protocol_of": "protocol",
 }

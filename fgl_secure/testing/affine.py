@@ -23,16 +23,14 @@ from fgl_secure.runtime import Party, Private, Recording, Transcript
 from fgl_secure.testing.arms import Layout, views_of
 from fgl_secure.testing.coins import CountingCoins
 from fgl_secure.testing.evidence import Evidence
-from fgl_secure.testing.exactly import judge_question
 from fgl_secure.testing.protocol import Inputs, Protocol, Question, words
-from fgl_secure.testing.twins import require_twin
-from fgl_secure.testing.vacuous import Rehearsals, Waivers
+from fgl_secure.testing.vacuous import Rehearsals, judge_question, require_twin
 from fgl_secure.typing import Integers
 
 CHECKS = 24
 """Random tapes on which affinity is checked: a view that is not affine agrees on one with probability 1/p or so."""
 
-LARGEST_MODULUS = 2**20
+_LARGEST_MODULUS = 2**20
 """Sums of products of so large elements fit into 64 bits."""
 
 
@@ -40,7 +38,7 @@ class NotAffineError(InputError):
     """A view is not affine in its coins, so that linear algebra says nothing about it."""
 
 
-class GivenTapes(Coins):
+class _GivenTapes(Coins):
     """Some tapes, all at once.
 
     Args:
@@ -94,7 +92,7 @@ class Judge:
 
     def __init__(self, protocol: Protocol) -> None:
         p = protocol.modulus
-        if not (isprime(p) and p <= LARGEST_MODULUS and protocol.batched):
+        if not (isprime(p) and p <= _LARGEST_MODULUS and protocol.batched):
             raise NotAffineError(f"modulus must be a prime up to 2^20 of a protocol that runs all tapes; found {p}")
         self._protocol, self._runs = protocol, dict[bytes, tuple[Transcript, Integers]]()
         self._spaces: dict[tuple[Party, ...], RowSpace] = {}
@@ -155,7 +153,7 @@ class Judge:
         coins = sum(draw.count for draw in counting.draws)
         zero, units = np.zeros((1, coins), dtype=np.int64), np.eye(coins, dtype=np.int64)
         tapes = np.concatenate([zero, units, SystemCoins().uniform(p, (CHECKS, coins))])
-        return self._protocol.transcript(inputs, GivenTapes(tapes, p), Recording.everything()), tapes
+        return self._protocol.transcript(inputs, _GivenTapes(tapes, p), Recording.everything()), tapes
 
 
 class Judges:
@@ -207,7 +205,7 @@ def assert_affinely_private(
     __tracebackhide__ = True
     known = judges or Judges()
 
-    def compare(tested: Protocol, asked: Question) -> Evidence:
+    def compare(tested: Protocol, asked: Question, _sure: bool) -> Evidence:
         seen_by = known.of(tested)
         distance, coins, width = seen_by.compare(asked.a, asked.b, asked.coalition)
         return Evidence(
@@ -223,7 +221,7 @@ def assert_affinely_private(
 
     require_twin(protocol, broken_twin)
     question = Question.about(protocol, inputs_a, inputs_b, coalition)
-    return judge_question(compare, protocol, broken_twin, question, Waivers.of(waived), known.rehearsals)
+    return judge_question(compare, protocol, broken_twin, question, waived, known.rehearsals)
 
 
 def distance(protocol: Protocol, a: Inputs, b: Inputs, coalition: tuple[Party, ...]) -> Fraction:
