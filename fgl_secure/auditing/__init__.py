@@ -11,22 +11,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.records import Record
-    from fgl_secure.auditing.report import Report, write_report
-    from fgl_secure.auditing.schema import Exposure, Findings, contradictions
+    from fgl_secure.auditing.report import Report
     from fgl_secure.auditing.terminal import print_report
-    from fgl_secure.auditing.verdict import Verdict, judge
+    from fgl_secure.auditing.verdict import Verdict
     from fgl_secure.auditing.wording import bytes_text, figure, percent_text, with_interval
 
 _PLACES = MappingProxyType({
     "Record": "records",
     "Report": "report",
-    "write_report": "report",
-    "Exposure": "schema",
-    "Findings": "schema",
-    "contradictions": "schema",
     "print_report": "terminal",
     "Verdict": "verdict",
-    "judge": "verdict",
     "bytes_text": "wording",
     "figure": "wording",
     "percent_text": "wording",
@@ -34,19 +28,14 @@ _PLACES = MappingProxyType({
 })  # fmt: skip
 
 __all__ = [
-    "Exposure",
-    "Findings",
     "Record",
     "Report",
     "Verdict",
     "bytes_text",
-    "contradictions",
     "figure",
-    "judge",
     "percent_text",
     "print_report",
     "with_interval",
-    "write_report",
 ]
 
 

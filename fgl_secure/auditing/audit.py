@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,16 +16,15 @@ from fgl_secure.auditing.method import Method, Source, check_method, several
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
-from fgl_secure.auditing.report import Report
+from fgl_secure.auditing.report import Report, report_of, sentence
 from fgl_secure.auditing.verdict import Verdict, detectable_difference, detectable_rate, detectable_shift
-from fgl_secure.auditing.write_up import report_of, sentence
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import boundary_nodes
 from fgl_secure.host import library_settings
 from fgl_secure.runtime import Circumstance, Claim
 from fgl_secure.schemes import Assignment
-from fgl_secure.statistics import exact_proportion
+from fgl_secure.statistics.metrics import exact_proportion
 from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress, TrainingResult
 
@@ -112,7 +111,9 @@ def examine(
     for subject in plan.subjects:
         claim = subject.claims[subject.name]
         records += [
-            _record(_Evidence(attempt, figure, clear.of(attempt, figure.metric), positive(attempt.attack)), claim, plan)
+            _record(
+                attempt, figure, clear.of(attempt, figure.metric), positive(attempt.attack)[figure.metric], claim, plan
+            )
             for attempt in found[subject.name]
             for figure in attempt.found
         ]
@@ -185,21 +186,14 @@ def _positive_control(each: Attack[Any, Any], broken: RecordedRun) -> dict[str, 
     return {found.metric: found.value / found.reachable for found in broken.score(each, guess)}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Evidence:
-    attempt: Attempt
-    found: Measurement
-    clear: Measurement | None
-    positive: Mapping[str, float]
-
-
-def _record(evidence: _Evidence, claim: Claim, plan: Plan) -> Record:
-    attempt, found, clear = evidence.attempt, evidence.found, evidence.clear
-    each, null, verdict = attempt.attack, attempt.null(found.metric), verdict_on(found)
+def _record(
+    attempt: Attempt, found: Measurement, clear: Measurement | None, positive: float, claim: Claim, plan: Plan
+) -> Record:
+    card, null, verdict = attempt.attack.card, attempt.null(found.metric), verdict_on(found)
     record = Record(
-        attack=each.card.name,
-        view=_view(each, attempt.what),
-        coalition=" and ".join(f"{count} {role}" for role, count in each.card.coalition.items()),
+        attack=card.name,
+        view=f"{card.observer}, {attempt.what}{f'; knows {card.auxiliary}' if card.auxiliary else ''}",
+        coalition=" and ".join(f"{count} {role}" for role, count in card.coalition.items()),
         protocol=attempt.protocol,
         dataset=plan.graph.graph.name,
         partition=plan.graph.partition,
@@ -208,25 +202,24 @@ def _record(evidence: _Evidence, claim: Claim, plan: Plan) -> Record:
         ci95=found.interval,
         random=found.random,
         prior=found.prior,
-        knowledge=alone(each),
+        knowledge=alone(attempt.attack),
         in_the_clear=None if clear is None else clear.value,
         in_the_clear_verdict=None if clear is None else verdict_on(clear),
         n=found.n,
         seed=plan.seed,
-        positive_control=evidence.positive[found.metric],
-        positive_minimum=each.card.minimum,
+        positive_control=positive,
+        positive_minimum=card.minimum,
         null_control=null.value,
         null_interval=null.interval,
         detectable_advantage=detectable(found),
         verdict=verdict,
-        contradicts_claim=False,
         finding=found.finding,
     )
-    broken = claim.broken_by(each.card.secret, each.card.coalition, each.card.circumstance)
-    outside = each.card.circumstance is Circumstance.MALICIOUS_DEVICE  # every claim assumes semi-honest parties
+    broken = claim.broken_by(card.secret, card.coalition, card.circumstance)
+    outside = card.circumstance is Circumstance.MALICIOUS_DEVICE  # every claim assumes semi-honest parties
     if broken is None or outside or not verdict.is_exposure or not record.controls_hold:
         return record
-    return Record(**{**_fields(record), "contradicts_claim": True, "claim": sentence(broken)})
+    return replace(record, contradicts_claim=True, claim=sentence(broken))
 
 
 def detectable(found: Measurement) -> float:
@@ -236,15 +229,6 @@ def detectable(found: Measurement) -> float:
     if found.arms is not None:
         return detectable_difference(found.arms[:2], found.arms[2], found.prior)
     return detectable_shift(found.value, found.interval, found.prior)
-
-
-def _view(each: Attack[Any, Any], what: str) -> str:
-    knows = f"; knows {each.card.auxiliary}" if each.card.auxiliary else ""
-    return f"{each.card.observer}, {what}{knows}"
-
-
-def _fields(record: Record) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in Record.__dataclass_fields__}
 
 
 def _boundary_record(plan: Plan) -> Record:
@@ -264,16 +248,9 @@ def _boundary_record(plan: Plan) -> Record:
         random=0.0,
         prior=0.0,
         knowledge=Alone.NOTHING_KNOWN,
-        in_the_clear=None,
-        in_the_clear_verdict=None,
         n=share.n,
         seed=plan.seed,
-        positive_control=None,
-        positive_minimum=0.0,
-        null_control=None,
-        null_interval=None,
         detectable_advantage=detectable_rate(share.n, 0.0),
         verdict=Verdict.CONTEXT,
-        contradicts_claim=False,
         finding=f"{int(on_boundary.sum()):,} of {len(on_boundary):,} devices have a neighbour in another silo.",
     )

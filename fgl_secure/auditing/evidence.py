@@ -11,7 +11,7 @@ from fgl_secure.auditing.plan import Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.memory import collect_if_large
-from fgl_secure.statistics.intervals import Interval
+from fgl_secure.statistics.metrics import Interval
 from fgl_secure.training.loop import Progress
 
 Chosen = tuple[Attack[Any, Any], ...]

@@ -8,7 +8,7 @@ from math import sqrt
 
 import scipy  # its statistics are loaded when they are first asked for
 
-from fgl_secure.statistics.intervals import Interval, clopper_pearson, difference
+from fgl_secure.statistics.metrics import Interval, clopper_pearson, difference
 
 MARGIN = 0.05
 """A gain over chance and prior up to here is not called a leak."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fgl_secure.auditing.privacy_cost import PrivacyCost
-from fgl_secure.auditing.schema import Score
 from fgl_secure.auditing.train import Trained
+from fgl_secure.auditing.wording import Score
 from fgl_secure.training.loop import TrainingResult
 
 

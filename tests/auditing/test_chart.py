@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.auditing.chart import Axis, common_axis, lanes, scatters
-from fgl_secure.auditing.findings import groups
-from fgl_secure.statistics.intervals import Interval
+from fgl_secure.auditing.html import Axis, axis_down_to, lanes, scatters
+from fgl_secure.auditing.tables import groups
+from fgl_secure.statistics.metrics import Interval
 from tests.auditing.samples import ACCURACY, COST, RECORD, REPORT
 
 
@@ -31,7 +31,7 @@ def test_positions_stay_on_the_axis(value: float, low: float) -> None:
 )
 def test_one_axis_fits_every_finding(lowest: float, axis: float, labels: list[str]) -> None:
     """The shared axis reaches just below the smallest figure of the report, with labels at round values."""
-    found = common_axis([RECORD, replace(RECORD, ci95=Interval(lowest, 1.0))])
+    found = axis_down_to(lowest)
     assert found.low == axis
     assert [label for label, _ in found.ticks()] == labels
 

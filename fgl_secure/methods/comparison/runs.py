@@ -12,11 +12,12 @@ from typing import Any, cast
 import numpy as np
 
 from fgl_secure import __version__
-from fgl_secure.auditing import Report, findings
+from fgl_secure.auditing import Report
 from fgl_secure.auditing.audit import chosen_attacks, examine
 from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.method import SEEDS, Method, Source
-from fgl_secure.auditing.schema import Score
+from fgl_secure.auditing.tables import UnderScheme, groups
+from fgl_secure.auditing.wording import Score
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import Data, FederatedGraph
 from fgl_secure.graph.graph_sets import GraphSets
@@ -254,7 +255,7 @@ def _not_attacked(report: Report, name: str) -> list[str]:
 
 def _readings(report: Report, name: str, seed: int) -> Iterator[Reading]:
     """Of each attack that could read the runs under a scheme, those in special circumstances included, the worst."""
-    for group in findings.groups(report):
+    for group in groups(report):
         for entry in (*group.told, *group.quiet):
             mine = [under for under in entry.schemes if _belongs(under.scheme, name) and under.tone in TONES]
             found = [_reading(under, seed) for under in mine]
@@ -266,7 +267,7 @@ def _belongs(scheme: str, name: str) -> bool:
     return scheme == name or scheme.startswith(f"{name}[")
 
 
-def _reading(under: findings.UnderScheme, seed: int) -> Reading:
+def _reading(under: UnderScheme, seed: int) -> Reading:
     record = under.headline
     return Reading(
         record.attack,
