@@ -99,7 +99,7 @@ class Record:
             raise InputError(f"null_control must be given for the verdict {str(self.verdict)!r}; found None")
         if self.contradicts_claim and not (self.verdict.is_exposure and self.claim.strip()):
             raise InputError(
-                f"contradicts_claim needs the verdict broken or leaks, and the claim's sentence; found "
+                f"contradicts_claim must come with the verdict broken or leaks and the claim's sentence; found "
                 f"{str(self.verdict)!r} and {self.claim!r}"
             )
 

@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from fgl_secure import methods
-from fgl_secure.cli import completion
 from fgl_secure.cli.config import RUN_FILE, run_file
 from fgl_secure.cli.options import configured, data_of
 from fgl_secure.cli.output import CONTRADICTED, OK, OutputError, say
+from fgl_secure.cli.parser import SCRIPTS
 from fgl_secure.cli.progress import Runs, shown
 from fgl_secure.errors import InputError
 from fgl_secure.ledger import Ledger
@@ -139,7 +139,7 @@ def _trained(method: Method, data: Source, chosen: argparse.Namespace, phases: P
 def compare(chosen: argparse.Namespace, words: list[str]) -> int:
     """Audits all methods that fit, prints the table, and then writes it."""
     from fgl_secure.auditing.report import write_files
-    from fgl_secure.cli.print_comparison import describe, read
+    from fgl_secure.cli.printing import describe_comparison, describe_entry
     from fgl_secure.graph import Data
     from fgl_secure.methods.comparison import SECURED
     from fgl_secure.methods.comparison import compare as run
@@ -162,10 +162,10 @@ def compare(chosen: argparse.Namespace, words: list[str]) -> int:
             device=chosen.device,
             command=_command(words),
             ledger=ledger,
-            watch=Runs(phases, read),
+            watch=Runs(phases, describe_entry),
             progress=phases,
         )
-    unsaid = _unsaid(lambda: json.dumps(found.as_json(), indent=2) if chosen.json else describe(found))
+    unsaid = _unsaid(lambda: json.dumps(found.as_json(), indent=2) if chosen.json else describe_comparison(found))
     written = found.write(chosen.out)
     write_files(chosen.out, {RUN_FILE: run_file(chosen, ["compare"])})
     if unsaid is not None:
@@ -189,7 +189,7 @@ def list_(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001 
 
 def complete(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
     """Prints what a shell reads."""
-    say(completion.SCRIPTS[chosen.shell].rstrip())
+    say(SCRIPTS[chosen.shell].rstrip())
     return OK
 
 

@@ -10,9 +10,10 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from fgl_secure import __version__, methods
-from fgl_secure.cli import commands, completion
+from fgl_secure.cli import commands
+from fgl_secure.cli.listing import KINDS
 from fgl_secure.cli.options import add_fields, add_method_options, escaped
-from fgl_secure.cli.parser import Parser, place
+from fgl_secure.cli.parser import SCRIPTS, Parser, place
 from fgl_secure.cli.subcommand import Subcommand, installed_subcommands
 from fgl_secure.errors import InputError
 
@@ -22,10 +23,16 @@ if TYPE_CHECKING:
 METHOD = "hifgl"
 """What `fgl-secure audit` audits when no method is named."""
 
-ENGINES = ("one-process", "flower")
+_ENGINES = ("one-process", "flower")
 
 OF_METHODS = ("audit", "train")
 """Commands that have a command a method."""
+
+
+_COMPLETION = """\
+examples:
+  eval "$(fgl-secure completion bash)"      # in ~/.bashrc; zsh in ~/.zshrc
+  fgl-secure completion fish | source       # in ~/.config/fish/config.fish"""
 
 
 class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
@@ -63,9 +70,9 @@ def parser_for(words: Sequence[str]) -> Parser:
     _add_listing(_command(kinds, "list", "what there is"))
     for name, found in installed_subcommands():
         _add_installed(kinds, name, found)
-    shell = _command(kinds, "completion", "what makes a shell complete words", completion.EXAMPLES)
+    shell = _command(kinds, "completion", "what makes a shell complete words", _COMPLETION)
     shell.set_defaults(run=commands.complete)
-    shell.add_argument("shell", choices=tuple(completion.SCRIPTS), help="whose script to print")
+    shell.add_argument("shell", choices=tuple(SCRIPTS), help="whose script to print")
     return parser
 
 
@@ -180,8 +187,8 @@ def _add_train(parser: argparse.ArgumentParser, method: type[Method]) -> None:
     )
     parser.add_argument(
         "--engine",
-        choices=ENGINES,
-        default=ENGINES[0],
+        choices=_ENGINES,
+        default=_ENGINES[0],
         help="all silos in this process, or each a SuperNode of Flower's simulation engine: to the same bits, unless a "
         "scheme rounds numbers at random",
     )
@@ -220,6 +227,6 @@ def add_runs_option(parser: argparse.ArgumentParser, says: str) -> None:
 
 def _add_listing(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=commands.list_)
-    parser.add_argument("what", nargs="?", choices=("datasets", "schemes", "attacks", "methods"), help="one kind only")
+    parser.add_argument("what", nargs="?", choices=KINDS, help="one kind only")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(verbose=False)

@@ -24,9 +24,8 @@ import numpy as np
 import platformdirs
 
 from fgl_secure.errors import DataNotFoundError, InputError
-from fgl_secure.graph.attributed_graph import Graph
+from fgl_secure.graph.attributed_graph import Graph, SparseRows
 from fgl_secure.graph.own_files import MOST_ENTRIES, plain_arrays
-from fgl_secure.graph.sparse_rows import SparseRows
 
 # What reading a damaged file raises: RuntimeError where a wrong bit says that the archive is encrypted, and ValueError
 # covers InputError, since an entry that isn't a valid graph is damaged too.

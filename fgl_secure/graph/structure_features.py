@@ -1,7 +1,6 @@
 """What is known of a node from the edges around it alone: the structure features of FedStruct (ICLR 2025, appendix A).
 
-All of them are functions of a graph's edges, its features and labels are not looked at. So they can be computed on the
-whole graph or on what one client knows of it (`augmented_subgraph`).
+All of them are functions of a graph's edges, its features and labels are not looked at.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from scipy import sparse
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.adjacency_powers import looped_adjacency, normalised_adjacency
 from fgl_secure.graph.attributed_graph import Graph
-from fgl_secure.graph.graphlet_degrees import graphlet_degrees
+from fgl_secure.graph.graphlets import graphlet_degrees
 from fgl_secure.graph.node2vec import Node2VecSettings, node2vec
 from fgl_secure.graph.split import seeded_generator
 
@@ -96,15 +95,15 @@ def _symmetric_diagonals(matrix: sparse.csr_array, nodes: NDArray[np.int64], ste
     return found
 
 
-FEDSTAR_STEPS = 50
+_FEDSTAR_STEPS = 50
 """The random walk's share of FedStar features, in steps, as in FedStruct's public code."""
 
-HOP2VEC_DEVIATION = 0.05
+_HOP2VEC_DEVIATION = 0.05
 
 LEARNT = "hop2vec"
 """Name of the features that training changes; the others are fixed."""
 
-StructureFeatures = Callable[[Graph, int, int], NDArray[np.float32]]
+_StructureFeatures = Callable[[Graph, int, int], NDArray[np.float32]]
 
 
 def one_hot_degree(graph: Graph, largest: int) -> NDArray[np.float32]:
@@ -160,7 +159,7 @@ def hop2vec_start(n: int, d: int, seed: int) -> NDArray[np.float32]:
     """
     if min(n, d) < 1:
         raise InputError(f"n and d must be at least 1; found {n} and {d}")
-    return seeded_generator(seed).normal(0.0, HOP2VEC_DEVIATION, size=(n, d)).astype(np.float32)
+    return seeded_generator(seed).normal(0.0, _HOP2VEC_DEVIATION, size=(n, d)).astype(np.float32)
 
 
 def standardised(features: NDArray[Any]) -> NDArray[np.float32]:
@@ -172,12 +171,12 @@ def standardised(features: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _fedstar(graph: Graph, width: int, _seed: int) -> NDArray[np.float32]:
-    if width < FEDSTAR_STEPS + 2:
-        raise InputError(f"width must be at least {FEDSTAR_STEPS + 2} for fedstar; found {width}")
-    return fedstar_features(graph, FEDSTAR_STEPS, width - FEDSTAR_STEPS - 1)
+    if width < _FEDSTAR_STEPS + 2:
+        raise InputError(f"width must be at least {_FEDSTAR_STEPS + 2} for fedstar; found {width}")
+    return fedstar_features(graph, _FEDSTAR_STEPS, width - _FEDSTAR_STEPS - 1)
 
 
-STRUCTURE_FEATURES: Mapping[str, StructureFeatures] = MappingProxyType(
+STRUCTURE_FEATURES: Mapping[str, _StructureFeatures] = MappingProxyType(
     {
         LEARNT: lambda graph, width, seed: hop2vec_start(graph.num_nodes, width, seed),
         "degree": lambda graph, width, _seed: one_hot_degree(graph, width - 1),

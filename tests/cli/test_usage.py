@@ -13,10 +13,9 @@ import pytest
 
 from fgl_secure.auditing import report as report_module
 from fgl_secure.cli import commands
-from fgl_secure.cli.completion import SCRIPTS, candidates
 from fgl_secure.cli.config import RUN_FILE, run_file, with_options
 from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, FAULT, OK
-from fgl_secure.cli.parser import meant
+from fgl_secure.cli.parser import SCRIPTS, candidates, meant
 from fgl_secure.cli.usage import OF_METHODS, parser_for
 from fgl_secure.methods import names
 from tests.cli.test_main import AUDIT, CHEAP, Cli, cli

@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph, Graph, sparse_rows
+from fgl_secure.graph import FederatedGraph, Graph, attributed_graph
 from fgl_secure.graph.raw_files import read_graph, write_graph
 from fgl_secure.graph.split import random_split
 from fgl_secure.training.silo import Silo
@@ -24,9 +24,9 @@ DENSE = Graph.from_arrays("g", ROWS, LABELS, EDGES)
 @pytest.fixture
 def sparse(monkeypatch: pytest.MonkeyPatch) -> Graph:
     """The same graph with features that count as large."""
-    monkeypatch.setattr(sparse_rows, "LARGE", 1)
+    monkeypatch.setattr(attributed_graph, "LARGE", 1)
     graph = Graph.from_arrays("g", csr_array(ROWS), LABELS, EDGES)
-    assert isinstance(graph.stored, sparse_rows.SparseRows)
+    assert isinstance(graph.stored, attributed_graph.SparseRows)
     return graph
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Graph
-from fgl_secure.graph.graphlet_degrees import graphlet_degrees
+from fgl_secure.graph.graphlets import graphlet_degrees
 from fgl_secure.graph.structure_features import (
     STRUCTURE_FEATURES,
     fedstar_features,

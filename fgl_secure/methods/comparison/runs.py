@@ -20,8 +20,8 @@ from fgl_secure.auditing.tables import UnderScheme, groups
 from fgl_secure.auditing.wording import Score
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import Data, FederatedGraph
-from fgl_secure.graph.graph_sets import GraphSets
-from fgl_secure.graph.graph_sets.catalogue import is_known_set
+from fgl_secure.graph.data import GraphSets
+from fgl_secure.graph.datasets import GraphSetDataset, find_dataset
 from fgl_secure.host import library_settings
 from fgl_secure.ledger import Entry, Ledger, Run, Watch, completed, provenance
 from fgl_secure.methods import method as method_of
@@ -144,7 +144,7 @@ def source_of(data: Source | str | None, root: Path | None = None) -> Source:
     if data is None:
         return Data()
     if isinstance(data, str):
-        return GraphSets(data, root) if is_known_set(data) else Data(data, root=root)
+        return GraphSets(data, root) if isinstance(find_dataset(data), GraphSetDataset) else Data(data, root=root)
     return data
 
 

@@ -17,7 +17,7 @@ from fgl_secure.auditing.audit import audit
 from fgl_secure.cli.main import OK, main
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data
-from fgl_secure.graph.graph_sets import GraphSets
+from fgl_secure.graph.data import GraphSets
 from fgl_secure.methods import FedVN
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.schemes import names
