@@ -6,7 +6,6 @@ Loaded when asked for: a configuration of a method lies in this package too, and
 from __future__ import annotations
 
 from importlib import import_module
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,16 +15,7 @@ if TYPE_CHECKING:
     from fgl_secure.auditing.verdict import Verdict
     from fgl_secure.auditing.wording import bytes_text, figure, percent_text, with_interval
 
-_PLACES = MappingProxyType({
-    "Record": "records",
-    "Report": "report",
-    "print_report": "terminal",
-    "Verdict": "verdict",
-    "bytes_text": "wording",
-    "figure": "wording",
-    "percent_text": "wording",
-    "with_interval": "wording",
-})  # fmt: skip
+_HOMES = ("wording", "verdict", "records", "report", "terminal")
 
 __all__ = [
     "Record",
@@ -40,6 +30,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
+    homes = (import_module(f"{__name__}.{home}") for home in _HOMES if name in __all__)
+    home = next((home for home in homes if hasattr(home, name)), None)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(home, name)

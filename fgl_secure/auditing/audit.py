@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -11,7 +11,7 @@ from fgl_secure.attacks.base import Alone, Attack, Measurement, alone
 from fgl_secure.attacks.registry import attack
 from fgl_secure.attacks.registry import attacks as all_attacks
 from fgl_secure.auditing.controls import control
-from fgl_secure.auditing.evidence import Attempt, InTheClear, attempts, verdict_on
+from fgl_secure.auditing.evidence import Attempt, attempts, verdict_on
 from fgl_secure.auditing.method import Method, Source, check_method, several
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -22,6 +22,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import boundary_nodes
 from fgl_secure.host import library_settings
+from fgl_secure.memory import collect_if_large
 from fgl_secure.runtime import Circumstance, Claim
 from fgl_secure.schemes import Assignment
 from fgl_secure.statistics.metrics import exact_proportion
@@ -110,13 +111,11 @@ def examine(
     clear = _in_the_clear(plan, chosen, found)
     for subject in plan.subjects:
         claim = subject.claims[subject.name]
-        records += [
-            _record(
-                attempt, figure, clear.of(attempt, figure.metric), positive(attempt.attack)[figure.metric], claim, plan
-            )
-            for attempt in found[subject.name]
-            for figure in attempt.found
-        ]
+        for attempt in found[subject.name]:
+            for figure in attempt.found:
+                there = clear.get(_what(attempt.attack, attempt, figure.metric))
+                working = positive(attempt.attack)[figure.metric]
+                records.append(_record(attempt, figure, there, working, claim, plan))
     return report_of(plan, results, records, chosen, _blind(found), command)
 
 
@@ -160,22 +159,47 @@ def _recorded_training(plan: Plan, subject: Subject, progress: Callable[[str], P
     )
 
 
-def _in_the_clear(plan: Plan, chosen: tuple[Attack[Any, Any], ...], found: Mapping[str, list[Attempt]]) -> InTheClear:
-    """What the attacks that found something to read find on the same subject where nothing is protected.
+_What = tuple[str, str, str, str]
+"""An attack, a kind of run, what was exchanged, and a metric."""
+
+
+def _what(attack: Attack[Any, Any], run: RecordedRun | Attempt, metric: str) -> _What:
+    return attack.card.name, run.scenario, run.what, metric
+
+
+def _in_the_clear(
+    plan: Plan, chosen: tuple[Attack[Any, Any], ...], found: Mapping[str, list[Attempt]]
+) -> dict[_What, Measurement]:
+    """The most that attacks which found something find on the same subject where nothing is protected.
 
     Runs in the clear that are audited themselves are not run again.
     """
-    clear, done = InTheClear(), set[str]()
     at_work = {attempt.attack.card.name for each in found.values() for attempt in each if attempt.found}
-    for subject in (each for one in plan.subjects for each in one.unprotected()):
-        if subject.name in done:
-            continue
-        done.add(subject.name)
-        if subject.name not in found:
-            clear.run(tuple(each for each in chosen if each.card.name in at_work), subject, plan.seed)
-        for attempt in found.get(subject.name, ()):
-            clear.see(attempt.attack, attempt, attempt.found)
+    working = tuple(each for each in chosen if each.card.name in at_work)
+    clear: dict[_What, Measurement] = {}
+    subjects = [each for one in plan.subjects for each in one.unprotected()]
+    for subject in {each.name: each for each in reversed(subjects)}.values():
+        known = ((each.attack, each, each.found) for each in found.get(subject.name, ()))
+        for tried, run, figures in known if subject.name in found else _unprotected(working, subject, plan.seed):
+            for figure in figures:
+                best = clear.setdefault(_what(tried, run, figure.metric), figure)
+                if figure.value > best.value:
+                    clear[_what(tried, run, figure.metric)] = figure
     return clear
+
+
+def _unprotected(
+    working: tuple[Attack[Any, Any], ...], subject: Subject, seed: int
+) -> Iterator[tuple[Attack[Any, Any], RecordedRun | Attempt, tuple[Measurement, ...]]]:
+    """Runs a subject for its figures alone."""
+    for run in subject.recorded(seed):
+        for each in working:
+            guess = run.guess(each) if run.is_for(each) else None
+            if guess is not None:
+                yield each, run, run.measure(each, guess)
+            del guess
+        del run  # before the next one is there
+        collect_if_large()
 
 
 def _positive_control(each: Attack[Any, Any], broken: RecordedRun) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fgl_secure.attacks.base import Attack, Measurement
@@ -103,36 +103,3 @@ def _other_runs(subject: Subject) -> AssertionError:
 def _nulls(each: Attack[Any, Any], run: RecordedRun, other: RecordedRun) -> dict[str, Null]:
     guess = run.guess_elsewhere(each, other)
     return {} if guess is None else {f.metric: Null(f.value, f.interval) for f in run.score(each, guess)}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class InTheClear:
-    """The most that each attack finds on the audited subject where nothing is protected.
-
-    Attributes:
-        figures: by attack, kind of run, what was exchanged and metric.
-    """
-
-    figures: dict[tuple[str, str, str, str], Measurement] = field(default_factory=dict)
-
-    def see(self, attack: Attack[Any, Any], run: RecordedRun | Attempt, found: Iterable[Measurement]) -> None:
-        """Keeps figures where they are the largest so far."""
-        for each in found:
-            key = attack.card.name, run.scenario, run.what, each.metric
-            if key not in self.figures or each.value > self.figures[key].value:
-                self.figures[key] = each
-
-    def run(self, chosen: Chosen, subject: Subject, seed: int) -> None:
-        """Runs a subject for its figures alone."""
-        for run in subject.recorded(seed):
-            for each in chosen:
-                guess = run.guess(each) if run.is_for(each) else None
-                if guess is not None:
-                    self.see(each, run, run.measure(each, guess))
-                del guess
-            del run  # before the next one is there
-            collect_if_large()
-
-    def of(self, attempt: Attempt, metric: str) -> Measurement | None:
-        """The figure that goes with another one; None where nothing in the clear compares with what was read."""
-        return self.figures.get((attempt.attack.card.name, attempt.scenario, attempt.what, metric))

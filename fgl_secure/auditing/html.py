@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fgl_secure.auditing import tables, wording
 from fgl_secure.auditing.matrix import State
-from fgl_secure.auditing.plain import is_number
+from fgl_secure.auditing.records import is_number
 from fgl_secure.auditing.wording import Score
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from fgl_secure.auditing.plain import Json, plain
+from fgl_secure.auditing.records import Json, plain
 from fgl_secure.runtime import Circumstance, Claim, Leak, Role, Secret
 
 if TYPE_CHECKING:

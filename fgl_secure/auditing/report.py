@@ -15,9 +15,8 @@ from fgl_secure.attacks.papers import papers
 from fgl_secure.attacks.registry import page_on
 from fgl_secure.auditing.html import render_html, render_matrix
 from fgl_secure.auditing.matrix import Cell, matrix
-from fgl_secure.auditing.plain import Json, plain_mapping
 from fgl_secure.auditing.plan import Plan
-from fgl_secure.auditing.records import Record
+from fgl_secure.auditing.records import Json, Record, plain_mapping
 from fgl_secure.auditing.texts import render_junit, render_markdown
 from fgl_secure.auditing.wording import Score
 from fgl_secure.errors import InputError

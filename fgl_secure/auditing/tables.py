@@ -16,8 +16,7 @@ from fgl_secure.auditing.matrix import Cell, State
 from fgl_secure.runtime import Secret
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.plain import Json
-    from fgl_secure.auditing.records import Record
+    from fgl_secure.auditing.records import Json, Record
     from fgl_secure.auditing.report import Report
 
 SHORT: Mapping[str, str] = MappingProxyType({

@@ -8,7 +8,7 @@ from math import ceil, floor
 from typing import TYPE_CHECKING
 
 from fgl_secure.attacks.base import Alone
-from fgl_secure.auditing.plain import is_number
+from fgl_secure.auditing.records import is_number
 from fgl_secure.auditing.verdict import MARGIN, Verdict
 
 if TYPE_CHECKING:

@@ -25,10 +25,6 @@ METHOD = "hifgl"
 
 _ENGINES = ("one-process", "flower")
 
-OF_METHODS = ("audit", "train")
-"""Commands that have a command a method."""
-
-
 _COMPLETION = """\
 examples:
   eval "$(fgl-secure completion bash)"      # in ~/.bashrc; zsh in ~/.zshrc

@@ -252,7 +252,7 @@ def load(
         name: One of `available()`, in upper or lower case.
         data_root: The folder with the raw files, Planetoid/Cora/raw/ind.cora.x and so on; it is never written to. By
             default the environment variable FGL_SECURE_DATA, and without that PyTorch Geometric downloads to the cache.
-        cache_dir: Where downloads and parsed graphs are kept. By default the environment variable FGL_SECURE_CACHE, and
+        cache_dir: Where downloads are kept. By default the environment variable FGL_SECURE_CACHE, and
             without that the user's cache folder.
 
     Raises:

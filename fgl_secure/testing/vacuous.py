@@ -33,62 +33,48 @@ _TRACES = 8
 
 _WAIVABLE = ("coalition", "trace", "values")
 
+Waivers = Mapping[str, str]
+"""Rules that a test breaks on purpose, each with its reason."""
 
-@dataclass(frozen=True, slots=True)
-class Waivers:
-    """Rules that a test breaks on purpose, each with its reason; "" for those that hold.
 
-    Attributes:
-        coalition: why the coalition is smaller than one that could see no more.
-        trace: why the twin sends other messages than the protocol.
-        values: why all honest values are equal.
+def _checked_waivers(waived: Waivers | None) -> Waivers:
+    """Return what a test waives.
+
+    Raises:
+        InputError: for a rule that can't be waived, or one without a reason.
     """
-
-    coalition: str = ""
-    trace: str = ""
-    values: str = ""
-
-    @classmethod
-    def of(cls, waived: Mapping[str, str] | None) -> Waivers:
-        """Waivers by name.
-
-        Raises:
-            InputError: for a rule that nobody may waive, or one without a reason.
-        """
-        given = dict(waived or {})
-        for name, reason in given.items():
-            if name not in _WAIVABLE:
-                raise InputError(f"waived must name rules among {', '.join(_WAIVABLE)}; found {name!r}")
-            if not isinstance(reason, str) or not reason.strip():
-                raise InputError(f"waived must give a reason for each rule; found {reason!r} for {name!r}")
-        return cls(**given)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """A line for each."""
-        return tuple(f"waived, {name}: {reason}" for name in _WAIVABLE if (reason := getattr(self, name)))
+    for name, reason in (waived or {}).items():
+        if name not in _WAIVABLE:
+            raise InputError(f"waived must name rules among {', '.join(_WAIVABLE)}; found {name!r}")
+        if not isinstance(reason, str) or not reason.strip():
+            raise InputError(f"waived must give a reason for each rule; found {reason!r} for {name!r}")
+    return waived or {}
 
 
 class Rehearsals:
     """Runs on coins that are the same for all inputs, each made once for a protocol and an input."""
 
     def __init__(self) -> None:
-        self._runs: dict[tuple[Protocol, str, bytes], list[Transcript]] = {}
-        self._traces: dict[tuple[Protocol, str, bytes, int], set[Trace]] = {}
+        self._made: dict[tuple[object, ...], list[Transcript]] = {}
 
     def runs(self, protocol: Protocol, inputs: Inputs) -> list[Transcript]:
         """A few runs, everything of which is recorded."""
-        key = (protocol, *_key(inputs))
-        if key not in self._runs:
-            self._runs[key] = list(_runs(protocol, inputs))
-        return self._runs[key]
+        seeds = 1 if protocol.batched else _RUNS
+        return self._recorded(protocol, inputs, Recording.everything(), seeds, _TAPES)
 
     def traces(self, protocol: Protocol, inputs: Inputs, runs: int) -> set[Trace]:
         """What the network sees of some runs."""
-        key = (protocol, *_key(inputs), runs)
-        if key not in self._traces:
-            self._traces[key] = _traces(protocol, inputs, runs)
-        return self._traces[key]
+        return {trace_of(run) for run in self._recorded(protocol, inputs, Recording(), runs, 1)}
+
+    def _recorded(
+        self, protocol: Protocol, inputs: Inputs, recording: Recording, seeds: int, tapes: int
+    ) -> list[Transcript]:
+        key = (protocol, inputs.dtype.str, inputs.shape, inputs.tobytes(), seeds, tapes)
+        if key not in self._made:
+            coins: list[Coins] = [SimulationCoins(seed) for seed in range(seeds)]
+            coins = [BatchCoins(each, tapes) for each in coins] if protocol.batched else coins
+            self._made[key] = [protocol.run_once(inputs, each, recording)[0] for each in coins]
+        return self._made[key]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,14 +112,14 @@ class Probe:
                 f"coalition must be sent something that can be looked at; found no coordinate in what "
                 f"{words(self.coalition)} received of {self.protocol}"
             )
-        if not waivers.values:
+        if "values" not in waivers:
             self._require_unequal(every)
         self._require_read(next(iter(runs.values())))
 
     def require_twin_alike(self, twin: Protocol, waivers: Waivers) -> None:
         """Refuses a twin that could be rejected for messages that the protocol does not send."""
         values, traces = next(iter(self.inputs.values())), self.rehearsals.traces
-        if waivers.trace or traces(self.protocol, values, 1) == traces(twin, values, 1):
+        if "trace" in waivers or traces(self.protocol, values, 1) == traces(twin, values, 1):
             return
         own, others = (traces(each, values, _TRACES) for each in (self.protocol, twin))
         if own.isdisjoint(others):
@@ -222,7 +208,7 @@ def judge_question(
     protocol: Protocol,
     broken_twin: Protocol,
     question: Question,
-    waived: Mapping[str, str] | None,
+    waived: Waivers | None,
     rehearsals: Rehearsals | None = None,
 ) -> Evidence:
     """Judges a protocol and its twin by the views of a coalition for two inputs.
@@ -263,7 +249,7 @@ def judge(
     broken_twin: Protocol,
     failure: type[PrivacyAssertionError],
     headline: str,
-    waived: Mapping[str, str] | None,
+    waived: Waivers | None,
     sees: Callable[[Party], bool] | None = None,
 ) -> Evidence:
     """Runs one check on a protocol and on its twin: what passes the protocol must reject the twin.
@@ -284,10 +270,11 @@ def judge(
         VacuousTestError: when the twin is not, or the test shows nothing.
     """
     __tracebackhide__ = True
-    waivers = Waivers.of(waived)
+    waivers = _checked_waivers(waived)
     probe.require_different()
     evidence = check(probe.protocol, False)
-    evidence = replace(evidence, notes=(*evidence.notes, *waivers.notes))
+    notes = (f"waived, {name}: {waivers[name]}" for name in _WAIVABLE if name in waivers)
+    evidence = replace(evidence, notes=(*evidence.notes, *notes))
     _LOG.info(evidence.summary)
     CURRENT.get().report(evidence.summary)
     if evidence.rejected:
@@ -295,7 +282,7 @@ def judge(
     probe.require_sound(waivers)
     if probe.coalition:
         probe.require_twin_alike(broken_twin, waivers)
-    if sees is not None and not waivers.coalition:
+    if sees is not None and "coalition" not in waivers:
         _require_maximal(probe, sees)
     on_twin = check(broken_twin, True)
     _LOG.info("broken twin: %s", on_twin.summary)
@@ -374,18 +361,6 @@ def _moved(protocol: Protocol, inputs: Inputs, coalition: tuple[Party, ...]) -> 
             yield other
 
 
-def _key(inputs: Inputs) -> tuple[str, bytes]:
-    return f"{inputs.dtype.str} {inputs.shape}", inputs.tobytes()
-
-
-def _runs(protocol: Protocol, inputs: Inputs) -> Iterator[Transcript]:
-    """A few runs whose coins are the same for all inputs."""
-    for seed in range(1 if protocol.batched else _RUNS):
-        coins: Coins = SimulationCoins(seed)
-        coins = BatchCoins(coins, _TAPES) if protocol.batched else coins
-        yield protocol.run_once(inputs, coins, Recording.everything())[0]
-
-
 def _same(some: list[Transcript], others: list[Transcript]) -> bool:
     pairs = (
         (a, b) for one, other in zip(some, others, strict=True) for a, b in zip_longest(one.messages, other.messages)
@@ -402,12 +377,3 @@ def _same_batch(a: MessageBatch, b: MessageBatch) -> bool:
     return here.keys() == there.keys() and all(
         here[name].dtype == there[name].dtype and here[name].tobytes() == there[name].tobytes() for name in here
     )
-
-
-def _traces(protocol: Protocol, inputs: Inputs, runs: int) -> set[Trace]:
-    found: set[Trace] = set()
-    for seed in range(runs):
-        coins: Coins = SimulationCoins(seed)
-        coins = BatchCoins(coins, 1) if protocol.batched else coins
-        found.add(trace_of(protocol.run_once(inputs, coins, Recording())[0]))
-    return found
