@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -237,82 +237,41 @@ def _lane(each: tables.UnderScheme, axis: Axis, schemes: Sequence[str], index: i
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One scheme in a plot of accuracy against a price.
+def scatters(report: Report, schemes: Sequence[str]) -> list[dict[str, Any]]:
+    """Plots of the score against bytes and against seconds, where two schemes or more have both.
 
-    Attributes:
-        scheme: whose.
-        shape: of its mark.
-        x: per cent of the width, from the left.
-        y: per cent of the height, from the top.
-        text: both figures in words.
+    Returns:
+        Of each plot its title; its points, with shape, place in per cent from the left and from the top, and both
+        figures in words; and the labels of the axes across and up, with their places.
     """
-
-    scheme: str
-    shape: str
-    x: float
-    y: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Scatter:
-    """A plot of accuracy, or error, against a price.
-
-    Attributes:
-        title: what against what.
-        points: one a scheme that has both figures.
-        across: labels of the lower axis and their positions in per cent.
-        up: labels of the left axis and their positions in per cent, from the top.
-    """
-
-    title: str
-    points: tuple[Point, ...]
-    across: tuple[tuple[str, float], ...]
-    up: tuple[tuple[str, float], ...]
-
-
-def scatters(report: Report, schemes: Sequence[str]) -> tuple[Scatter, ...]:
-    """Accuracy against bytes and against seconds, where two schemes or more have both."""
+    scores, costs = tables.by_protocol(report, report.accuracy), tables.by_protocol(report, report.cost)
     prices: tuple[tuple[str, str, Callable[[object], str]], ...] = (
         ("bytes", "bytes sent", wording.bytes_text), ("seconds", "time of training", wording.seconds_text),
     )  # fmt: skip
-    found = (_scatter(report, schemes, *price) for price in prices)
-    return tuple(each for each in found if each is not None)
-
-
-def _scatter(
-    report: Report, schemes: Sequence[str], key: str, name: str, says: Callable[[object], str]
-) -> Scatter | None:
-    scores, costs = tables.by_protocol(report, report.accuracy), tables.by_protocol(report, report.cost)
-    read = {
-        scheme: (float(str(costs[scheme][key])), float(str(scores[scheme]["test"])))
-        for scheme in scores
-        if scheme in costs and is_number(costs[scheme][key]) and is_number(scores[scheme]["test"])
-    }
-    if len(read) < 2:
-        return None
-    across, up = (
-        _ticks(0.0, max(x for x, _ in read.values())),
-        score_ticks(report.score, [y for _, y in read.values()]),
-    )
-    points = tuple(
-        Point(
-            scheme,
-            shape_of(schemes, scheme),
-            share(x, across),
-            round(100 - share(y, up), 2),
-            f"{scheme}: {wording.score_text(report.score, y)}, {says(x)}",
-        )
-        for scheme, (x, y) in read.items()
-    )
-    return Scatter(
-        f"{report.score.capitalize()} against {name}",
-        points,
-        tuple((says(x), share(x, across)) for x in across),
-        tuple((wording.score_text(report.score, y), round(100 - share(y, up), 2)) for y in up),
-    )
+    plots = []
+    for key, name, says in prices:
+        both = {scheme: (costs[scheme][key], scores[scheme]["test"]) for scheme in scores if scheme in costs}
+        read = {scheme: (x, y) for scheme, (x, y) in both.items() if is_number(x) and is_number(y)}
+        if len(read) < 2:
+            continue
+        across = _ticks(0.0, max(x for x, _ in read.values()))
+        up = score_ticks(report.score, [y for _, y in read.values()])
+        points = [
+            {
+                "shape": shape_of(schemes, scheme),
+                "x": share(x, across),
+                "y": round(100 - share(y, up), 2),
+                "text": f"{scheme}: {wording.score_text(report.score, y)}, {says(x)}",
+            }
+            for scheme, (x, y) in read.items()
+        ]
+        plots.append({
+            "title": f"{report.score.capitalize()} against {name}",
+            "points": points,
+            "across": [(says(x), share(x, across)) for x in across],
+            "up": [(wording.score_text(report.score, y), round(100 - share(y, up), 2)) for y in up],
+        })  # fmt: skip
+    return plots
 
 
 def score_ticks(score: Score, values: Sequence[float]) -> list[float]:

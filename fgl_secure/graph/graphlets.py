@@ -12,9 +12,9 @@ list of graphs, not written down.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, pairwise, permutations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,8 +94,7 @@ _PAIRS_OF_FOUR = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
 _Key = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Extensions:
+class _Extensions(NamedTuple):
     """What a connected set of four nodes adds to the left sides of the equations, by its code.
 
     A code has a bit for each of `_PAIRS_OF_FOUR` that is joined. For each code there is a run of subsets of the four
@@ -247,21 +246,14 @@ def _count_sets_of_four(  # noqa: PLR0912, PLR0915 (four nested loops that share
     common_starts: NDArray[np.int64],
     common_columns: NDArray[np.int64],
     common_counts: NDArray[np.int64],
-    orbits: NDArray[np.int64],
-    subset_starts: NDArray[np.int64],
-    subsets: NDArray[np.int64],
-    inside: NDArray[np.int64],
-    addition_starts: NDArray[np.int64],
-    positions: NDArray[np.int64],
-    equations: NDArray[np.int64],
-    last_equations: NDArray[np.int64],
-    needs: NDArray[np.bool_],
+    table: _Extensions,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Visit every connected set of four nodes once (the ESU algorithm of Wernicke 2006).
 
     Returns:
         Counts of orbits 0 to 14, int64 [n, 15], filled from 4 on; left sides of the equations, int64 [n, 58].
     """
+    orbits, subset_starts, subsets, inside, addition_starts, positions, equations, last_equations, needs = table
     n = len(starts) - 1
     four, sums = np.zeros((n, 15), np.int64), np.zeros((n, 58), np.int64)
     joined = np.zeros(n, np.int64)  # bit i: joined to member i of the set so far
@@ -378,23 +370,8 @@ def graphlet_degrees(graph: Graph) -> NDArray[np.int64]:
     # Common neighbours of two nodes, a row a node, columns sorted.
     common = sparse.csr_array(neighbours @ neighbours)
     common.sort_indices()
-    table = _extensions()
-    four, sums = _count_sets_of_four(
-        neighbours.indptr.astype(np.int64),
-        neighbours.indices.astype(np.int64),
-        common.indptr.astype(np.int64),
-        common.indices.astype(np.int64),
-        common.data.astype(np.int64),
-        table.orbits,
-        table.subset_starts,
-        table.subsets,
-        table.inside,
-        table.addition_starts,
-        table.positions,
-        table.equations,
-        table.last_equations,
-        table.needs,
-    )
+    arrays = (neighbours.indptr, neighbours.indices, common.indptr, common.indices, common.data)
+    four, sums = _count_sets_of_four(*(each.astype(np.int64) for each in arrays), _extensions())
     counts = np.empty((graph.num_nodes, ORBITS), dtype=np.int64)
     counts[:, 0] = degrees
     counts[:, 1:4] = _count_sets_of_three(neighbours, degrees)
