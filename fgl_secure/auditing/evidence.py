@@ -14,11 +14,11 @@ from fgl_secure.memory import collect_if_large
 from fgl_secure.statistics.metrics import Interval
 from fgl_secure.training.loop import Progress
 
-Chosen = tuple[Attack[Any, Any], ...]
+_Chosen = tuple[Attack[Any, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Null:
+class _Null:
     """What an attack that was shown an independent run gets right of this one: 0 where it makes no claim."""
 
     value: float = 0.0
@@ -35,7 +35,7 @@ class Attempt:
         what: was exchanged, in words.
         scenario: the kind of run.
         found: the figures, with the priors that the attack's knowledge has by itself; none if it found nothing to read.
-        nulls: of each metric; those that are missing are `Null()`.
+        nulls: of each metric; those that are missing are `_Null()`.
     """
 
     attack: Attack[Any, Any]
@@ -43,11 +43,11 @@ class Attempt:
     what: str
     scenario: str
     found: tuple[Measurement, ...]
-    nulls: Mapping[str, Null]
+    nulls: Mapping[str, _Null]
 
-    def null(self, metric: str) -> Null:
+    def null(self, metric: str) -> _Null:
         """The null control of a figure."""
-        return self.nulls.get(metric, Null())
+        return self.nulls.get(metric, _Null())
 
 
 def verdict_on(found: Measurement) -> Verdict:
@@ -56,7 +56,7 @@ def verdict_on(found: Measurement) -> Verdict:
 
 
 def attempts(
-    chosen: Chosen, subject: Subject, runs: Iterable[RecordedRun], seed: int, told: Progress | None = None
+    chosen: _Chosen, subject: Subject, runs: Iterable[RecordedRun], seed: int, told: Progress | None = None
 ) -> Iterator[Attempt]:
     """Every attack on every run that it is for, each beside an independent run of the same shape.
 
@@ -100,6 +100,6 @@ def _other_runs(subject: Subject) -> AssertionError:
     return AssertionError(f"independent of {subject.name} must give the same kinds of runs in the same order")
 
 
-def _nulls(each: Attack[Any, Any], run: RecordedRun, other: RecordedRun) -> dict[str, Null]:
+def _nulls(each: Attack[Any, Any], run: RecordedRun, other: RecordedRun) -> dict[str, _Null]:
     guess = run.guess_elsewhere(each, other)
-    return {} if guess is None else {f.metric: Null(f.value, f.interval) for f in run.score(each, guess)}
+    return {} if guess is None else {f.metric: _Null(f.value, f.interval) for f in run.score(each, guess)}

@@ -61,7 +61,7 @@ def _context(report: Report) -> dict[str, object]:
         "groups": groups,
         "entries": [(entry, lanes(entry, axis, names)) for entry in entries],
         "lane": LANE,
-        "drawn": [(name, shape_of(names, name)) for name in names if _is_drawn(name, entries, report)],
+        "drawn": [(name, _shape_of(names, name)) for name in names if _is_drawn(name, entries, report)],
         "ticks": axis.ticks(),
         "scatters": scatters(report, names),
         "overview": tables.overview(report),
@@ -212,7 +212,7 @@ def axis_down_to(lowest: float) -> Axis:
     return Axis(next(floor_ for floor_ in _FLOORS if floor_ <= max(lowest, -1.0)))
 
 
-def shape_of(schemes: Sequence[str], name: str) -> str:
+def _shape_of(schemes: Sequence[str], name: str) -> str:
     """The mark of a scheme."""
     return _SHAPES[min(schemes.index(name), len(_SHAPES) - 1)]
 
@@ -226,7 +226,7 @@ def _lane(each: tables.UnderScheme, axis: Axis, schemes: Sequence[str], index: i
     record = each.headline
     return Lane(
         scheme=each.scheme,
-        shape=shape_of(schemes, each.scheme),
+        shape=_shape_of(schemes, each.scheme),
         tone=each.tone,
         text=f"{each.scheme}: {record.metric} {wording.with_interval(record)}, prior {wording.figure(record.prior)}",
         y=LANE * index + LANE // 2 + 2,
@@ -258,7 +258,7 @@ def scatters(report: Report, schemes: Sequence[str]) -> list[dict[str, Any]]:
         up = score_ticks(report.score, [y for _, y in read.values()])
         points = [
             {
-                "shape": shape_of(schemes, scheme),
+                "shape": _shape_of(schemes, scheme),
                 "x": share(x, across),
                 "y": round(100 - share(y, up), 2),
                 "text": f"{scheme}: {wording.score_text(report.score, y)}, {says(x)}",

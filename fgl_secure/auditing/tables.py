@@ -201,7 +201,7 @@ class AttackEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class _Group:
     """The attacks on one secret.
 
     Attributes:
@@ -215,14 +215,14 @@ class Group:
     quiet: tuple[AttackEntry, ...]
 
 
-def groups(report: Report) -> tuple[Group, ...]:
+def groups(report: Report) -> tuple[_Group, ...]:
     """All findings, by what was read; secrets of which something was read come first."""
     entries = [_entry(report, name) for name in dict.fromkeys(record.attack for record in report.records)]
     by_secret: dict[str, list[AttackEntry]] = {}
     for entry in sorted(entries, key=_seriousness):
         by_secret.setdefault(str(entry.about.get("secret", _OTHER)), []).append(entry)
     return tuple(
-        Group(secret, tuple(e for e in found if e.found), tuple(e for e in found if not e.found))
+        _Group(secret, tuple(e for e in found if e.found), tuple(e for e in found if not e.found))
         for secret, found in by_secret.items()
     )
 

@@ -14,7 +14,7 @@ from fgl_secure.errors import InputError
 MOST_CLASSES = 2**16
 """A larger label is a number of another kind, and a model would get an output for every number below it."""
 
-MOST_FEATURE_BITS = 8
+_MOST_FEATURE_BITS = 8
 """Features with more bits behind the binary point are taken for any real numbers."""
 
 USUAL_FEATURE, USUAL_NODE = 4.0, 32.0
@@ -26,8 +26,8 @@ _LOOKED_AT = 2**20
 LARGE = 2**26
 """Bytes of features that are not laid out before they are needed."""
 
-Floats = NDArray[np.float32]
-ScalarT = TypeVar("ScalarT", bound=np.generic)
+_Floats = NDArray[np.float32]
+_ScalarT = TypeVar("_ScalarT", bound=np.generic)
 
 
 class SparseRows:
@@ -47,7 +47,7 @@ class SparseRows:
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = matrix
-        self._laid_out: weakref.ref[Floats] | None = None
+        self._laid_out: weakref.ref[_Floats] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -55,12 +55,12 @@ class SparseRows:
         n, d = self.matrix.shape
         return int(n), int(d)
 
-    def rows(self, nodes: NDArray[np.int64]) -> Floats:
+    def rows(self, nodes: NDArray[np.int64]) -> _Floats:
         """Float32 [k, d], those of some nodes, laid out."""
-        found: Floats = self.matrix[nodes].toarray()
+        found: _Floats = self.matrix[nodes].toarray()
         return found
 
-    def laid_out(self) -> Floats:
+    def laid_out(self) -> _Floats:
         """Float32 [n, d], all of them, read-only; the same array while somebody holds it."""
         known = None if self._laid_out is None else self._laid_out()
         if known is None:
@@ -160,14 +160,14 @@ class Graph:
         whole = 0
         for start in range(0, len(values), _LOOKED_AT):
             with np.errstate(over="ignore"):
-                shifted = values[start : start + _LOOKED_AT] * np.float32(2**MOST_FEATURE_BITS)
+                shifted = values[start : start + _LOOKED_AT] * np.float32(2**_MOST_FEATURE_BITS)
             if float(np.abs(shifted).max()) >= 2**24:
                 return None
             units = shifted.astype(np.int32)
             if (units != shifted).any():
                 return None
             whole |= int(np.bitwise_or.reduce(units, axis=None))
-        return next(bits for bits in range(MOST_FEATURE_BITS + 1) if whole % 2 ** (MOST_FEATURE_BITS - bits) == 0)
+        return next(bits for bits in range(_MOST_FEATURE_BITS + 1) if whole % 2 ** (_MOST_FEATURE_BITS - bits) == 0)
 
     @property
     def has_large_features(self) -> bool:
@@ -204,7 +204,7 @@ class Graph:
         )
 
 
-def read_only(array: NDArray[ScalarT]) -> NDArray[ScalarT]:
+def read_only(array: NDArray[_ScalarT]) -> NDArray[_ScalarT]:
     """Mark an array that the caller owns as read-only, and return it."""
     array.setflags(write=False)
     return array
@@ -275,7 +275,7 @@ def _canonical_edges(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
     return np.stack([key % num_nodes, key // num_nodes])
 
 
-def _checked_features(values: ArrayLike | Any) -> Floats | SparseRows:
+def _checked_features(values: ArrayLike | Any) -> _Floats | SparseRows:
     """Copies features; those of a sparse matrix, where they would take much memory, stay sparse.
 
     Args:
@@ -321,7 +321,7 @@ def _check_kind(values: Any) -> None:
         raise InputError(f"features must have shape [nodes, features], both at least 1; found shape {values.shape}")
 
 
-def _checked_array(values: ArrayLike) -> Floats:
+def _checked_array(values: ArrayLike) -> _Floats:
     raw = np.asarray(values)
     _check_kind(raw)
     with np.errstate(over="ignore"):  # what overflows float32 becomes inf, and is refused below

@@ -192,7 +192,7 @@ _OWN: Mapping[str, Dataset] = MappingProxyType({dataset.name.casefold(): dataset
 )})  # fmt: skip
 
 
-Kind = TypeVar("Kind", bound=Dataset)
+_Kind = TypeVar("_Kind", bound=Dataset)
 
 
 def _installed() -> list[Dataset]:
@@ -227,12 +227,12 @@ def available(kind: type[Dataset] = GraphDataset) -> tuple[str, ...]:
     return tuple(dataset.name for dataset in describe(kind))
 
 
-def describe(kind: type[Kind]) -> tuple[Kind, ...]:
+def describe(kind: type[_Kind]) -> tuple[_Kind, ...]:
     """Return all data sets of a kind, those of this package first. No graph is loaded."""
     return tuple(dataset for dataset in (*_OWN.values(), *_installed()) if isinstance(dataset, kind))
 
 
-def _checked(what: str, name: str, kind: type[Kind]) -> Kind:
+def _checked(what: str, name: str, kind: type[_Kind]) -> _Kind:
     dataset = find_dataset(name)
     if isinstance(dataset, kind):
         return dataset

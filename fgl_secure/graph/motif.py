@@ -34,40 +34,40 @@ from fgl_secure.graph.split import seeded_generator
 Edges = NDArray[np.int64]
 
 
-def wheel(width: int) -> Edges:
+def _wheel(width: int) -> Edges:
     """A hub, node 0, joined to every node of a ring; w nodes. A ring of two is an edge, and one of one is a node."""
     ring = np.arange(1, width)
     around = np.stack([ring, np.roll(ring, -1)])[:, : width - 1 if width > 3 else max(width - 2, 0)]
     return np.concatenate([np.stack([np.zeros_like(ring), ring]), around], axis=1)
 
 
-def tree(width: int) -> Edges:
+def _tree(width: int) -> Edges:
     """The full binary tree, int(log2 w) - 1 high and at least 1: three nodes for w below 8, seven below 16."""
     height = max(width.bit_length() - 2, 1)
     child = np.arange(1, 2 ** (height + 1) - 1)
     return np.stack([(child - 1) // 2, child])
 
 
-def ladder(width: int) -> Edges:
+def _ladder(width: int) -> Edges:
     """Two rails of w nodes, with a rung between any two that are opposite: 2 w nodes."""
     along, rung = np.arange(2 * width - 2), np.arange(0, 2 * width, 2)
     return np.concatenate([np.stack([along, along + 2]), np.stack([rung, rung + 1])], axis=1)
 
 
-def star(width: int) -> Edges:
+def _star(width: int) -> Edges:
     """Node 0 joined to w others."""
     leaf = np.arange(1, width + 1)
     return np.stack([np.zeros_like(leaf), leaf])
 
 
-def path(width: int) -> Edges:
+def _path(width: int) -> Edges:
     """A line of w nodes."""
     along = np.arange(width - 1)
     return np.stack([along, along + 1])
 
 
 BASES: Mapping[str, Callable[[int], Edges]] = MappingProxyType(
-    {"wheel": wheel, "tree": tree, "ladder": ladder, "star": star, "path": path}
+    {"wheel": _wheel, "tree": _tree, "ladder": _ladder, "star": _star, "path": _path}
 )
 """By name; edges int64 [2, m], one direction each. The first three are the bases of Spurious-Motif."""
 

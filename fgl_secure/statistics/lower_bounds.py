@@ -24,7 +24,7 @@ Ranks = NDArray[np.int16]
 """Numbers of a few levels of scores; they are sorted in a tenth of the time."""
 
 
-class Method(StrEnum):
+class _Method(StrEnum):
     """How the bound follows from the scores."""
 
     CLASSIC = "Jagielski et al. 2020"
@@ -43,7 +43,7 @@ class EpsilonLowerBound:
         delta: the delta at which it bounds epsilon.
     """
 
-    method: Method
+    method: _Method
     epsilon: float
     n: int
     confidence: float
@@ -73,7 +73,7 @@ def classic_bound(
             opposite = np.log(np.maximum(1 - fpr_up - delta, 0) / (1 - tpr_low))
         return np.maximum(decided, opposite)
 
-    return _from_rates(Method.CLASSIC, of_rates, float, _share_from, present, absent, delta, confidence)
+    return _from_rates(_Method.CLASSIC, of_rates, float, _share_from, present, absent, delta, confidence)
 
 
 def gaussian_bound(present: Scores, absent: Scores, *, delta: float, confidence: float = 0.95) -> EpsilonLowerBound:
@@ -98,7 +98,7 @@ def gaussian_bound(present: Scores, absent: Scores, *, delta: float, confidence:
     def epsilon(mu: float) -> float:
         return _gaussian_epsilon(mu, delta)
 
-    return _from_rates(Method.GAUSSIAN, of_rates, epsilon, _fitted_share_from, present, absent, delta, confidence)
+    return _from_rates(_Method.GAUSSIAN, of_rates, epsilon, _fitted_share_from, present, absent, delta, confidence)
 
 
 def _gaussian_epsilon(mu: float, delta: float) -> float:
@@ -122,7 +122,7 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def _from_rates(
-    method: Method,
+    method: _Method,
     of_rates: Callable[[Scores, Scores], Scores],
     epsilon: Callable[[float], float],
     share_from: Callable[[Any, Scores], Scores],

@@ -29,8 +29,8 @@ _PRODUCTS = 300_000_000  # claims times resamples: half a minute
 _FEW = 15
 """Clusters below which their variance is not believed."""
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+_Floats = npt.NDArray[np.float64]
+_Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ class _Rate:
     """
 
     value: float
-    shares: Floats
+    shares: _Floats
     independent: float
     clusters: int
     units: int
@@ -416,19 +416,19 @@ def _false_claims(wrong: npt.NDArray[np.integer], others: int, n_nodes: int, see
     return _Rate(k / others, np.concatenate(shares), halves, n_nodes, others)
 
 
-def _kish(sizes: Floats) -> float:
+def _kish(sizes: _Floats) -> float:
     """Clusters of equal size that vary as much as these."""
     return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
-def _cluster_shares(hits: Floats, sizes: Floats, seed: int, draws: int) -> Iterator[Floats]:
+def _cluster_shares(hits: _Floats, sizes: _Floats, seed: int, draws: int) -> Iterator[_Floats]:
     for drawn in _resamples(sizes.size, seed, draws):
         yield hits[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
 
 
 def _edge_shares(
     good: sparse.csr_array, every: sparse.csr_array, n_nodes: int, seed: int, draws: int
-) -> Iterator[Floats]:
+) -> Iterator[_Floats]:
     for drawn in _resamples(n_nodes, seed, draws):
         weights = _multiplicities(drawn, n_nodes)
         total = (weights * (every @ weights)).sum(axis=0)
@@ -437,7 +437,7 @@ def _edge_shares(
         yield right[filled] / total[filled]
 
 
-def _multiplicities(drawn: Ints, n: int) -> Floats:
+def _multiplicities(drawn: _Ints, n: int) -> _Floats:
     """How often each of n items occurs in each row of `drawn` [r, n]; returned as [n, r]."""
     rows = drawn.shape[0]
     cells = drawn + n * np.arange(rows)[:, None]
@@ -445,7 +445,7 @@ def _multiplicities(drawn: Ints, n: int) -> Floats:
     return np.ascontiguousarray(counts.T, dtype=np.float64)
 
 
-def _resamples(n: int, seed: int, draws: int) -> Iterator[Ints]:
+def _resamples(n: int, seed: int, draws: int) -> Iterator[_Ints]:
     """Indices [r, n] drawn with replacement, a bounded number of rows at a time, `draws` rows in all."""
     rng = np.random.default_rng(seed)
     step = max(1, _CELLS // n)

@@ -29,7 +29,7 @@ from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.statistics.metrics import smallest_detectable, units_per_arm
 from fgl_secure.typing import Integers
 
-MAX_RELATIONS = 16
+_MAX_RELATIONS = 16
 MAX_COLUMNS = 96
 """Coordinates among which relations are looked for: the first ones that vary."""
 
@@ -37,7 +37,7 @@ SPARE = 32
 """Samples beyond the number of columns: a chance relation has probability modulus ** -SPARE or so."""
 
 
-def affine_relations(views: Integers, modulus: int, most: int = MAX_RELATIONS) -> Integers:
+def affine_relations(views: Integers, modulus: int, most: int = _MAX_RELATIONS) -> Integers:
     """Combinations of coordinates that are constant over a sample.
 
     Args:
@@ -133,7 +133,7 @@ class Joins:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Features:
+class _Features:
     """Named columns derived from a sample of views.
 
     Attributes:
@@ -152,7 +152,7 @@ class Features:
     equal_names: tuple[str, ...]
 
 
-def features_of(views: Integers, modulus: int, joins: Joins, labels: Sequence[str]) -> Features:
+def features_of(views: Integers, modulus: int, joins: Joins, labels: Sequence[str]) -> _Features:
     """Derives the columns that two-sample tests look at.
 
     Args:
@@ -176,7 +176,7 @@ def features_of(views: Integers, modulus: int, joins: Joins, labels: Sequence[st
         joint.append(PrimeField(modulus).combine(joins.relations, views % modulus, axis=1).astype(np.int64))
         joint_names += [_relation_name(row, labels) for row in joins.relations]
     equal = views[:, first] == views[:, second]
-    return Features(
+    return _Features(
         views, np.concatenate(joint, axis=1), equal, tuple(joint_names), tuple(f"{x} = {y}" for x, y in names)
     )
 
@@ -207,7 +207,7 @@ def _ratios(field: PrimeField, a: Integers, b: Integers) -> Integers:
 
 ALPHA = 1e-3
 POWER = 0.99
-BUCKETS = 64
+_BUCKETS = 64
 _RARE = 10  # pooled observations below which a bucket is merged with the other rare ones
 _TREES, _TREE_SAMPLE, _TREE_DEPTH = 40, 2000, 6
 
@@ -324,8 +324,8 @@ def family_size(coordinates: int, joins: Joins, modulus: int) -> int:
 
 
 def compare_samples(
-    a: Features,
-    b: Features,
+    a: _Features,
+    b: _Features,
     modulus: int,
     labels: tuple[str, ...],
     *,
@@ -358,7 +358,7 @@ def compare_samples(
     found = Comparison(outcomes, Power(len(a.raw), len(outcomes) + 1, alpha))
     if decisive > 0 and found.p_value <= decisive:
         return found
-    classified = classifier_test(_design(a, modulus), _design(b, modulus), seed)
+    classified = _classifier_test(_design(a, modulus), _design(b, modulus), seed)
     return replace(found, outcomes=(*outcomes, classified))
 
 
@@ -374,7 +374,7 @@ def chi_square(a: Integers, b: Integers, buckets: int) -> tuple[float, float]:
     return statistic, float(scipy.stats.chi2.sf(statistic, counts.shape[1] - 1))
 
 
-def classifier_test(a: NDArray[np.float32], b: NDArray[np.float32], seed: int) -> Outcome:
+def _classifier_test(a: NDArray[np.float32], b: NDArray[np.float32], seed: int) -> Outcome:
     """A random forest learns from the first half of both samples; its accuracy on the rest against one half."""
     from sklearn.ensemble import RandomForestClassifier  # noqa: PLC0415  # slow to import, needed for samples only
 
@@ -391,7 +391,7 @@ def classifier_test(a: NDArray[np.float32], b: NDArray[np.float32], seed: int) -
     )
 
 
-def _single_columns(a: Features, b: Features, labels: tuple[str, ...]) -> Iterator[Outcome]:
+def _single_columns(a: _Features, b: _Features, labels: tuple[str, ...]) -> Iterator[Outcome]:
     for label, x, y in zip(labels, a.raw.T, b.raw.T, strict=True):
         yield from _bucketed(label, x, y)
         ks = scipy.stats.ks_2samp(x, y, method="asymp")
@@ -400,7 +400,7 @@ def _single_columns(a: Features, b: Features, labels: tuple[str, ...]) -> Iterat
         yield Outcome("chi-square", f"upper half of {label}", *chi_square(*_levels(x, y, 2), 2))
 
 
-def _joined_columns(a: Features, b: Features) -> Iterator[Outcome]:
+def _joined_columns(a: _Features, b: _Features) -> Iterator[Outcome]:
     for name, x, y in zip(a.joint_names, a.joint.T, b.joint.T, strict=True):
         yield from _bucketed(name, x, y)
     for name, p, q in zip(a.equal_names, a.equal.T, b.equal.T, strict=True):
@@ -408,8 +408,8 @@ def _joined_columns(a: Features, b: Features) -> Iterator[Outcome]:
 
 
 def _bucketed(name: str, x: Integers, y: Integers) -> Iterator[Outcome]:
-    yield Outcome("chi-square", f"low bits of {name}", *chi_square(x % BUCKETS, y % BUCKETS, BUCKETS))
-    yield Outcome("chi-square", f"high bits of {name}", *chi_square(*_levels(x, y, BUCKETS), BUCKETS))
+    yield Outcome("chi-square", f"low bits of {name}", *chi_square(x % _BUCKETS, y % _BUCKETS, _BUCKETS))
+    yield Outcome("chi-square", f"high bits of {name}", *chi_square(*_levels(x, y, _BUCKETS), _BUCKETS))
 
 
 def _levels(x: Integers, y: Integers, levels: int) -> tuple[Integers, Integers]:
@@ -420,7 +420,7 @@ def _levels(x: Integers, y: Integers, levels: int) -> tuple[Integers, Integers]:
     return first, second
 
 
-def _design(features: Features, modulus: int) -> NDArray[np.float32]:
+def _design(features: _Features, modulus: int) -> NDArray[np.float32]:
     """All features as one matrix; low bits have columns of their own, because single precision loses them."""
-    columns = [features.raw / modulus, features.raw % BUCKETS, features.joint / modulus, features.joint % BUCKETS]
+    columns = [features.raw / modulus, features.raw % _BUCKETS, features.joint / modulus, features.joint % _BUCKETS]
     return np.concatenate([*columns, features.equal], axis=1).astype(np.float32)

@@ -27,7 +27,7 @@ from fgl_secure.testing.protocol import Inputs, Protocol, Question, words
 from fgl_secure.testing.vacuous import Rehearsals, judge_question, require_twin
 from fgl_secure.typing import Integers
 
-CHECKS = 24
+_CHECKS = 24
 """Random tapes on which affinity is checked: a view that is not affine agrees on one with probability 1/p or so."""
 
 _LARGEST_MODULUS = 2**20
@@ -65,7 +65,7 @@ class _GivenTapes(Coins):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Affine:
+class _Affine:
     """A view as a function of the coins.
 
     Attributes:
@@ -110,7 +110,7 @@ class Judge:
         first, second = self.view(a, coalition), self.view(b, coalition)
         return self._apart(first, second, coalition), *first.matrix.shape
 
-    def _apart(self, first: Affine, second: Affine, coalition: tuple[Party, ...]) -> Fraction:
+    def _apart(self, first: _Affine, second: _Affine, coalition: tuple[Party, ...]) -> Fraction:
         p = self._protocol.modulus
         if first.layout != second.layout or _constants_differ(first, second, p):
             return Fraction(1)
@@ -130,7 +130,7 @@ class Judge:
             self._spaces[coalition] = known = RowSpace(matrix, self._protocol.modulus)
         return known
 
-    def view(self, inputs: Inputs, coalition: tuple[Party, ...]) -> Affine:
+    def view(self, inputs: Inputs, coalition: tuple[Party, ...]) -> _Affine:
         """What a coalition sees of one input."""
         key, p = inputs.tobytes(), self._protocol.modulus
         if key not in self._runs:
@@ -145,14 +145,14 @@ class Judge:
         drawn = _product(tapes[coins + 1 :], matrix, p)
         if ((seen < 0) | (seen >= p)).any() or (seen[coins + 1 :] != (offset + drawn) % p).any():
             raise NotAffineError(f"the view of {words(coalition)} must be affine in the coins; it is not")
-        return Affine(views.layout, still, constant, offset, matrix)
+        return _Affine(views.layout, still, constant, offset, matrix)
 
     def _run(self, inputs: Inputs) -> tuple[Transcript, Integers]:
         counting, p = CountingCoins((1,)), self._protocol.modulus
         self._protocol.transcript(inputs, counting, Recording())
         coins = sum(draw.count for draw in counting.draws)
         zero, units = np.zeros((1, coins), dtype=np.int64), np.eye(coins, dtype=np.int64)
-        tapes = np.concatenate([zero, units, SystemCoins().uniform(p, (CHECKS, coins))])
+        tapes = np.concatenate([zero, units, SystemCoins().uniform(p, (_CHECKS, coins))])
         return self._protocol.transcript(inputs, _GivenTapes(tapes, p), Recording.everything()), tapes
 
 
@@ -271,7 +271,7 @@ def _product(a: Integers, b: Integers, p: int) -> Integers:
     return a @ b
 
 
-def _constants_differ(a: Affine, b: Affine, p: int) -> bool:
+def _constants_differ(a: _Affine, b: _Affine, p: int) -> bool:
     """Whether a coordinate that no coin moves has another value, or one that no element has where coins move it."""
     both, either = a.still & b.still, a.still | b.still
     lone = np.where(a.still, a.constant, b.constant)[either & ~both]

@@ -92,7 +92,7 @@ def assert_statistically_private(
     return judge_question(compare, protocol, broken_twin, question, waived)
 
 
-Leakage = TypeVar("Leakage")
+_Leakage = TypeVar("_Leakage")
 
 _OWN = (Private.COINS,)  # own inputs are given to the simulator as leakage and are constants here
 
@@ -101,9 +101,9 @@ def assert_simulatable(
     protocol: Protocol,
     inputs: ArrayLike,
     coalition: Iterable[Party],
-    simulator: Callable[[Leakage, Channel], object],
+    simulator: Callable[[_Leakage, Channel], object],
     *,
-    leakage: Callable[[Inputs], Leakage],
+    leakage: Callable[[Inputs], _Leakage],
     broken_twin: Protocol,
     advantage: float = 0.03,
     alpha: float = ALPHA,

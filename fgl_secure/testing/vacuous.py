@@ -187,7 +187,7 @@ class Probe:
         return bool((values[0] % modulus == values[1] % modulus).all())
 
 
-Compare = Callable[[Protocol, Question, bool], Evidence]
+_Compare = Callable[[Protocol, Question, bool], Evidence]
 """What a comparison finds of a protocol and a question; the switch is on where a first rejection is sure enough."""
 
 
@@ -204,7 +204,7 @@ def require_twin(protocol: Protocol, broken_twin: Protocol) -> None:
 
 
 def judge_question(
-    compare: Compare,
+    compare: _Compare,
     protocol: Protocol,
     broken_twin: Protocol,
     question: Question,
