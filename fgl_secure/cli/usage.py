@@ -154,18 +154,23 @@ def _examples_of(command: str, method: type[Method]) -> str:
     return _examples(*lines)
 
 
+def _add_schemes(parser: argparse.ArgumentParser | argparse._ArgumentGroup, says: str) -> None:
+    parser.add_argument("--scheme", action="append", default=[], metavar="[TOPOLOGY=]NAME", help=says)
+
+
+def _add_attacks(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    parser.add_argument("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
+
+
 def _add_audit(parser: argparse.ArgumentParser, method: type[Method]) -> None:
     parser.set_defaults(run=commands.audit)
-    parser.add_argument(
-        "--scheme",
-        action="append",
-        default=[],
-        metavar="[TOPOLOGY=]NAME",
-        help=f"schemes of a run, with commas between those for several topologies ({', '.join(method.topologies)}), "
+    _add_schemes(
+        parser,
+        f"schemes of a run, with commas between those for several topologies ({', '.join(method.topologies)}), "
         "parameters in brackets, as relay-coded[k_min=1,graph-shown]; repeatable; exit status 3 when evidence "
         f"contradicts a claim; without it a demonstration of {', '.join(method.demonstrated)} that exits 0",
     )
-    parser.add_argument("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
+    _add_attacks(parser)
     parser.add_argument("--out", type=place, default=Path("fgl-secure-report"), metavar="DIR",
                         help="folder for the report, and for run.toml that repeats it")  # fmt: skip
     add_common_options(parser)
@@ -173,12 +178,9 @@ def _add_audit(parser: argparse.ArgumentParser, method: type[Method]) -> None:
 
 def _add_train(parser: argparse.ArgumentParser, method: type[Method]) -> None:
     parser.set_defaults(run=commands.train)
-    parser.add_argument(
-        "--scheme",
-        action="append",
-        default=[],
-        metavar="[TOPOLOGY=]NAME",
-        help=f"scheme of a topology of the run ({', '.join(method.topologies)}), repeatable, or several with commas; "
+    _add_schemes(
+        parser,
+        f"scheme of a topology of the run ({', '.join(method.topologies)}), repeatable, or several with commas; "
         f"parameters in brackets; {method.trained} where none is named",
     )
     parser.add_argument(
@@ -198,13 +200,15 @@ def _add_comparison(parser: argparse.ArgumentParser, words: Sequence[str]) -> No
 
     parser.set_defaults(run=commands.compare)
     add_fields(parser.add_argument_group("data"), Data)
-    add = parser.add_argument_group("run").add_argument
+    group = parser.add_argument_group("run")
+    add = group.add_argument
     add("--methods", nargs="+", default=[], metavar="NAME", help="methods; all that fit when empty")
-    add("--scheme", action="append", default=[], metavar="[TOPOLOGY=]NAME",
-        help="beside the run in the clear a method runs under the first of these that serves it, repeatable; exit "
-             "status 3 when evidence contradicts a claim; relay-coded, then pairwise-masking where none is "
-             "named")  # fmt: skip
-    add("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
+    _add_schemes(
+        group,
+        "beside the run in the clear a method runs under the first of these that serves it, repeatable; exit status 3 "
+        "when evidence contradicts a claim; relay-coded, then pairwise-masking where none is named",
+    )
+    _add_attacks(group)
     add("--epochs", type=int, default=None, metavar="N", help="most training rounds; None takes each preset's")
     add("--seed", type=int, default=0, metavar="S", help="of partition, split, weights and coins; the first of several")
     add("--seeds", type=int, default=1, metavar="N", help="runs of each method, with seeds S to S + N - 1")
