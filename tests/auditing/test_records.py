@@ -47,7 +47,7 @@ def test_a_contradiction_is_an_exposure_with_its_claim() -> None:
     """Only a figure that shows something contradicts a claim, and names it."""
     for changes in ({"verdict": Verdict.NOT_DETECTED}, {"claim": " "}):
         with pytest.raises(InputError, check=about("contradicts_claim")):
-            replace(RECORD, **changes)  # type: ignore[arg-type]
+            replace(RECORD, **changes)
 
 
 def test_measured_verdicts_need_a_null_control() -> None:
