@@ -37,7 +37,7 @@ from torch import nn
 from fgl_secure import SecureAggregator
 from fgl_secure.errors import PrecisionWarning
 from fgl_secure.graph.datasets import load
-from fgl_secure.graph.partition import louvain_delta_partition
+from fgl_secure.graph.partition import partition
 from fgl_secure.threads import most
 
 with warnings.catch_warnings():
@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--data-root", type=Path, default=None, help="folder of raw data sets")
     chosen = parser.parse_args()
     graph = load("Cora", chosen.data_root)
-    owner = torch.tensor(louvain_delta_partition(graph, CLIENTS, 0))
+    owner = torch.tensor(partition("louvain-delta", graph, CLIENTS, 0))
     clients, classes = [Client(graph, owner, index) for index in range(CLIENTS)], int(graph.labels.max()) + 1
     loops: dict[str, list[Loop]] = {}
     with warnings.catch_warnings(record=True) as warned:

@@ -24,8 +24,8 @@ from fgl_secure.auditing.train import Trained
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph
-from fgl_secure.graph.graph_sets import GraphSets
-from fgl_secure.graph.own_arrays import warned
+from fgl_secure.graph.data import GraphSets
+from fgl_secure.graph.own_files import warned
 from fgl_secure.host import library_settings
 from fgl_secure.schemes import Assignment
 from fgl_secure.threads import one_thread

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.graph.digits import NEIGHBOURS, load_digits_graph
+from fgl_secure.graph.datasets import NEIGHBOURS, load_digits_graph
 
 
 def two_communities(devices: int = 40, silos: int = 2, seed: int = 0) -> FederatedGraph:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ import scipy.sparse
 
 from fgl_secure.errors import InputError, MalformedMessageError
 from fgl_secure.graph import Graph
-from fgl_secure.graph.raw_files import read_graph, write_graph
 from fgl_secure.private_files import read_private, write_private
 from fgl_secure.training.silo import Silo
 from fgl_secure.training.sparse_products import matrix_arrays, matrix_from
@@ -23,38 +21,6 @@ from tests.error_codes import about
 from tests.graphs import two_communities
 
 GRAPH = two_communities(devices=40, silos=4)
-
-
-def write_large(entry: Path, **changed: Any) -> None:
-    """A cached graph whose features stay sparse, of which some arrays are others."""
-    rows, columns = 5000, 4000
-    matrix = scipy.sparse.csr_array(
-        (np.ones(rows), (np.arange(rows), np.arange(rows) % columns)), shape=(rows, columns)
-    )
-    write_graph(entry, Graph.from_arrays("large", matrix, np.zeros(rows, dtype=int), [[0], [1]]))
-    with np.load(entry) as stored:
-        np.savez(entry, **{**stored, **changed})
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("columns", np.full(5000, 2**30, dtype=np.int32)),
-        ("columns", np.full(5000, -7, dtype=np.int32)),
-        ("row_starts", np.r_[0, np.full(4999, 2**30), 5000]),
-        ("row_starts", np.r_[0, np.full(4999, -(2**30)), 5000]),
-        ("shape", np.array([5000, 2**40])),
-        ("shape", np.array([5000.0, 4000.0])),
-        ("edges", np.array([[0], [2**40]])),
-        ("labels", np.full(5000, -1)),
-    ],
-)
-def test_a_cached_graph_with_indices_outside_counts_as_absent(name: str, value: Any, tmp_path: Path) -> None:
-    """Compiled code that followed them would end the process."""
-    write_large(tmp_path / "entry.npz")
-    assert read_graph(tmp_path / "entry.npz", "large") is not None
-    write_large(tmp_path / "entry.npz", **{name: value})
-    assert read_graph(tmp_path / "entry.npz", "large") is None
 
 
 def outside(kind: str) -> Any:
@@ -105,17 +71,6 @@ def test_a_silos_file_with_indices_outside_is_refused(name: str, change: Callabl
         Silo.load(tmp_path / "silo")
     with pytest.raises(InputError):
         replace(share, **{name: change(getattr(share, name))})
-
-
-def test_archives_that_announce_too_much_count_as_absent(tmp_path: Path) -> None:
-    """A header of some bytes may say terabytes; nothing is set aside for it."""
-    write_large(tmp_path / "entry.npz")
-    big = np.lib.format.header_data_from_array_1_0(np.zeros(0)) | {"shape": (2**45,)}
-    with zipfile.ZipFile(tmp_path / "entry.npz", "w") as archive:
-        for name in ("values", "columns", "row_starts", "shape", "labels", "edges", "name"):
-            with archive.open(f"{name}.npy", "w") as member:
-                np.lib.format.write_array_header_1_0(member, big)
-    assert read_graph(tmp_path / "entry.npz", "large") is None
 
 
 def modes(folder: Path) -> dict[str, int]:

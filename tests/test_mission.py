@@ -17,7 +17,8 @@ from fgl_secure import SecureAggregator, audit, methods, train
 from fgl_secure.algebra import LagrangeCode, PrimeField
 from fgl_secure.auditing import privacy_cost
 from fgl_secure.auditing.method import Method
-from fgl_secure.auditing.records import Record, Verdict
+from fgl_secure.auditing.records import Record
+from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.cli.main import main
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph

@@ -19,7 +19,7 @@ from fgl_secure.attacks.neighbourhoods import COMBINED_ROWS, Client, clients_of,
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, STRUCTURE
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
-from fgl_secure.statistics.intervals import Interval, Proportion
+from fgl_secure.statistics.metrics import Interval, Proportion
 from fgl_secure.typing import Floats, Ids
 
 DRAWS = 1000

@@ -6,51 +6,32 @@ Loaded when asked for: a configuration of a method lies in this package too, and
 from __future__ import annotations
 
 from importlib import import_module
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.records import Record
-    from fgl_secure.auditing.report import Report, write_report
-    from fgl_secure.auditing.schema import Exposure, Findings, contradictions
+    from fgl_secure.auditing.report import Report
     from fgl_secure.auditing.terminal import print_report
-    from fgl_secure.auditing.verdict import Verdict, judge
+    from fgl_secure.auditing.verdict import Verdict
     from fgl_secure.auditing.wording import bytes_text, figure, percent_text, with_interval
 
-_PLACES = MappingProxyType({
-    "Record": "records",
-    "Report": "report",
-    "write_report": "report",
-    "Exposure": "schema",
-    "Findings": "schema",
-    "contradictions": "schema",
-    "print_report": "terminal",
-    "Verdict": "verdict",
-    "judge": "verdict",
-    "bytes_text": "wording",
-    "figure": "wording",
-    "percent_text": "wording",
-    "with_interval": "wording",
-})  # fmt: skip
+_HOMES = ("wording", "verdict", "records", "report", "terminal")
 
 __all__ = [
-    "Exposure",
-    "Findings",
     "Record",
     "Report",
     "Verdict",
     "bytes_text",
-    "contradictions",
     "figure",
-    "judge",
     "percent_text",
     "print_report",
     "with_interval",
-    "write_report",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
+    homes = (import_module(f"{__name__}.{home}") for home in _HOMES if name in __all__)
+    home = next((home for home in homes if hasattr(home, name)), None)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(home, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -11,25 +11,26 @@ from fgl_secure.attacks.base import Alone, Attack, Measurement, alone
 from fgl_secure.attacks.registry import attack
 from fgl_secure.attacks.registry import attacks as all_attacks
 from fgl_secure.auditing.controls import control
-from fgl_secure.auditing.evidence import Attempt, InTheClear, attempts, verdict_on
 from fgl_secure.auditing.method import Method, Source, check_method, several
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
-from fgl_secure.auditing.report import Report
-from fgl_secure.auditing.verdict import Verdict, detectable_difference, detectable_rate, detectable_shift
-from fgl_secure.auditing.write_up import report_of, sentence
+from fgl_secure.auditing.report import Report, report_of, sentence
+from fgl_secure.auditing.verdict import Verdict, detectable_difference, detectable_rate, detectable_shift, judge
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import boundary_nodes
 from fgl_secure.host import library_settings
+from fgl_secure.memory import collect_if_large
 from fgl_secure.runtime import Circumstance, Claim
 from fgl_secure.schemes import Assignment
-from fgl_secure.statistics import exact_proportion
+from fgl_secure.statistics.metrics import Interval, exact_proportion
 from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress, TrainingResult
 
 ALL = "all"
+
+_Chosen = tuple[Attack[Any, Any], ...]
 
 
 @library_settings()
@@ -82,7 +83,7 @@ def audit(
 
 def examine(
     plan: Plan,
-    chosen: tuple[Attack[Any, Any], ...],
+    chosen: _Chosen,
     *,
     command: str = "",
     progress: Callable[[str], Progress] | None = None,
@@ -99,7 +100,7 @@ def examine(
     plan = replace(plan, subjects=tuple(subject.read_in(scenarios) for subject in plan.subjects))
     results, records = {}, [_boundary_record(plan)]
     positive = cache(lambda each: _positive_control(each, control(each.card.control, [plan.controls])))
-    found: dict[str, list[Attempt]] = {}
+    found: dict[str, list[_Attempt]] = {}
     for subject in plan.subjects:
         result = _recorded_training(plan, subject, progress)
         results[subject.name] = replace(result, transcript=result.transcript.sizes())
@@ -111,21 +112,109 @@ def examine(
     clear = _in_the_clear(plan, chosen, found)
     for subject in plan.subjects:
         claim = subject.claims[subject.name]
-        records += [
-            _record(_Evidence(attempt, figure, clear.of(attempt, figure.metric), positive(attempt.attack)), claim, plan)
-            for attempt in found[subject.name]
-            for figure in attempt.found
-        ]
+        for attempt in found[subject.name]:
+            for figure in attempt.found:
+                there = clear.get(_what(attempt.attack, attempt, figure.metric))
+                working = positive(attempt.attack)[figure.metric]
+                records.append(_record(attempt, figure, there, working, claim, plan))
     return report_of(plan, results, records, chosen, _blind(found), command)
 
 
-def _blind(found: Mapping[str, list[Attempt]]) -> dict[str, set[str]]:
+@dataclass(frozen=True, slots=True)
+class _Null:
+    """What an attack that was shown an independent run gets right of this one: 0 where it makes no claim."""
+
+    value: float = 0.0
+    interval: Interval = Interval(0.0, 0.0)  # noqa: RUF009  # frozen
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Attempt:
+    """One attack on one recorded run.
+
+    Attributes:
+        attack: whose.
+        protocol: the scheme of the run.
+        what: was exchanged, in words.
+        scenario: the kind of run.
+        found: the figures, with the priors that the attack's knowledge has by itself; none if it found nothing to read.
+        nulls: of each metric; those that are missing are `_Null()`.
+    """
+
+    attack: Attack[Any, Any]
+    protocol: str
+    what: str
+    scenario: str
+    found: tuple[Measurement, ...]
+    nulls: Mapping[str, _Null]
+
+    def null(self, metric: str) -> _Null:
+        """The null control of a figure."""
+        return self.nulls.get(metric, _Null())
+
+
+def _verdict_on(found: Measurement) -> Verdict:
+    """What a figure says by itself."""
+    return Verdict.CONTEXT if found.context else judge(found.value, found.interval, found.prior, exact=found.exact)
+
+
+def attempts(
+    chosen: _Chosen, subject: Subject, runs: Iterable[RecordedRun], seed: int, told: Progress | None = None
+) -> Iterator[_Attempt]:
+    """Every attack on every run that it is for, each beside an independent run of the same shape.
+
+    One that finds nothing to read gives an attempt without figures. Of a run and the independent one, what was said in
+    the first is forgotten before the second is there.
+
+    Args:
+        chosen: the attacks.
+        subject: what was run.
+        runs: of the subject, as attacks read them.
+        seed: of the independent runs.
+        told: called when an attack begins, with how many began and how many there are; some read no run of these.
+    """
+    begun, others = set[str](), None
+    for run in runs:
+        reading = [each for each in chosen if run.is_for(each)]
+        found: list[tuple[Measurement, ...] | None] = []
+        for each in reading:
+            begun.add(each.card.name)
+            if told is not None:
+                told(len(begun), len(chosen))
+            guess = run.guess(each)
+            found.append(None if guess is None else run.measure(each, guess))
+            del guess
+        run = run.unheard()  # noqa: PLW2901  # what was said in it takes gigabytes, and so does the other one
+        collect_if_large()
+        others = subject.independent(seed).recorded(seed) if others is None else others
+        other = next(others, None)
+        if other is None or run.scenario != other.scenario:
+            raise _other_runs(subject)
+        for each, figures in zip(reading, found, strict=True):
+            nulls = {} if figures is None else _nulls(each, run, other)
+            yield _Attempt(each, run.protocol, run.what, run.scenario, figures or (), nulls)
+        del run, other
+        collect_if_large()
+    if others is not None and next(others, None) is not None:
+        raise _other_runs(subject)
+
+
+def _other_runs(subject: Subject) -> AssertionError:
+    return AssertionError(f"independent of {subject.name} must give the same kinds of runs in the same order")
+
+
+def _nulls(each: Attack[Any, Any], run: RecordedRun, other: RecordedRun) -> dict[str, _Null]:
+    guess = run.guess_elsewhere(each, other)
+    return {} if guess is None else {f.metric: _Null(f.value, f.interval) for f in run.score(each, guess)}
+
+
+def _blind(found: Mapping[str, list[_Attempt]]) -> dict[str, set[str]]:
     """By name of a run, the attacks that found nothing to read in it, nor in any exchange beside it."""
     read = {name: {each.attack.card.name for each in all_ if each.found} for name, all_ in found.items()}
     return {name: {each.attack.card.name for each in all_} - read[name] for name, all_ in found.items()}
 
 
-def chosen_attacks(names: Iterable[str] | str) -> tuple[Attack[Any, Any], ...]:
+def chosen_attacks(names: Iterable[str] | str) -> _Chosen:
     """The attacks of these names, each once; all that there are for "all" or none.
 
     Raises:
@@ -159,22 +248,45 @@ def _recorded_training(plan: Plan, subject: Subject, progress: Callable[[str], P
     )
 
 
-def _in_the_clear(plan: Plan, chosen: tuple[Attack[Any, Any], ...], found: Mapping[str, list[Attempt]]) -> InTheClear:
-    """What the attacks that found something to read find on the same subject where nothing is protected.
+_What = tuple[str, str, str, str]
+"""An attack, a kind of run, what was exchanged, and a metric."""
+
+
+def _what(attack: Attack[Any, Any], run: RecordedRun | _Attempt, metric: str) -> _What:
+    return attack.card.name, run.scenario, run.what, metric
+
+
+def _in_the_clear(plan: Plan, chosen: _Chosen, found: Mapping[str, list[_Attempt]]) -> dict[_What, Measurement]:
+    """The most that attacks which found something find on the same subject where nothing is protected.
 
     Runs in the clear that are audited themselves are not run again.
     """
-    clear, done = InTheClear(), set[str]()
     at_work = {attempt.attack.card.name for each in found.values() for attempt in each if attempt.found}
-    for subject in (each for one in plan.subjects for each in one.unprotected()):
-        if subject.name in done:
-            continue
-        done.add(subject.name)
-        if subject.name not in found:
-            clear.run(tuple(each for each in chosen if each.card.name in at_work), subject, plan.seed)
-        for attempt in found.get(subject.name, ()):
-            clear.see(attempt.attack, attempt, attempt.found)
+    working = tuple(each for each in chosen if each.card.name in at_work)
+    clear: dict[_What, Measurement] = {}
+    subjects = [each for one in plan.subjects for each in one.unprotected()]
+    for subject in {each.name: each for each in reversed(subjects)}.values():
+        known = ((each.attack, each, each.found) for each in found.get(subject.name, ()))
+        for tried, run, figures in known if subject.name in found else _unprotected(working, subject, plan.seed):
+            for figure in figures:
+                best = clear.setdefault(_what(tried, run, figure.metric), figure)
+                if figure.value > best.value:
+                    clear[_what(tried, run, figure.metric)] = figure
     return clear
+
+
+def _unprotected(
+    working: _Chosen, subject: Subject, seed: int
+) -> Iterator[tuple[Attack[Any, Any], RecordedRun | _Attempt, tuple[Measurement, ...]]]:
+    """Runs a subject for its figures alone."""
+    for run in subject.recorded(seed):
+        for each in working:
+            guess = run.guess(each) if run.is_for(each) else None
+            if guess is not None:
+                yield each, run, run.measure(each, guess)
+            del guess
+        del run  # before the next one is there
+        collect_if_large()
 
 
 def _positive_control(each: Attack[Any, Any], broken: RecordedRun) -> dict[str, float]:
@@ -185,21 +297,14 @@ def _positive_control(each: Attack[Any, Any], broken: RecordedRun) -> dict[str, 
     return {found.metric: found.value / found.reachable for found in broken.score(each, guess)}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Evidence:
-    attempt: Attempt
-    found: Measurement
-    clear: Measurement | None
-    positive: Mapping[str, float]
-
-
-def _record(evidence: _Evidence, claim: Claim, plan: Plan) -> Record:
-    attempt, found, clear = evidence.attempt, evidence.found, evidence.clear
-    each, null, verdict = attempt.attack, attempt.null(found.metric), verdict_on(found)
+def _record(
+    attempt: _Attempt, found: Measurement, clear: Measurement | None, positive: float, claim: Claim, plan: Plan
+) -> Record:
+    card, null, verdict = attempt.attack.card, attempt.null(found.metric), _verdict_on(found)
     record = Record(
-        attack=each.card.name,
-        view=_view(each, attempt.what),
-        coalition=" and ".join(f"{count} {role}" for role, count in each.card.coalition.items()),
+        attack=card.name,
+        view=f"{card.observer}, {attempt.what}{f'; knows {card.auxiliary}' if card.auxiliary else ''}",
+        coalition=" and ".join(f"{count} {role}" for role, count in card.coalition.items()),
         protocol=attempt.protocol,
         dataset=plan.graph.graph.name,
         partition=plan.graph.partition,
@@ -208,25 +313,24 @@ def _record(evidence: _Evidence, claim: Claim, plan: Plan) -> Record:
         ci95=found.interval,
         random=found.random,
         prior=found.prior,
-        knowledge=alone(each),
+        knowledge=alone(attempt.attack),
         in_the_clear=None if clear is None else clear.value,
-        in_the_clear_verdict=None if clear is None else verdict_on(clear),
+        in_the_clear_verdict=None if clear is None else _verdict_on(clear),
         n=found.n,
         seed=plan.seed,
-        positive_control=evidence.positive[found.metric],
-        positive_minimum=each.card.minimum,
+        positive_control=positive,
+        positive_minimum=card.minimum,
         null_control=null.value,
         null_interval=null.interval,
         detectable_advantage=detectable(found),
         verdict=verdict,
-        contradicts_claim=False,
         finding=found.finding,
     )
-    broken = claim.broken_by(each.card.secret, each.card.coalition, each.card.circumstance)
-    outside = each.card.circumstance is Circumstance.MALICIOUS_DEVICE  # every claim assumes semi-honest parties
+    broken = claim.broken_by(card.secret, card.coalition, card.circumstance)
+    outside = card.circumstance is Circumstance.MALICIOUS_DEVICE  # every claim assumes semi-honest parties
     if broken is None or outside or not verdict.is_exposure or not record.controls_hold:
         return record
-    return Record(**{**_fields(record), "contradicts_claim": True, "claim": sentence(broken)})
+    return replace(record, contradicts_claim=True, claim=sentence(broken))
 
 
 def detectable(found: Measurement) -> float:
@@ -236,15 +340,6 @@ def detectable(found: Measurement) -> float:
     if found.arms is not None:
         return detectable_difference(found.arms[:2], found.arms[2], found.prior)
     return detectable_shift(found.value, found.interval, found.prior)
-
-
-def _view(each: Attack[Any, Any], what: str) -> str:
-    knows = f"; knows {each.card.auxiliary}" if each.card.auxiliary else ""
-    return f"{each.card.observer}, {what}{knows}"
-
-
-def _fields(record: Record) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in Record.__dataclass_fields__}
 
 
 def _boundary_record(plan: Plan) -> Record:
@@ -264,16 +359,9 @@ def _boundary_record(plan: Plan) -> Record:
         random=0.0,
         prior=0.0,
         knowledge=Alone.NOTHING_KNOWN,
-        in_the_clear=None,
-        in_the_clear_verdict=None,
         n=share.n,
         seed=plan.seed,
-        positive_control=None,
-        positive_minimum=0.0,
-        null_control=None,
-        null_interval=None,
         detectable_advantage=detectable_rate(share.n, 0.0),
         verdict=Verdict.CONTEXT,
-        contradicts_claim=False,
         finding=f"{int(on_boundary.sum()):,} of {len(on_boundary):,} devices have a neighbour in another silo.",
     )

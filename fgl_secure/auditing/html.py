@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import ceil, floor, isfinite, log10
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from fgl_secure.auditing import chart, findings, picture, wording
+from fgl_secure.auditing import tables, wording
 from fgl_secure.auditing.matrix import State
-from fgl_secure.auditing.tables import accuracy_table, cost_table, exposure_table, overview
+from fgl_secure.auditing.records import is_number
+from fgl_secure.auditing.wording import Score
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.schema import Exposure, Findings
+    from fgl_secure.auditing.report import Exposure, Report
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """What the page says about one scheme beside its findings."""
-
-    protocol: str
-    summary: str
-    exposures: tuple[tuple[str, tuple[Exposure, ...]], ...]
-    claim: tuple[tuple[str, list[str]], ...]
-
-
-def render_html(report: Findings) -> str:
+def render_html(report: Report) -> str:
     """The whole page as text. Every value of the report is escaped; the page loads nothing from outside itself."""
     return environment().get_template("report.html.j2").render(_context(report))
 
 
-def render_matrix(report: Findings) -> str:
+def render_matrix(report: Report) -> str:
     """The matrix alone, as a piece of a page such as a notebook's, with its own style."""
     return environment().get_template("matrix.html.j2").render(_context(report))
 
@@ -49,34 +41,39 @@ def environment() -> Environment:
     )
     environment.filters.update(
         count=wording.count_text, size=wording.bytes_text, figure=wording.figure, interval=wording.with_interval,
-        slug=lambda text: str(text).replace(" ", "-"), named=picture.named, clear=wording.in_the_clear,
+        slug=lambda text: str(text).replace(" ", "-"), named=tables.named, clear=wording.in_the_clear,
     )  # fmt: skip
     return environment
 
 
-def _context(report: Findings) -> dict[str, object]:
-    axis = chart.common_axis(report.records)
-    groups = findings.groups(report)
-    names = tuple(dict.fromkeys((*picture.schemes(report), *report.protocols)))
-    entries = findings.drawn(groups)
+def _context(report: Report) -> dict[str, object]:
+    axis = axis_down_to(min((min(each.value, each.ci95.low, each.prior) for each in report.records), default=0.0))
+    groups = tables.groups(report)
+    names = tuple(dict.fromkeys((*tables.schemes(report), *report.protocols)))
+    entries = tuple(entry for group in groups for entry in group.told)
     return {
         "title": title(report),
         "summary": wording.summary(report),
         "subject": _subject(report.run),
-        "schemes": picture.schemes(report),
-        "rows": picture.rows(report),
-        "states": [(state, picture.MEANING[state]) for state in State],
+        "schemes": tables.schemes(report),
+        "rows": tables.rows(report),
+        "states": [(state, tables.MEANING[state]) for state in State],
         "groups": groups,
-        "entries": [(entry, chart.lanes(entry, axis, names)) for entry in entries],
-        "lane": chart.LANE,
-        "drawn": [(name, chart.shape_of(names, name)) for name in names if _is_drawn(name, entries, report)],
+        "entries": [(entry, lanes(entry, axis, names)) for entry in entries],
+        "lane": LANE,
+        "drawn": [(name, _shape_of(names, name)) for name in names if _is_drawn(name, entries, report)],
         "ticks": axis.ticks(),
-        "scatters": chart.scatters(report, names),
-        "overview": overview(report),
+        "scatters": scatters(report, names),
+        "overview": tables.overview(report),
         "shows_data": len({(record.dataset, record.partition, record.seed) for record in report.records}) > 1,
         "sections": _sections(report),
-        "accuracy": accuracy_table(report),
-        "cost": cost_table(report),
+        "accuracy": {
+            "title": report.score.capitalize(),
+            "scale": wording.SCALE[report.score],
+            "protocols": tuple(tables.by_protocol(report, report.accuracy)),
+            "rows": tables.accuracy_rows(report),
+        },
+        "cost": tables.cost_rows(report),
         "terms": wording.TERMS,
         "verdicts": [(verdict, wording.MEANING[verdict]) for verdict in wording.SEVERITY],
         "command": command_text(report.run.get("command")),
@@ -85,19 +82,19 @@ def _context(report: Findings) -> dict[str, object]:
     }
 
 
-def _is_drawn(name: str, entries: Sequence[findings.AttackEntry], report: Findings) -> bool:
+def _is_drawn(name: str, entries: Sequence[tables.AttackEntry], report: Report) -> bool:
     """Whether a plot has a mark of a scheme."""
     return name in (report.audited, *_named_runs(report)) or any(
         each.scheme == name for entry in entries for each in entry.schemes
     )
 
 
-def _named_runs(report: Findings) -> list[str]:
+def _named_runs(report: Report) -> list[str]:
     runs = report.run.get("protocols", ())
     return [str(name) for name in runs] if isinstance(runs, list) else []
 
 
-def title(report: Findings) -> str:
+def title(report: Report) -> str:
     """The page's title, `Privacy audit of secmp on Cora`."""
     dataset = report.run.get("dataset")
     return f"Privacy audit of {report.audited}" + (f" on {dataset}" if dataset else "")
@@ -110,26 +107,35 @@ def command_text(command: object) -> str:
     return str(command) if command else ""
 
 
-def _sections(report: Findings) -> list[Section]:
-    order = [report.audited, *(name for name in report.protocols if name != report.audited)]
-    return [_section(report, name) for name in order if name in report.protocols]
+_HEADINGS = (
+    ("protects", "Claims to protect"),
+    ("tested", "Tested by some attack here"),
+    ("leaks_by_design", "Leaks by design"),
+    ("assumes", "Assumes"),
+    ("source", "Source"),
+)
+"""Of the parts of a claim."""
 
 
-def _section(report: Findings, protocol: str) -> Section:
-    headings = (
-        ("protects", "Claims to protect"),
-        ("tested", "Tested by some attack here"),
-        ("leaks_by_design", "Leaks by design"),
-        ("assumes", "Assumes"),
-        ("source", "Source"),
-    )
-    claim = [(heading, wording.claimed(report, protocol, key)) for key, heading in headings]
-    return Section(
-        protocol=protocol,
-        summary=wording.protocol_summary(report, protocol),
-        exposures=exposure_table(report, protocol),
-        claim=tuple((heading, statements) for heading, statements in claim if statements),
-    )
+def _sections(report: Report) -> list[dict[str, object]]:
+    """What the page says about each scheme beside its findings, the audited one first."""
+    return [
+        {
+            "protocol": name,
+            "summary": wording.protocol_summary(report, name),
+            "exposures": _received(report, name),
+            "claim": [(head, said) for key, head in _HEADINGS if (said := wording.claimed(report, name, key))],
+        }
+        for name in dict.fromkeys((report.audited, *report.protocols))
+        if name in report.protocols
+    ]
+
+
+def _received(report: Report, protocol: str) -> list[tuple[str, list[Exposure]]]:
+    """What each party of a protocol received, parties in order of first appearance."""
+    mine = [row for row in report.exposures if row.protocol == protocol]
+    parties = dict.fromkeys(row.receiver_role for row in mine)
+    return [(party, [row for row in mine if row.receiver_role == party]) for party in parties]
 
 
 def _subject(run: Mapping[str, object]) -> list[tuple[str, str]]:
@@ -145,3 +151,148 @@ def _setting(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value is None else str(value)
+
+
+_FLOORS = (0.0, -0.1, -0.25, -0.5, -1.0)
+
+_SHAPES = ("circle", "square", "triangle", "diamond", "ring", "cross", "bar")
+"""Marks of schemes, in the order of the report; the last is that of all others."""
+
+LANE = 14
+"""Height of one scheme's line in the plot, in pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A linear axis from `low` to 1, drawn over a width of 100 %."""
+
+    low: float
+
+    def place(self, value: float) -> float:
+        """The position of a value in per cent of the width, two decimals."""
+        share = (value - self.low) / (1 - self.low)
+        return round(100 * min(max(share, 0.0), 1.0), 2)
+
+    def ticks(self) -> tuple[tuple[str, float], ...]:
+        """Labels and positions of the grid lines: quarters, or halves when the axis goes down to -1."""
+        step = 0.5 if self.low < -0.5 else 0.25
+        values = [step * i for i in range(ceil(self.low / step), round(1 / step) + 1)]
+        return tuple((f"{value:g}", self.place(value)) for value in values)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What one attack found under one scheme, as one line of the plot.
+
+    Attributes:
+        scheme: whose.
+        shape: of its mark.
+        tone: contradicted, found, quiet or context.
+        text: the figure with its interval, and what it measures.
+        y: middle of the line, in pixels from the top of the attack's plot.
+        at: position of the figure, per cent; `low` and `high` are those of its interval, `prior` of the prior.
+        low: see `at`.
+        high: see `at`.
+        prior: see `at`.
+    """
+
+    scheme: str
+    shape: str
+    tone: str
+    text: str
+    y: int
+    at: float
+    low: float
+    high: float
+    prior: float
+
+
+def axis_down_to(lowest: float) -> Axis:
+    """The shortest axis that has room for a figure."""
+    return Axis(next(floor_ for floor_ in _FLOORS if floor_ <= max(lowest, -1.0)))
+
+
+def _shape_of(schemes: Sequence[str], name: str) -> str:
+    """The mark of a scheme."""
+    return _SHAPES[min(schemes.index(name), len(_SHAPES) - 1)]
+
+
+def lanes(entry: tables.AttackEntry, axis: Axis, schemes: Sequence[str]) -> tuple[Lane, ...]:
+    """The lines of one attack, one a scheme."""
+    return tuple(_lane(each, axis, schemes, i) for i, each in enumerate(entry.schemes))
+
+
+def _lane(each: tables.UnderScheme, axis: Axis, schemes: Sequence[str], index: int) -> Lane:
+    record = each.headline
+    return Lane(
+        scheme=each.scheme,
+        shape=_shape_of(schemes, each.scheme),
+        tone=each.tone,
+        text=f"{each.scheme}: {record.metric} {wording.with_interval(record)}, prior {wording.figure(record.prior)}",
+        y=LANE * index + LANE // 2 + 2,
+        at=axis.place(record.value),
+        low=axis.place(record.ci95.low),
+        high=axis.place(record.ci95.high),
+        prior=axis.place(record.prior),
+    )
+
+
+def scatters(report: Report, schemes: Sequence[str]) -> list[dict[str, Any]]:
+    """Plots of the score against bytes and against seconds, where two schemes or more have both.
+
+    Returns:
+        Of each plot its title; its points, with shape, place in per cent from the left and from the top, and both
+        figures in words; and the labels of the axes across and up, with their places.
+    """
+    scores, costs = tables.by_protocol(report, report.accuracy), tables.by_protocol(report, report.cost)
+    prices: tuple[tuple[str, str, Callable[[object], str]], ...] = (
+        ("bytes", "bytes sent", wording.bytes_text), ("seconds", "time of training", wording.seconds_text),
+    )  # fmt: skip
+    plots = []
+    for key, name, says in prices:
+        both = {scheme: (costs[scheme][key], scores[scheme]["test"]) for scheme in scores if scheme in costs}
+        read = {scheme: (x, y) for scheme, (x, y) in both.items() if is_number(x) and is_number(y)}
+        if len(read) < 2:
+            continue
+        across = _ticks(0.0, max(x for x, _ in read.values()))
+        up = score_ticks(report.score, [y for _, y in read.values()])
+        points = [
+            {
+                "shape": _shape_of(schemes, scheme),
+                "x": share(x, across),
+                "y": round(100 - share(y, up), 2),
+                "text": f"{scheme}: {wording.score_text(report.score, y)}, {says(x)}",
+            }
+            for scheme, (x, y) in read.items()
+        ]
+        plots.append({
+            "title": f"{report.score.capitalize()} against {name}",
+            "points": points,
+            "across": [(says(x), share(x, across)) for x in across],
+            "up": [(wording.score_text(report.score, y), round(100 - share(y, up), 2)) for y in up],
+        })  # fmt: skip
+    return plots
+
+
+def score_ticks(score: Score, values: Sequence[float]) -> list[float]:
+    """Ticks around all scores, with room above and below; shares stay within 0 and 1."""
+    low, high = min(values), max(values)
+    room = max((high - low) / 4, 0.02 if score is Score.ACCURACY else 0.02 * max(abs(high), 1e-9))
+    ticks = _ticks(low - room, high + room)
+    return [tick for tick in ticks if score is not Score.ACCURACY or 0 <= tick <= 1] or [0.0, 1.0]
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Three to seven round numbers, of which the first is at most `low` and the last at least `high`."""
+    if not (isfinite(low) and isfinite(high)) or high <= low:
+        return [low, low + 1]
+    raw = (high - low) / 4
+    unit = 10.0 ** floor(log10(raw))
+    step = next(unit * k for k in (1, 2, 2.5, 5, 10) if unit * k >= raw)
+    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    return [round(step * i, 12) for i in range(first, last + 1)]
+
+
+def share(value: float, ticks: Sequence[float]) -> float:
+    """Where a value is between the first and the last tick, in per cent."""
+    return round(100 * min(max((value - ticks[0]) / (ticks[-1] - ticks[0]), 0.0), 1.0), 2)

@@ -8,8 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from fgl_secure.auditing.plain import Json, plain
-from fgl_secure.errors import InputError
+from fgl_secure.auditing.records import Json, plain
 from fgl_secure.runtime import Circumstance, Claim, Leak, Role, Secret
 
 if TYPE_CHECKING:
@@ -59,12 +58,6 @@ class Cell:
     value: float | None = None
     prior: float | None = None
     metric: str = ""
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.state, State):
-            raise InputError(f"state must be a State; found {self.state!r}")
-        if (self.value is None) != (self.prior is None):
-            raise InputError(f"value and prior must come together; found {self.value} and {self.prior}")
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values."""

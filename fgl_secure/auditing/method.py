@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fgl_secure.choices import check_choices, choices_of
 from fgl_secure.errors import InputError
-from fgl_secure.graph.data import THIRDS, Data
+from fgl_secure.graph.data import THIRDS, Data, GraphSets
 from fgl_secure.graph.federated_graph import FederatedGraph
-from fgl_secure.graph.graph_sets.catalogue import GraphSets
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.plan import Plan

@@ -12,7 +12,7 @@ import torch
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.auditing.schema import Score
+from fgl_secure.auditing.wording import Score
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Claim, Recording

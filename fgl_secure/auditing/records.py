@@ -1,18 +1,66 @@
-"""One finding of an audit: a figure, its baselines, its controls and what they say."""
+"""One finding of an audit: a figure, its baselines, its controls and what they say; and what JSON holds of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import isfinite
+from typing import TypeAlias, TypeGuard
+
+import numpy as np
 
 from fgl_secure.attacks.base import Alone
-from fgl_secure.auditing.plain import Json, is_number
-from fgl_secure.auditing.verdict import MARGIN, Verdict, judge
+from fgl_secure.auditing.verdict import MARGIN, Verdict
 from fgl_secure.errors import InputError
-from fgl_secure.statistics.intervals import Interval
+from fgl_secure.statistics.metrics import Interval
 
-__all__ = ["Interval", "Record", "Verdict", "judge"]
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+def plain(value: object, where: str) -> Json:
+    """A deep copy of `value` made of dict, list, str, int, float, bool and None alone.
+
+    Args:
+        value: mappings with text keys, lists, tuples, numpy arrays and scalars of these.
+        where: the name of the value, for the message.
+
+    Raises:
+        InputError: for NaN, an infinity, a key that is no text, or any other type.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist(), where)
+    if isinstance(value, Mapping):
+        return plain_mapping(value, where)
+    if isinstance(value, list | tuple):
+        return [plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float) and isfinite(value):
+        return float(value)
+    raise InputError(f"{where} must be text, a finite number, a truth value or None; found {value!r}")
+
+
+def plain_mapping(value: object, where: str) -> dict[str, Json]:
+    """Like `plain`, for a value that must be a mapping with text keys.
+
+    Raises:
+        InputError: as `plain`, and when the value is no mapping.
+    """
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where} must be a mapping; found {type(value).__name__}")
+    for key in value:
+        if not isinstance(key, str):
+            raise InputError(f"{where} must have text keys; found {key!r}")
+    return {str(key): plain(item, f"{where}.{key}") for key, item in value.items()}
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether `value` is an int or a float, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +97,9 @@ class Record:
         contradicts_claim: whether the figure contradicts what the protocol claims.
         finding: one plain sentence.
         claim: the sentence of the claim that is contradicted, or "".
+
+    Raises:
+        InputError: A figure of the attack lies out of range or outside its interval, or a text is empty.
     """
 
     attack: str
@@ -63,22 +114,45 @@ class Record:
     random: float
     prior: float
     knowledge: Alone
-    in_the_clear: float | None
-    in_the_clear_verdict: Verdict | None
+    in_the_clear: float | None = None
+    in_the_clear_verdict: Verdict | None = None
     n: int
     seed: int
-    positive_control: float | None
-    positive_minimum: float
-    null_control: float | None
-    null_interval: Interval | None
+    positive_control: float | None = None
+    positive_minimum: float = 0.0
+    null_control: float | None = None
+    null_interval: Interval | None = None
     detectable_advantage: float
     verdict: Verdict
-    contradicts_claim: bool
+    contradicts_claim: bool = False
     finding: str
     claim: str = ""
 
     def __post_init__(self) -> None:
-        _check_record(self)
+        for name in ("attack", "protocol", "metric", "finding"):
+            if not str(getattr(self, name)).strip():
+                raise InputError(f"{name} must not be empty; found {getattr(self, name)!r}")
+        for name in (
+            "value",
+            "random",
+            "prior",
+            "in_the_clear",
+            "positive_control",
+            "positive_minimum",
+            "null_control",
+        ):
+            figure = getattr(self, name)
+            if figure is not None and not (is_number(figure) and isfinite(figure) and -1 <= figure <= 1):
+                raise InputError(f"{name} must be finite and in [-1, 1]; found {figure!r}")
+        if not self.ci95.contains(self.value, 1e-9):
+            raise InputError(f"ci95 must contain value = {self.value}; found {self.ci95!r}")
+        if self.verdict.is_measured and self.null_interval is None:
+            raise InputError(f"null_control must be given for the verdict {str(self.verdict)!r}; found None")
+        if self.contradicts_claim and not (self.verdict.is_exposure and self.claim.strip()):
+            raise InputError(
+                f"contradicts_claim must come with the verdict broken or leaks and the claim's sentence; found "
+                f"{str(self.verdict)!r} and {self.claim!r}"
+            )
 
     @property
     def positive_holds(self) -> bool:
@@ -103,7 +177,7 @@ class Record:
     @property
     def has_power(self) -> bool:
         """Whether the attack finds something on this subject in the clear; True where nothing there compares."""
-        return self.in_the_clear_verdict is None or self.in_the_clear_verdict is not Verdict.NOT_DETECTED
+        return self.in_the_clear_verdict is not Verdict.NOT_DETECTED
 
     @property
     def could_tell(self) -> bool:
@@ -112,140 +186,8 @@ class Record:
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values; intervals become [low, high]."""
-        return {field.name: _field_to_json(getattr(self, field.name)) for field in fields(self)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Record:
-        """The inverse of `to_json`.
-
-        Raises:
-            InputError: for a missing or an unknown key, or a value that breaks a rule of the record.
-        """
-        known = {field.name for field in fields(cls)}
-        if set(data) != known:
-            raise InputError(
-                f"a record must have the keys of `Record`; missing {sorted(known - set(data))}, "
-                f"unknown {sorted(set(data) - known)}"
-            )
-        parsed: dict[str, object] = dict(data)
-        parsed["ci95"] = _interval("ci95", data["ci95"])
-        parsed["null_interval"] = (
-            None if data["null_interval"] is None else _interval("null_interval", data["null_interval"])
-        )
-        parsed["verdict"] = _verdict("verdict", data["verdict"])
-        clear = data["in_the_clear_verdict"]
-        parsed["in_the_clear_verdict"] = None if clear is None else _verdict("in_the_clear_verdict", clear)
-        parsed["knowledge"] = _knowledge(data["knowledge"])
-        return cls(**parsed)  # type: ignore[arg-type]  # check_record looks at every type
-
-
-def _field_to_json(value: object) -> Json:
-    if isinstance(value, Interval):
-        return [float(value.low), float(value.high)]
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, int):
-        return int(value)
-    return float(value) if isinstance(value, float) else None
-
-
-def _interval(name: str, data: Json) -> Interval:
-    if not (isinstance(data, list) and len(data) == 2 and all(is_number(end) for end in data)):
-        raise InputError(f"{name} must be [low, high]; found {data!r}")
-    low, high = (float(str(end)) for end in data)
-    return Interval(low, high)
-
-
-def _verdict(name: str, data: Json) -> Verdict:
-    try:
-        return Verdict(str(data))
-    except ValueError:
-        raise InputError(f"{name} must be one of {', '.join(Verdict)}; found {data!r}") from None
-
-
-def _knowledge(data: Json) -> Alone:
-    try:
-        return Alone(str(data))
-    except ValueError:
-        raise InputError(f"knowledge must be one of {', '.join(Alone)}; found {data!r}") from None
-
-
-def _check_record(record: Record) -> None:
-    """Raise an `InputError` that names the first field that breaks its rule."""
-    _check_texts(record)
-    _check_figures(record)
-    _check_counts(record)
-    _check_verdict(record)
-    _check_null(record)
-    _check_clear(record)
-
-
-def _check_texts(record: Record) -> None:
-    for name in ("attack", "view", "coalition", "protocol", "dataset", "partition", "metric", "finding", "claim"):
-        value = getattr(record, name)
-        if not isinstance(value, str):
-            raise InputError(f"{name} must be text; found {value!r}")
-        if not value.strip() and name != "claim":
-            raise InputError(f"{name} must not be empty; found {value!r}")
-
-
-def _check_figures(record: Record) -> None:
-    for name in ("value", "random", "prior", "positive_minimum"):
-        _check_unit_range(name, getattr(record, name))
-    if record.positive_control is not None:
-        _check_unit_range("positive_control", record.positive_control)
-    delta = record.detectable_advantage
-    if not (is_number(delta) and isfinite(delta) and delta >= 0):
-        raise InputError(f"detectable_advantage must be finite and >= 0; found {delta!r}")
-    if not isinstance(record.ci95, Interval) or not record.ci95.contains(record.value, 1e-9):
-        raise InputError(f"ci95 must be an interval that contains value = {record.value}; found {record.ci95!r}")
-
-
-def _check_counts(record: Record) -> None:
-    for name in ("n", "seed"):
-        value = getattr(record, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise InputError(f"{name} must be a whole number >= 0; found {value!r}")
-
-
-def _check_null(record: Record) -> None:
-    control, interval = record.null_control, record.null_interval
-    if (control is None) != (interval is None):
-        raise InputError(f"null_control and null_interval must come together; found {control!r} and {interval!r}")
-    if control is None and record.verdict.is_measured:
-        raise InputError(f"null_control must be given for the verdict {str(record.verdict)!r}; found None")
-    if control is not None:
-        _check_unit_range("null_control", control)
-        if not isinstance(interval, Interval) or not interval.contains(control, 1e-9):
-            raise InputError(f"null_interval must contain null_control = {control}; found {interval!r}")
-
-
-def _check_clear(record: Record) -> None:
-    """What is compared with, and what the prior rests on."""
-    if not isinstance(record.knowledge, Alone):
-        raise InputError(f"knowledge must be one of {', '.join(Alone)}; found {record.knowledge!r}")
-    figure, verdict = record.in_the_clear, record.in_the_clear_verdict
-    if (figure is None) != (verdict is None) or not isinstance(verdict, Verdict | None):
-        raise InputError(f"in_the_clear and in_the_clear_verdict must come together; found {figure!r} and {verdict!r}")
-    if figure is not None:
-        _check_unit_range("in_the_clear", figure)
-
-
-def _check_verdict(record: Record) -> None:
-    if not isinstance(record.verdict, Verdict) or not isinstance(record.contradicts_claim, bool):
-        raise InputError(
-            f"verdict must be a Verdict and contradicts_claim a bool; found {record.verdict!r} and "
-            f"{record.contradicts_claim!r}"
-        )
-    if record.contradicts_claim and not (record.verdict.is_exposure and record.claim.strip()):
-        raise InputError(
-            f"contradicts_claim needs the verdict broken or leaks, and the claim's sentence; found "
-            f"{str(record.verdict)!r} and {record.claim!r}"
-        )
-
-
-def _check_unit_range(name: str, value: object) -> None:
-    if not (is_number(value) and isfinite(value) and -1 <= value <= 1):
-        raise InputError(f"{name} must be finite and in [-1, 1]; found {value!r}")
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {
+            name: plain([value.low, value.high] if isinstance(value, Interval) else value, name)
+            for name, value in values
+        }

@@ -1,35 +1,151 @@
-"""Write an audit to disk, for people, programs, pull requests and CI servers: all files or none."""
+"""The report of an audit: the run, who saw what, the findings and what each protocol claims, written all or none."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+from fgl_secure import __version__
+from fgl_secure.attacks.base import Attack
+from fgl_secure.attacks.papers import papers
+from fgl_secure.attacks.registry import page_on
 from fgl_secure.auditing.html import render_html, render_matrix
-from fgl_secure.auditing.junit import render_junit
-from fgl_secure.auditing.markdown import render_markdown
-from fgl_secure.auditing.records import Record
-from fgl_secure.auditing.schema import SCHEMA, Exposure, Findings, contradictions
+from fgl_secure.auditing.matrix import Cell, matrix
+from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.records import Json, Record, plain_mapping
+from fgl_secure.auditing.texts import render_junit, render_markdown
+from fgl_secure.auditing.wording import Score
 from fgl_secure.errors import InputError
+from fgl_secure.runtime import Circumstance, Claim, Guarantee
+from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.presets import LAST_ROUND
 
-__all__ = ["SCHEMA", "Exposure", "Report", "contradictions", "render_html", "render_json", "write_report"]
+_SCHEMA = 3
+"""3: a matrix of what became of each promise, and what the attacks are. 2: records say what the prior rests on
+(`knowledge`) and what is found in the clear (`in_the_clear`); null controls are independent runs. 1: they did not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposure:
+    """One row of the table who saw what.
+
+    Attributes:
+        protocol: the protocol that ran.
+        phase: the phase of the messages, all layers and rounds together.
+        sender_role: who sent them.
+        receiver_role: who received, and so saw, them.
+        messages: how many.
+        bytes: their payload, in bytes.
+        content: what they hold, in plain words.
+    """
+
+    protocol: str
+    phase: str
+    sender_role: str
+    receiver_role: str
+    messages: int
+    bytes: int
+    content: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Report(Findings):
-    """What an audit found, which can be written down; see `Findings` for its attributes."""
+class Report:
+    """Everything that an audit has to say. The mappings are copied into plain JSON values on construction.
+
+    Attributes:
+        run: what was run: dataset, partition, silos, protocols, preset, method, backbone, epochs, seed, device,
+            version, command and the like; `protocol` names the audited one, `score` the kind of the numbers in
+            `accuracy`, that of `Score` (accuracy where it is left out).
+        accuracy: test, validation and per_silo of the audited protocol, fractions in [0, 1], or errors in the unit of
+            the targets, or None for not measured; "protocols" maps each protocol's name to the same three.
+        cost: messages, bytes, rounds and seconds of the audited protocol; "protocols" likewise.
+        matrix: what schemes promise to hide, and what became of each promise; see `fgl_secure.auditing.matrix`.
+        records: the findings.
+        attacks: by name of an attack: summary (how it works), source, papers (name to address), page, observer, secret,
+            circumstance and knows; may lack those of some records.
+        exposures: who saw what.
+        claims: protocol name to protects, tested (what some figure could have contradicted), leaks_by_design, assumes
+            (lists of sentences) and source (text or list).
+        notes: sentences that a reader should know.
+    """
+
+    run: Mapping[str, object]
+    accuracy: Mapping[str, object]
+    cost: Mapping[str, object]
+    matrix: tuple[Cell, ...] = ()
+    records: tuple[Record, ...] = ()
+    attacks: Mapping[str, object] = field(default_factory=dict)
+    exposures: tuple[Exposure, ...] = ()
+    claims: Mapping[str, object]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("run", "accuracy", "cost", "attacks", "claims"):
+            object.__setattr__(self, name, plain_mapping(getattr(self, name), name))
+
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """Every protocol that the report speaks of, those of the run first."""
+        named = self.run.get("protocols", ())
+        ordered = [str(name) for name in named] if isinstance(named, list) else []
+        ordered += [record.protocol for record in self.records]
+        ordered += [exposure.protocol for exposure in self.exposures]
+        return tuple(dict.fromkeys([*ordered, *self.claims]))
+
+    @property
+    def audited(self) -> str:
+        """The protocol that the top level of `accuracy` and `cost` speaks of."""
+        known = self.protocols
+        return str(self.run.get("protocol", known[-1] if known else "the run"))
 
     @property
     def contradictions(self) -> tuple[Record, ...]:
-        """The findings that contradict what their scheme claims."""
-        return contradictions(self)
+        """The findings that contradict what their protocol claims."""
+        return tuple(record for record in self.records if record.contradicts_claim)
+
+    @property
+    def score(self) -> Score:
+        """What the numbers in `accuracy` are."""
+        return Score(str(self.run.get("score", Score.ACCURACY)))
+
+    def to_json(self) -> dict[str, Json]:
+        """The report as JSON values of the layout; holds no NaN."""
+        return {
+            "schema": _SCHEMA,
+            "run": plain_mapping(self.run, "run"),
+            "matrix": [cell.to_json() for cell in self.matrix],
+            "accuracy": plain_mapping(self.accuracy, "accuracy"),
+            "cost": plain_mapping(self.cost, "cost"),
+            "records": [record.to_json() for record in self.records],
+            "attacks": plain_mapping(self.attacks, "attacks"),
+            "exposures": [asdict(exposure) for exposure in self.exposures],
+            "claims": plain_mapping(self.claims, "claims"),
+            "notes": list(self.notes),
+        }
 
     def write(self, folder: Path | str) -> tuple[Path, ...]:
-        """Writes report.html, report.json, report.md and report.xml; see `write_report`."""
-        return write_report(self, Path(folder))
+        """Write the report into `folder`, which is made when missing; see `write_files`.
+
+        report.html is for people, report.json for programs, report.md for a pull request, report.xml, in the format of
+        JUnit, for a CI server. All are rendered before anything is written.
+
+        Returns:
+            The paths of the files, that of report.html first.
+
+        Raises:
+            InputError: when the folder is a file, cannot be made or cannot be written to.
+        """
+        texts = {
+            "report.html": render_html(self),
+            "report.json": render_json(self),
+            "report.md": render_markdown(self),
+            "report.xml": render_junit(self),
+        }
+        return write_files(Path(folder), texts)
 
     def __repr__(self) -> str:
         fell = len(self.contradictions)
@@ -40,35 +156,16 @@ class Report(Findings):
         return render_matrix(self)
 
 
-def render_json(report: Findings) -> str:
+def render_json(report: Report) -> str:
     """The report as indented JSON text with a final newline; NaN and infinities cannot occur."""
     return json.dumps(report.to_json(), allow_nan=False, ensure_ascii=False, indent=2) + "\n"
 
 
-def write_report(report: Findings, folder: Path) -> tuple[Path, ...]:
-    """Write the report into `folder`, which is made when missing.
-
-    report.html is for people, report.json for programs, report.md for a pull request, report.xml, in the format of
-    JUnit, for a CI server. All are rendered before anything is written, written beside their places and then moved
-    there, so a failure leaves the folder as it was and a reader never meets half a file.
-
-    Returns:
-        The paths of the files, that of report.html first.
-
-    Raises:
-        InputError: when the folder is a file, cannot be made or cannot be written to.
-    """
-    texts = {
-        "report.html": render_html(report),
-        "report.json": render_json(report),
-        "report.md": render_markdown(report),
-        "report.xml": render_junit(report),
-    }
-    return write_files(folder, texts)
-
-
 def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
-    """Writes files into a folder, which is made when missing: all or none, each moved to its place when it is whole.
+    """Write files into a folder, which is made when missing: all or none.
+
+    They are written beside their places and then moved there, so a failure leaves the folder as it was and a reader
+    never meets half a file.
 
     Args:
         folder: where.
@@ -100,3 +197,170 @@ def _replace_all(texts: dict[Path, str]) -> None:
     finally:
         for path in beside.values():
             path.unlink(missing_ok=True)
+
+
+def report_of(
+    plan: Plan,
+    results: Mapping[str, TrainingResult],
+    records: list[Record],
+    chosen: tuple[Attack[Any, Any], ...],
+    blind: Mapping[str, set[str]],
+    command: str,
+) -> Report:
+    """The report of an audit.
+
+    Args:
+        plan: what was run.
+        results: of the trainings, by name of the run, the main one first.
+        records: the findings.
+        chosen: the attacks that were to be tried.
+        blind: by name of a run, the attacks that found nothing to read in it.
+        command: how to repeat it.
+    """
+    main, tested = next(iter(results)), promises_tested(plan, records, chosen)
+    at_work = {record.attack for record in records}
+    used = tuple(each for each in chosen if each.card.name in at_work)
+    return Report(
+        run={
+            "protocol": main,
+            "protocols": list(results),
+            "method": plan.method,
+            "backbone": plan.backbone,
+            "dataset": plan.graph.graph.name,
+            "devices": plan.graph.num_devices,
+            "messages_per_layer": plan.messages,
+            "partition": plan.graph.partition,
+            "silos": plan.graph.num_silos,
+            "preset": plan.preset,
+            "epochs": plan.epochs,
+            "chosen_on": plan.chosen_on,
+            "seed": plan.seed,
+            "device": str(plan.device),
+            "score": str(plan.score),
+            "version": __version__,
+            "command": command,
+        },
+        accuracy={
+            **accuracy_figures(results[main]),
+            "protocols": {name: accuracy_figures(result) for name, result in results.items()},
+        },
+        cost={
+            **cost_figures(results[main]),
+            "protocols": {name: cost_figures(result) for name, result in results.items()},
+        },
+        matrix=matrix(
+            {subject.name: subject.claims for subject in plan.subjects},
+            records,
+            {each.card.name: each.card for each in chosen},
+            blind,
+        ),
+        records=tuple(records),
+        attacks={each.card.name: _about(each) for each in used},
+        exposures=tuple(
+            Exposure(
+                protocol=name,
+                phase=traffic.phase.label,
+                sender_role=str(traffic.sender_role),
+                receiver_role=str(traffic.receiver_role),
+                messages=traffic.messages,
+                bytes=traffic.bytes,
+                content=traffic.phase.content,
+            )
+            for name, result in results.items()
+            for traffic in result.transcript.traffic()
+        ),
+        claims={
+            name: {**_claim(claim), "tested": tested.get(name, [])}
+            for subject in plan.subjects
+            for name, claim in subject.claims.items()
+        },
+        notes=_notes(plan),
+    )
+
+
+def promises_tested(plan: Plan, records: list[Record], chosen: tuple[Attack[Any, Any], ...]) -> dict[str, list[str]]:
+    """By scheme, the sentences of its claim that some figure could have contradicted.
+
+    That takes an attack on what is promised, by those against whom, with controls that hold, enough units for a full
+    break to be seen, and something that the attack finds on this subject in the clear.
+    """
+    cards = {each.card.name: each.card for each in chosen}
+    claims = {name: claim for subject in plan.subjects for name, claim in subject.claims.items()}
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        card, claim = cards.get(record.attack), claims.get(record.protocol)
+        able = record.verdict.is_measured and record.controls_hold and record.could_tell
+        if card is None or claim is None or not able or card.circumstance is Circumstance.MALICIOUS_DEVICE:
+            continue
+        borne = claim.borne_on(card.secret, card.coalition, card.circumstance)
+        found.setdefault(record.protocol, {}).update((sentence(each), None) for each in borne)
+    return {name: list(sentences) for name, sentences in found.items()}
+
+
+def _about(each: Attack[Any, Any]) -> dict[str, object]:
+    """What an attack is, for readers who have never heard of it."""
+    card = each.card
+    return {
+        "summary": card.summary,
+        "source": card.source,
+        "papers": papers(card.source),
+        "page": page_on(each),
+        "observer": str(card.observer),
+        "secret": str(card.secret),
+        "circumstance": str(card.circumstance),
+        "knows": card.auxiliary,
+    }
+
+
+def _claim(claim: Claim) -> dict[str, object]:
+    return {
+        "protects": [sentence(guarantee) for guarantee in claim.guarantees],
+        "leaks_by_design": [leak.statement for leak in claim.leaks_by_design],
+        "assumes": list(claim.assumptions),
+        "source": "; ".join(dict.fromkeys(guarantee.source for guarantee in claim.guarantees)) or "none",
+    }
+
+
+def sentence(guarantee: Guarantee) -> str:
+    """A promise with its source, as claims and findings quote it."""
+    return f"{guarantee.statement} ({guarantee.source})"
+
+
+def _notes(plan: Plan) -> tuple[str, ...]:
+    rounds = plan.subjects[0].attacked_rounds
+    read = "the first round" if rounds == 1 else f"the first {rounds} rounds"
+    return (
+        f"Attacks read what was sent in {read} of training and what parties are left with in the end; messages and "
+        "bytes are counted over all rounds.",
+        "Masks come from repeatable simulation coins, so that every figure can be repeated; training outside an audit "
+        "takes them from the operating system.",
+        *([f"Reported round: {plan.chosen_on}."] if plan.chosen_on.endswith(LAST_ROUND) else []),
+        *plan.notes,
+        "Every party attacks alone, with what was sent to it and what it drew itself. All parties run in one process.",
+        "An attack that finds nothing to read under a protocol has no row there.",
+    )
+
+
+def accuracy_figures(result: TrainingResult) -> dict[str, object]:
+    """Test and validation accuracy, pooled and per silo, at the selected round."""
+    return {
+        "test": result.accuracy.test,
+        "validation": result.accuracy.validation,
+        "per_silo": list(result.accuracy.per_silo),
+        "selected_round": result.selected_round,
+    }
+
+
+def cost_figures(result: TrainingResult) -> dict[str, object]:
+    """Messages, bytes, rounds and seconds; where they went, by phase. None where nobody could count them."""
+    phases: dict[str, int] = {}
+    for traffic in result.transcript.traffic():
+        phases[traffic.phase.label] = phases.get(traffic.phase.label, 0) + traffic.bytes
+    return {
+        "messages": result.transcript.message_count or None,
+        "bytes": result.transcript.byte_count or None,
+        "rounds": result.rounds,
+        "seconds": result.seconds,
+        "seconds_per_round": result.seconds_per_round,
+        "bytes_by_phase": phases,
+    }

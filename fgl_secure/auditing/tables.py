@@ -1,45 +1,260 @@
-"""The rows of the page's tables: accuracy or error, cost and who saw what."""
+"""A report as rows: promises by scheme, findings by what was read, scores, costs and who saw what.
+
+Terminal, page, Markdown and JUnit's XML all show these rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from fgl_secure.auditing.schema import COST_KEYS, Exposure, Findings
-from fgl_secure.auditing.wording import SCALE, bytes_text, count_text, score_text, seconds_text
+from fgl_secure.auditing import wording
+from fgl_secure.auditing.matrix import Cell, State
+from fgl_secure.runtime import Secret
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.records import Json, Record
+    from fgl_secure.auditing.report import Report
+
+SHORT: Mapping[str, str] = MappingProxyType({
+    Secret.EMBEDDING: "a device's row",
+    Secret.FOREIGN_NODE: "foreign neighbours",
+    Secret.CROSS_EDGE: "cross-silo edges",
+    Secret.DEGREE: "degrees",
+    Secret.PARAMETER_GRADIENT: "a device's gradient",
+    Secret.FOREIGN_EDGE: "others' edges",
+    Secret.LABEL: "others' labels",
+    Secret.IDENTITY: "who is who",
+    Secret.STRUCTURE_FEATURE: "structure features",
+    Secret.SUMMAND: "a client's vector",
+    Secret.TRAINING_NODE: "training nodes",
+    Secret.NODE_FEATURES: "features of a node",
+    Secret.CLASS_PRESENCE: "classes at a client",
+    Secret.LABEL_SHARES: "label counts",
+    Secret.CLIENT_IDENTITY: "who sent an update",
+})  # fmt: skip
+"""Secrets in the few words that a column has room for."""
+
+MEANING: Mapping[State, str] = MappingProxyType({
+    State.CONTRADICTED: "an attack read what the scheme promises to hide",
+    State.ADMITTED: "the scheme says that it leaks this; the figure is what was read",
+    State.KEPT: "promised, and attacks that could have contradicted it did not",
+    State.UNREAD: "promised, and the attacks on it met no message that they could read",
+    State.UNTESTED: "promised, and no attack here could have contradicted it",
+    State.NO_CLAIM: "nothing is promised; the figure is what was read",
+})  # fmt: skip
+
+_EXAMPLES = 4
+"""Names of attacks in one cell; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class AccuracyTable:
-    """Accuracies, or errors, of all protocols side by side.
+class Row:
+    """One promise under each scheme.
 
     Attributes:
-        title: what the figures are.
-        scale: how they are to be read.
-        protocols: one column each.
-        rows: label and one text a protocol: test, validation, then each silo.
+        secret: what may be hidden, in full.
+        role: from whom.
+        cells: one a scheme, in the order of `schemes`.
     """
 
-    title: str
-    scale: str
-    protocols: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    secret: str
+    role: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def short(self) -> str:
+        """The secret in few words."""
+        return SHORT.get(self.secret, self.secret)
+
+    @property
+    def parties(self) -> str:
+        """The role in the plural: from whom."""
+        return f"{self.role}s"
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no cell of it says more than what is promised."""
+        return all(
+            each.state in (State.UNREAD, State.UNTESTED, State.NO_CLAIM) and each.value is None for each in self.cells
+        )
+
+
+def schemes(report: Report) -> tuple[str, ...]:
+    """The columns."""
+    return tuple(dict.fromkeys(cell.scheme for cell in report.matrix))
+
+
+def rows(report: Report) -> tuple[Row, ...]:
+    """The rows, in the order of the report."""
+    keys = dict.fromkeys((cell.secret, cell.role) for cell in report.matrix)
+    return tuple(
+        Row(secret, role, tuple(each for each in report.matrix if (each.secret, each.role) == (secret, role)))
+        for secret, role in keys
+    )
+
+
+def cell_text(cell: Cell) -> str:
+    """What became of a promise, `admitted 0.532`; what was read is given where nothing is promised against it."""
+    shown = cell.value is not None and cell.state in (State.ADMITTED, State.NO_CLAIM)
+    return f"{cell.state} {wording.figure(cell.value)}" if shown and cell.value is not None else str(cell.state)
+
+
+def named(attacks: Sequence[str]) -> str:
+    """Names of attacks, the first few of many."""
+    more = len(attacks) - _EXAMPLES
+    shown = attacks if more <= 1 else attacks[:_EXAMPLES]
+    return ", ".join(shown) + (f" and {more} more" if more > 1 else "")
+
+
+_OTHER = "the graph and its partition"
+"""What is read by what is no attack."""
 
 
 @dataclass(frozen=True, slots=True)
-class CostRow:
-    """Cost of one phase of a protocol, or of its whole run."""
+class UnderScheme:
+    """What one attack found under one scheme.
 
-    protocol: str
-    phase: str
-    messages: str
-    bytes: str
-    rounds: str
-    seconds: str
-    is_total: bool
+    Attributes:
+        scheme: name of the run, or of a variant.
+        records: its figures, the worst verdict first.
+    """
+
+    scheme: str
+    records: tuple[Record, ...]
+
+    @property
+    def headline(self) -> Record:
+        """The figure that stands for the others: of the worst verdict the one that exceeds its prior most."""
+        return max(self.records, key=lambda r: (r.contradicts_claim, -wording.SEVERITY.index(r.verdict), _gain(r)))
+
+    @property
+    def tone(self) -> str:
+        """How it is shown: contradicted, found, quiet, or context."""
+        record = self.headline
+        if record.contradicts_claim:
+            return "contradicted"
+        if not record.verdict.is_measured:
+            return "context"
+        return "found" if record.verdict.is_exposure and record.controls_hold else "quiet"
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What was found, what that leaves open and what it contradicts, each sentence once."""
+        said: list[str] = []
+        for record in self.records:
+            said += [record.finding, wording.limits(record), wording.knowledge(record)]
+            said.append(wording.control_failures(record))
+            if record.verdict.is_measured and record.in_the_clear is None:
+                said.append(f"In the clear {wording.in_the_clear(record)}.")
+        return tuple(dict.fromkeys(each for each in said if each))
+
+    @property
+    def contradicted(self) -> tuple[str, ...]:
+        """The promises that fell."""
+        return tuple(dict.fromkeys(record.claim for record in self.records if record.contradicts_claim))
 
 
-def by_protocol(report: Findings, table: Mapping[str, object]) -> dict[str, Mapping[str, object]]:
+@dataclass(frozen=True)
+class AttackEntry:
+    """One attack under all schemes.
+
+    Attributes:
+        name: of the attack.
+        about: what it is, as in `Report.attacks`; empty where the report doesn't say.
+        schemes: what it found, in the order of the report.
+    """
+
+    name: str
+    about: Mapping[str, Json]
+    schemes: tuple[UnderScheme, ...]
+
+    @property
+    def anchor(self) -> str:
+        """Of its place on the page."""
+        return "attack-" + "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in self.name)
+
+    @cached_property
+    def found(self) -> bool:
+        """Whether anything was read under any scheme."""
+        return any(each.tone in ("contradicted", "found") for each in self.schemes)
+
+    @property
+    def needs(self) -> str:
+        """What the attacker has to have, as a sentence."""
+        if not self.about:
+            return f"{self.schemes[0].records[0].view}; {self.schemes[0].records[0].coalition}".capitalize() + "."
+        observer, knows, when = (str(self.about[key]) for key in ("observer", "knows", "circumstance"))
+        return (
+            f"What one {observer} was sent{f', and {knows}' if knows else ''}"
+            f"{'' if when == 'any' else f'; works where {when}'}."
+        )
+
+    @property
+    def papers(self) -> tuple[tuple[str, str], ...]:
+        """Names and addresses of the papers that it is from."""
+        known = self.about.get("papers")
+        return tuple((name, str(address)) for name, address in known.items()) if isinstance(known, dict) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The attacks on one secret.
+
+    Attributes:
+        secret: what they read.
+        told: those that read something, the most serious first.
+        quiet: those that did not, or that only say how much there is.
+    """
+
+    secret: str
+    told: tuple[AttackEntry, ...]
+    quiet: tuple[AttackEntry, ...]
+
+
+def groups(report: Report) -> tuple[_Group, ...]:
+    """All findings, by what was read; secrets of which something was read come first."""
+    entries = [_entry(report, name) for name in dict.fromkeys(record.attack for record in report.records)]
+    by_secret: dict[str, list[AttackEntry]] = {}
+    for entry in sorted(entries, key=_seriousness):
+        by_secret.setdefault(str(entry.about.get("secret", _OTHER)), []).append(entry)
+    return tuple(
+        _Group(secret, tuple(e for e in found if e.found), tuple(e for e in found if not e.found))
+        for secret, found in by_secret.items()
+    )
+
+
+def _entry(report: Report, name: str) -> AttackEntry:
+    mine = [record for record in report.records if record.attack == name]
+    about = report.attacks.get(name)
+    return AttackEntry(
+        name,
+        about if isinstance(about, dict) else {},
+        tuple(
+            UnderScheme(scheme, tuple(wording.by_severity([r for r in mine if r.protocol == scheme])))
+            for scheme in dict.fromkeys((*report.protocols, *(record.protocol for record in mine)))
+            if any(record.protocol == scheme for record in mine)
+        ),
+    )
+
+
+def _seriousness(entry: AttackEntry) -> tuple[int, float]:
+    """Contradicted promises first, then what exceeds its prior most."""
+    order = ("contradicted", "found", "quiet", "context")
+    return (
+        min(order.index(each.tone) for each in entry.schemes),
+        -max(_gain(each.headline) for each in entry.schemes),
+    )
+
+
+def _gain(record: Record) -> float:
+    return record.value - record.prior
+
+
+def by_protocol(report: Report, table: Mapping[str, object]) -> dict[str, Mapping[str, object]]:
     """The part of `accuracy` or `cost` of each protocol, in the report's order."""
     inner = table.get("protocols")
     parts = dict(inner) if isinstance(inner, Mapping) else {}
@@ -48,66 +263,48 @@ def by_protocol(report: Findings, table: Mapping[str, object]) -> dict[str, Mapp
     return {name: parts[name] for name in dict.fromkeys([*order, *parts])}
 
 
-def accuracy_table(report: Findings) -> AccuracyTable:
-    """Test, validation and per silo; silos that a protocol lacks show a dash."""
-    parts = by_protocol(report, report.accuracy)
-    silos = {name: _items(part["per_silo"]) for name, part in parts.items()}
-    rows = [
-        (label, tuple(score_text(report.score, part[key]) for part in parts.values()))
-        for label, key in (("Test, all silos", "test"), ("Validation, all silos", "validation"))
+def accuracy_rows(report: Report) -> list[tuple[str, tuple[str, ...]]]:
+    """Label and one text a protocol: test, validation and each silo; silos that a protocol lacks show a dash."""
+    parts = by_protocol(report, report.accuracy).values()
+    silos = [part["per_silo"] if isinstance(part["per_silo"], list) else [] for part in parts]
+    most = max(map(len, silos))
+    columns = [
+        [part["test"], part["validation"], *shares, *[None] * (most - len(shares))]
+        for part, shares in zip(parts, silos, strict=True)
     ]
-    for index in range(max(len(values) for values in silos.values())):
-        shown = [values[index] if index < len(values) else None for values in silos.values()]
-        cells = tuple(score_text(report.score, value) for value in shown)
-        rows.append((f"Test, silo {index + 1}", cells))
-    return AccuracyTable(report.score.capitalize(), SCALE[report.score], tuple(parts), tuple(rows))
+    labels = ["Test, all silos", "Validation, all silos", *(f"Test, silo {index + 1}" for index in range(most))]
+    return [
+        (label, tuple(wording.score_text(report.score, value) for value in values))
+        for label, values in zip(labels, zip(*columns, strict=True), strict=True)
+    ]
 
 
-def cost_table(report: Findings) -> tuple[CostRow, ...]:
-    """One row a phase, summed over roles from the exposures, then the protocol's whole run."""
-    rows: list[CostRow] = []
+def cost_rows(report: Report) -> list[tuple[bool, tuple[str, ...]]]:
+    """By protocol a row a phase, summed over roles, then its whole run: whether it is that, and its cells."""
+    rows: list[tuple[bool, tuple[str, ...]]] = []
     for name, part in by_protocol(report, report.cost).items():
         mine = [row for row in report.exposures if row.protocol == name]
-        phases = dict.fromkeys(row.phase for row in mine)
-        rows.extend(_phase_row(name, phase, [row for row in mine if row.phase == phase]) for phase in phases)
-        rows.append(_total_row(name, part))
-    return tuple(rows)
+        for phase in dict.fromkeys(row.phase for row in mine):
+            counts = [(row.messages, row.bytes) for row in mine if row.phase == phase]
+            messages, size = (sum(column) for column in zip(*counts, strict=True))
+            rows.append((False, (name, phase, wording.count_text(messages), wording.bytes_text(size), "", "")))
+        rows.append((True, (name, "whole run", *_costs(part))))
+    return rows
 
 
-def overview(report: Findings) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def overview(report: Report) -> list[tuple[str, tuple[str, ...]]]:
     """By protocol: test score, messages, size, rounds and seconds of the whole run."""
     scores, costs = by_protocol(report, report.accuracy), by_protocol(report, report.cost)
-    rows = []
-    for name in dict.fromkeys((*scores, *costs)):
-        total = _total_row(name, costs[name] if name in costs else dict.fromkeys(COST_KEYS))
-        score = score_text(report.score, scores[name]["test"] if name in scores else None)
-        rows.append((name, (score, total.messages, total.bytes, total.rounds, total.seconds)))
-    return tuple(rows)
+    return [
+        (name, (wording.score_text(report.score, scores.get(name, {}).get("test")), *_costs(costs.get(name, {}))))
+        for name in dict.fromkeys((*scores, *costs))
+    ]
 
 
-def exposure_table(report: Findings, protocol: str) -> tuple[tuple[str, tuple[Exposure, ...]], ...]:
-    """What each party of a protocol received, parties in order of first appearance."""
-    mine = [row for row in report.exposures if row.protocol == protocol]
-    parties = dict.fromkeys(row.receiver_role for row in mine)
-    return tuple((party, tuple(row for row in mine if row.receiver_role == party)) for party in parties)
-
-
-def _phase_row(protocol: str, phase: str, rows: list[Exposure]) -> CostRow:
-    messages = count_text(sum(row.messages for row in rows))
-    size = bytes_text(sum(row.bytes for row in rows))
-    return CostRow(protocol, phase, messages, size, "", "", is_total=False)
-
-
-def _total_row(protocol: str, part: Mapping[str, object]) -> CostRow:
-    shown: dict[str, Callable[[object], str]] = {
-        "messages": count_text,
-        "bytes": bytes_text,
-        "rounds": count_text,
-        "seconds": seconds_text,
-    }
-    cells = {key: show(part[key]) for key, show in shown.items()}
-    return CostRow(protocol, "whole run", **cells, is_total=True)
-
-
-def _items(value: object) -> list[object]:
-    return list(value) if isinstance(value, list) else []
+def _costs(part: Mapping[str, object]) -> tuple[str, str, str, str]:
+    return (
+        wording.count_text(part.get("messages")),
+        wording.bytes_text(part.get("bytes")),
+        wording.count_text(part.get("rounds")),
+        wording.seconds_text(part.get("seconds")),
+    )

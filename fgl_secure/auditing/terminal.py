@@ -10,17 +10,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fgl_secure.auditing import picture, wording
+from fgl_secure.auditing import tables, wording
 from fgl_secure.auditing.html import title
 from fgl_secure.auditing.matrix import Cell, State
 from fgl_secure.auditing.records import Record
-from fgl_secure.auditing.schema import Findings
-from fgl_secure.auditing.tables import by_protocol
+from fgl_secure.auditing.report import Report
 
 LINES = 25
 """Most lines of the picture where every column has room, with two for where the files are."""
 
-STYLES = {
+_STYLES = {
     State.CONTRADICTED: "bold red",
     State.ADMITTED: "yellow",
     State.KEPT: "cyan",
@@ -30,23 +29,23 @@ STYLES = {
 }
 """Red is for contradicted promises alone."""
 
-USUAL = 80
+_USUAL = 80
 """Columns from which figures stand in a table; below it they are sentences."""
 
-NARROWEST = max(len(state) for state in State)
+_NARROWEST = max(len(state) for state in State)
 """Columns that a scheme has at least."""
 
-FIGURE = 23
+_FIGURE = 23
 """Columns of a figure with its interval, `-0.004 [-0.012, -0.001]`, which is never cut."""
 
 
-def print_report(report: Findings, console: Console | None = None, *, verbose: bool = False) -> None:
+def print_report(report: Report, console: Console | None = None, *, verbose: bool = False) -> None:
     """Prints the report; without a terminal (a pipe, a file) no colour codes are written.
 
     Args:
         report: the report.
         console: where to print; standard output by default.
-        verbose: print every finding, claim and note behind the picture.
+        verbose: print every finding, claim and note behind the tables.
     """
     console = console or Console()
     console.print(_text(title(report), "bold"))
@@ -63,7 +62,7 @@ def print_report(report: Findings, console: Console | None = None, *, verbose: b
             console.print(_text(f"Note: {note}"))
 
 
-def _print_matrix(report: Findings, console: Console, room: int) -> None:
+def _print_matrix(report: Report, console: Console, room: int) -> None:
     """The rows that say something, and in one line those that don't; columns that don't fit go below.
 
     Args:
@@ -71,7 +70,7 @@ def _print_matrix(report: Findings, console: Console, room: int) -> None:
         console: where to print.
         room: lines for it, its headings included.
     """
-    schemes, rows = picture.schemes(report), picture.rows(report)
+    schemes, rows = tables.schemes(report), tables.rows(report)
     if not rows:
         for name in report.protocols:
             console.print(_text(wording.protocol_summary(report, name)))
@@ -88,12 +87,12 @@ def _print_matrix(report: Findings, console: Console, room: int) -> None:
 
 
 def _fitting(
-    rows: Sequence[picture.Row],
+    rows: Sequence[tables.Row],
     schemes: Sequence[str],
     blocks: Sequence[Sequence[str]],
     console: Console,
     room: int,
-) -> Sequence[picture.Row]:
+) -> Sequence[tables.Row]:
     """The first rows of which all blocks together take no more lines than there is room for; at least one row."""
     for most in range(len(rows), 1, -1):
         tables = (_matrix_table(rows[:most], schemes, columns) for columns in blocks)
@@ -102,7 +101,7 @@ def _fitting(
     return rows[:1]
 
 
-def _weight(row: picture.Row) -> int:
+def _weight(row: tables.Row) -> int:
     """What is kept where room is short: contradicted promises first."""
     return min(list(State).index(cell.state) for cell in row.cells)
 
@@ -123,15 +122,15 @@ def _blocks(schemes: Sequence[str], width: int) -> Iterator[tuple[str, ...]]:
 
 def _column(name: str) -> int:
     """Width of a scheme's column, in which every state has room; a longer name takes several lines."""
-    return min(max(len(name), NARROWEST), 16)
+    return min(max(len(name), _NARROWEST), 16)
 
 
-def _matrix_table(rows: Sequence[picture.Row], schemes: Sequence[str], columns: Sequence[str]) -> Table:
+def _matrix_table(rows: Sequence[tables.Row], schemes: Sequence[str], columns: Sequence[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("hidden", overflow="fold")
     table.add_column("from", overflow="fold")
     for name in columns:
-        table.add_column(_text(name), overflow="fold", min_width=NARROWEST, max_width=_column(name))
+        table.add_column(_text(name), overflow="fold", min_width=_NARROWEST, max_width=_column(name))
     for row in rows:
         cells = [row.cells[schemes.index(name)] for name in columns]
         table.add_row(_text(row.short), _text(row.parties), *(_cell(cell) for cell in cells))
@@ -139,47 +138,40 @@ def _matrix_table(rows: Sequence[picture.Row], schemes: Sequence[str], columns: 
 
 
 def _cell(cell: Cell) -> Text:
-    return _text(picture.cell_text(cell), STYLES[cell.state])
+    return _text(tables.cell_text(cell), _STYLES[cell.state])
 
 
-def _contradicted(report: Findings) -> list[Text]:
+def _contradicted(report: Report) -> list[Text]:
     """A line for each scheme of which a promise fell: by which attacks."""
     lines = []
-    for name in dict.fromkeys(cell.scheme for cell in picture.fallen(report)):
-        cells = [cell for cell in picture.fallen(report) if cell.scheme == name]
-        attacks = picture.named(tuple(dict.fromkeys(attack for cell in cells for attack in cell.attacks)))
+    fallen = [cell for cell in report.matrix if cell.state is State.CONTRADICTED]
+    for name in dict.fromkeys(cell.scheme for cell in fallen):
+        cells = [cell for cell in fallen if cell.scheme == name]
+        attacks = tables.named(tuple(dict.fromkeys(attack for cell in cells for attack in cell.attacks)))
         said = f"{name}: {wording.plural(len(cells), 'promise')} contradicted, by {attacks}"
-        lines.append(_text(said, STYLES[State.CONTRADICTED]))
+        lines.append(_text(said, _STYLES[State.CONTRADICTED]))
     return lines
 
 
-def _unmeasured(report: Findings) -> list[Text]:
+def _unmeasured(report: Report) -> list[Text]:
     """A line for each scheme that promises something of which no attack measured anything."""
     measured = {record.protocol for record in report.records if record.verdict.is_measured}
-    silent = [name for name in picture.schemes(report) if name not in measured and report.claims.get(name)]
+    silent = [name for name in tables.schemes(report) if name not in measured and report.claims.get(name)]
     return [
         _text(wording.protocol_summary(report, name)) for name in silent if wording.claimed(report, name, "protects")
     ]
 
 
-def _summaries(report: Findings) -> list[Text]:
+def _summaries(report: Report) -> list[Text]:
     """A line for each scheme: how well it does, and at what price."""
-    accuracy, cost = by_protocol(report, report.accuracy), by_protocol(report, report.cost)
     lines = []
-    for name in dict.fromkeys((*accuracy, *cost)):
-        parts = []
-        if name in accuracy:
-            parts.append(f"{report.score} {wording.score_text(report.score, accuracy[name]['test'])}")
-        if name in cost:
-            part = cost[name]
-            parts.append(wording.bytes_text(part["bytes"]))
-            parts.append(f"{wording.count_text(part['rounds'])} {'round' if part['rounds'] == 1 else 'rounds'}")
-            parts.append(wording.seconds_text(part["seconds"]))
-        lines.append(Text.assemble(_text(name, "bold"), _text(f": {', '.join(parts)}")))
+    for name, (score, _, size, rounds, seconds) in tables.overview(report):
+        said = f"{report.score} {score}, {size}, {rounds} {'round' if rounds == '1' else 'rounds'}, {seconds}"
+        lines.append(Text.assemble(_text(name, "bold"), _text(f": {said}")))
     return lines
 
 
-def _print_findings(report: Findings, console: Console) -> None:
+def _print_findings(report: Report, console: Console) -> None:
     """By scheme, then by attack: every figure with interval, prior and what the attack finds in the clear."""
     for protocol in dict.fromkeys((report.audited, *report.protocols)):
         records = wording.by_severity([record for record in report.records if record.protocol == protocol])
@@ -188,7 +180,7 @@ def _print_findings(report: Findings, console: Console) -> None:
         console.print()
         console.print(_text(protocol, "bold underline"))
         console.print(_text(wording.protocol_summary(report, protocol)))
-        if console.width >= USUAL:
+        if console.width >= _USUAL:
             console.print(_figures([]))
         for attack in dict.fromkeys(record.attack for record in records):
             _print_attack([record for record in records if record.attack == attack], console)
@@ -198,7 +190,7 @@ def _print_attack(records: Sequence[Record], console: Console) -> None:
     falls = any(record.contradicts_claim for record in records)
     name = Text.assemble(_text(records[0].attack, "bold"), _text(f"  {records[0].view}", "dim"))
     console.print(name)
-    if console.width >= USUAL:
+    if console.width >= _USUAL:
         console.print(_figures(records))
     else:
         for record in records:
@@ -208,7 +200,7 @@ def _print_attack(records: Sequence[Record], console: Console) -> None:
         console.print(Padding(_text(sentence), (0, 0, 0, 2), expand=False))
     if falls:
         for claim in dict.fromkeys(record.claim for record in records if record.contradicts_claim):
-            console.print(Padding(_text(f"contradicts: {claim}", STYLES[State.CONTRADICTED]), (0, 0, 0, 2)))
+            console.print(Padding(_text(f"contradicts: {claim}", _STYLES[State.CONTRADICTED]), (0, 0, 0, 2)))
 
 
 def _figures(records: Sequence[Record]) -> Table:
@@ -216,11 +208,11 @@ def _figures(records: Sequence[Record]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=not records)
     table.add_column("  verdict", width=14, no_wrap=True)
     table.add_column("metric", width=25, overflow="fold")
-    table.add_column("value [95 %]", width=FIGURE, no_wrap=True)
+    table.add_column("value [95 %]", width=_FIGURE, no_wrap=True)
     for heading in ("prior", "clear"):
         table.add_column(heading, width=6, no_wrap=True, justify="right")
     for record in records:
-        style = STYLES[State.CONTRADICTED] if record.contradicts_claim else ""
+        style = _STYLES[State.CONTRADICTED] if record.contradicts_claim else ""
         cells = (
             f"  {record.verdict}",
             record.metric,
@@ -253,7 +245,7 @@ def _said(record: Record) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _print_claims(report: Findings, console: Console) -> None:
+def _print_claims(report: Report, console: Console) -> None:
     headings = {"protects": "promises", "leaks_by_design": "admits", "assumes": "assumes"}
     for protocol in report.claims:
         console.print()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fgl_secure.auditing.figures import summary
 from fgl_secure.auditing.method import Method, Source, check_method
 from fgl_secure.auditing.plan import Plan
 from fgl_secure.auditing.privacy_cost import PrivacyCost
+from fgl_secure.auditing.report import accuracy_figures, cost_figures
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.host import library_settings
@@ -41,9 +41,44 @@ class Trained:
         return self.result.accuracy
 
     def to_json(self) -> Mapping[str, object]:
-        """The figures as JSON values."""
-        hosted = {"hosted_devices": list(self.hosted)} if self.hosted else {}
-        return {**summary(self.plan, self.scheme, self.result, self.privacy), **hosted}
+        """The figures as JSON values; times are seconds.
+
+        Accuracies are fractions; of targets that are values, mean absolute errors stand under a key of that name.
+        """
+        plan, result = self.plan, self.result
+        return {
+            "method": plan.method,
+            "backbone": plan.backbone,
+            "dataset": plan.graph.graph.name,
+            "partition": plan.graph.partition,
+            "silos": plan.graph.num_silos,
+            "preset": plan.preset,
+            "chosen_on": plan.chosen_on,
+            "protocol": self.scheme,
+            "seed": plan.seed,
+            "device": str(plan.device),
+            plan.score.replace(" ", "_"): accuracy_figures(result),
+            "cost": cost_figures(result),
+            "privacy": None if self.privacy is None else _privacy_figures(self.privacy, result),
+            **({"hosted_devices": list(self.hosted)} if self.hosted else {}),
+        }
+
+
+def _privacy_figures(cost: PrivacyCost, result: TrainingResult) -> dict[str, object]:
+    bound = cost.measured.bound
+    return {
+        "epsilon": cost.measured.claimed,
+        "delta": cost.delta,
+        "relation": cost.relation,
+        "releases": cost.releases,
+        "accountant": cost.measured.accountant,
+        "budget_spent": result.budget_spent,
+        "epsilon_lower_bound": bound.epsilon,
+        "lower_bound_method": str(bound.method),
+        "lower_bound_n": bound.n,
+        "lower_bound_confidence": bound.confidence,
+        "test_accuracy_without_noise": cost.accuracy_without,
+    }
 
 
 @library_settings()

@@ -8,12 +8,12 @@ from math import sqrt
 
 import scipy  # its statistics are loaded when they are first asked for
 
-from fgl_secure.statistics.intervals import Interval, clopper_pearson, difference
+from fgl_secure.statistics.metrics import Interval, clopper_pearson, difference
 
 MARGIN = 0.05
 """A gain over chance and prior up to here is not called a leak."""
 
-HALF = 0.5
+_HALF = 0.5
 """With an excess over the prior of this much an attack has broken what it attacked."""
 
 
@@ -52,15 +52,15 @@ def judge(value: float, interval: Interval, prior: float, *, exact: bool) -> Ver
         prior: the rate, or the advantage, of the best guess without the transcript.
         exact: True for rates of exact recovery, False for advantages.
     """
-    surely, half = interval.low - prior, HALF + max(prior, 0.0)
+    surely, half = interval.low - prior, _HALF + max(prior, 0.0)
     # Half of a few secrets, recovered exactly, is a leak although the interval of few units is wide.
-    high = exact and value >= HALF and surely > 0 and value - prior > MARGIN
+    high = exact and value >= _HALF and surely > 0 and value - prior > MARGIN
     if not (high or surely > MARGIN):
         return Verdict.NOT_DETECTED
     return Verdict.BROKEN if (value >= half if exact else interval.low > half) else Verdict.LEAKS
 
 
-POWER = 0.99
+_POWER = 0.99
 """How often a leak of the smallest detectable size is called one."""
 
 UNDETECTABLE = 2.0
@@ -80,7 +80,7 @@ def detectable_rate(n: int, prior: float) -> float:
     least = _least(n, lambda k: judge(k / n, clopper_pearson(k, n), prior, exact=True).is_exposure) if n else None
     if least is None:
         return UNDETECTABLE
-    return float(scipy.stats.beta.ppf(POWER, least, n - least + 1)) if least else 0.0
+    return float(scipy.stats.beta.ppf(_POWER, least, n - least + 1)) if least else 0.0
 
 
 def detectable_difference(arms: tuple[int, int], alarms: float, prior: float) -> float:
@@ -100,7 +100,7 @@ def detectable_difference(arms: tuple[int, int], alarms: float, prior: float) ->
     def caught(gain: float) -> bool:
         tpr = min(alarms + gain, 1.0)
         spreads = [rate * (1 - rate) / n for rate, n in zip((tpr, alarms), arms, strict=True)]
-        z = float(scipy.stats.norm.isf(1 - POWER)) / max(sqrt(sum(spreads)), 1e-12)
+        z = float(scipy.stats.norm.isf(1 - _POWER)) / max(sqrt(sum(spreads)), 1e-12)
         low, high = (float(scipy.stats.norm.sf(z * sqrt(spread))) for spread in spreads)
         hits, wrong = scipy.stats.binom.ppf(low, arms[0], tpr), scipy.stats.binom.isf(high, arms[1], alarms)
         found = difference(float(hits) / arms[0], arms[0], float(wrong) / arms[1], arms[1])
@@ -122,7 +122,7 @@ def detectable_shift(value: float, interval: Interval, prior: float) -> float:
         prior: as for `judge`.
     """
     deviation = (interval.high - interval.low) / (2 * float(scipy.stats.norm.isf(0.025)))
-    least = max(prior, 0.0) + MARGIN + (value - interval.low) + float(scipy.stats.norm.ppf(POWER)) * deviation
+    least = max(prior, 0.0) + MARGIN + (value - interval.low) + float(scipy.stats.norm.ppf(_POWER)) * deviation
     return least if least <= 1 else UNDETECTABLE
 
 

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from math import ceil, floor
+from typing import TYPE_CHECKING
 
 from fgl_secure.attacks.base import Alone
-from fgl_secure.auditing.plain import is_number
-from fgl_secure.auditing.records import Record
-from fgl_secure.auditing.schema import Findings, Score, contradictions
+from fgl_secure.auditing.records import is_number
 from fgl_secure.auditing.verdict import MARGIN, Verdict
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.records import Record
+    from fgl_secure.auditing.report import Report
+
+
+class Score(StrEnum):
+    """What tells how well a method does."""
+
+    ACCURACY = "accuracy"
+    """A share, and more is better."""
+    ABSOLUTE_ERROR = "mean absolute error"
+    """In the unit of the targets, and less is better."""
+
 
 DASH = "-"
 """Stands for a figure that was not measured."""
@@ -189,14 +203,14 @@ def control_failures(record: Record) -> str:
     return f"No evidence: {' and '.join(parts)}." if parts else ""
 
 
-def claimed(report: Findings, protocol: str, key: str) -> list[str]:
+def claimed(report: Report, protocol: str, key: str) -> list[str]:
     """The sentences that a protocol states under one key of its claim."""
     claim = report.claims.get(protocol)
     statements = claim.get(key, []) if isinstance(claim, dict) else []
     return [statements] if isinstance(statements, str) else [str(item) for item in statements]
 
 
-def _tested(report: Findings, protocol: str) -> str:
+def _tested(report: Report, protocol: str) -> str:
     """How many claims a finding could have contradicted, behind a comma; empty where the report doesn't say."""
     claim = report.claims.get(protocol)
     if not isinstance(claim, dict) or "tested" not in claim:
@@ -207,10 +221,10 @@ def _tested(report: Findings, protocol: str) -> str:
     return f", of which attacks have tested {tested or 'none'}"
 
 
-def protocol_summary(report: Findings, protocol: str) -> str:
+def protocol_summary(report: Report, protocol: str) -> str:
     """One sentence: how many of the protocol's claims the findings contradict, or that none was tested."""
     mine = [record for record in report.records if record.protocol == protocol]
-    against = [record for record in contradictions(report) if record.protocol == protocol]
+    against = [record for record in report.contradictions if record.protocol == protocol]
     claims = list(dict.fromkeys([*claimed(report, protocol, "protects"), *(record.claim for record in against)]))
     if against:
         broken = len({record.claim for record in against})
@@ -228,7 +242,7 @@ def protocol_summary(report: Findings, protocol: str) -> str:
     return f"No protection is claimed by {protocol}; {shown} what it exposes."
 
 
-def controls_summary(report: Findings) -> str:
+def controls_summary(report: Report) -> str:
     """One sentence: whether the controls of the measured findings hold."""
     measured = [record for record in report.records if record.verdict.is_measured]
     failed = sum(not record.controls_hold for record in measured)
@@ -242,7 +256,7 @@ def controls_summary(report: Findings) -> str:
     return f"The controls of all {plural(len(measured), 'measured finding')} hold."
 
 
-def summary(report: Findings) -> str:
+def summary(report: Report) -> str:
     """The report in one paragraph, the audited protocol first."""
     others = [name for name in report.protocols if name != report.audited]
     judged = [name for name in (report.audited, *others) if name in report.protocols]

@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from fgl_secure import methods
-from fgl_secure.cli import completion
 from fgl_secure.cli.config import RUN_FILE, run_file
 from fgl_secure.cli.options import configured, data_of
 from fgl_secure.cli.output import CONTRADICTED, OK, OutputError, say
+from fgl_secure.cli.parser import SCRIPTS
 from fgl_secure.cli.progress import Runs, shown
 from fgl_secure.errors import InputError
 from fgl_secure.ledger import Ledger
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 
 def audit(chosen: argparse.Namespace, words: list[str]) -> int:
-    """Trains, attacks, prints what was found, and then writes it: a full disk takes nothing from who reads along."""
+    """Trains, attacks, prints what was found, and then writes it."""
     from fgl_secure.auditing.audit import audit as run
-    from fgl_secure.auditing.report import write_files
 
     check_folder(chosen.out)
     method, data = configured(chosen.method, chosen), data_of(chosen.method, chosen)
@@ -46,33 +45,37 @@ def audit(chosen: argparse.Namespace, words: list[str]) -> int:
             command=_command(words),
             progress=phases,
         )
-    unsaid = _told(report, chosen)
-    written = report.write(chosen.out)
-    write_files(chosen.out, {RUN_FILE: run_file(chosen, ["audit", chosen.method.name])})
+    _deliver(lambda: _told(report, chosen), report.write, chosen, ["audit", chosen.method.name])
+    return CONTRADICTED if chosen.scheme and report.contradictions else OK
+
+
+def _deliver(
+    text: Callable[[], str], write: Callable[[Path], tuple[Path, ...]], chosen: argparse.Namespace, names: list[str]
+) -> None:
+    """Prints findings, and then writes them: a full disk takes nothing from a reader, and a full pipe no file."""
+    from fgl_secure.auditing.report import write_files
+
+    unsaid = None
+    try:
+        say(text())
+    except OutputError as error:
+        unsaid = error
+    written = write(chosen.out)
+    write_files(chosen.out, {RUN_FILE: run_file(chosen, names)})
     if unsaid is not None:
         raise unsaid
     if not chosen.json:
         others = ", ".join(path.suffix for path in written[1:])
         say(f"written: {written[0]}, {others}; {RUN_FILE} repeats it")
-    return CONTRADICTED if chosen.scheme and report.contradictions else OK
 
 
-def _told(report: Report, chosen: argparse.Namespace) -> OutputError | None:
+def _told(report: Report, chosen: argparse.Namespace) -> str:
     from fgl_secure.auditing.report import render_json
     from fgl_secure.auditing.wording import summary
 
     if chosen.json:
-        return _unsaid(lambda: render_json(report).rstrip())
-    return _unsaid(lambda: summary(report) if chosen.quiet else _printed(report, verbose=chosen.verbose))
-
-
-def _unsaid(text: Callable[[], str]) -> OutputError | None:
-    """Prints findings; what stands in the way is given back, so that files are written all the same."""
-    try:
-        say(text())
-    except OutputError as error:
-        return error
-    return None
+        return render_json(report).rstrip()
+    return summary(report) if chosen.quiet else _printed(report, verbose=chosen.verbose)
 
 
 def _printed(report: Report, *, verbose: bool) -> str:
@@ -138,8 +141,7 @@ def _trained(method: Method, data: Source, chosen: argparse.Namespace, phases: P
 
 def compare(chosen: argparse.Namespace, words: list[str]) -> int:
     """Audits all methods that fit, prints the table, and then writes it."""
-    from fgl_secure.auditing.report import write_files
-    from fgl_secure.cli.print_comparison import describe, read
+    from fgl_secure.cli.printing import describe_comparison, describe_entry
     from fgl_secure.graph import Data
     from fgl_secure.methods.comparison import SECURED
     from fgl_secure.methods.comparison import compare as run
@@ -162,16 +164,15 @@ def compare(chosen: argparse.Namespace, words: list[str]) -> int:
             device=chosen.device,
             command=_command(words),
             ledger=ledger,
-            watch=Runs(phases, read),
+            watch=Runs(phases, describe_entry),
             progress=phases,
         )
-    unsaid = _unsaid(lambda: json.dumps(found.as_json(), indent=2) if chosen.json else describe(found))
-    written = found.write(chosen.out)
-    write_files(chosen.out, {RUN_FILE: run_file(chosen, ["compare"])})
-    if unsaid is not None:
-        raise unsaid
-    if not chosen.json:
-        say(f"written: {written[0]}, .json, .md; {RUN_FILE} repeats it")
+    _deliver(
+        lambda: json.dumps(found.as_json(), indent=2) if chosen.json else describe_comparison(found),
+        found.write,
+        chosen,
+        ["compare"],
+    )
     if chosen.scheme and found.contradictions:
         return CONTRADICTED
     if ledger.error is not None:  # what was found is printed by now, whatever became of the file of runs
@@ -189,7 +190,7 @@ def list_(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001 
 
 def complete(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
     """Prints what a shell reads."""
-    say(completion.SCRIPTS[chosen.shell].rstrip())
+    say(SCRIPTS[chosen.shell].rstrip())
     return OK
 
 

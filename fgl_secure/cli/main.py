@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from fgl_secure.cli import completion
 from fgl_secure.cli.config import commanded, file_of, read, with_options
 from fgl_secure.cli.output import (
     BAD_INPUT,
@@ -26,6 +25,7 @@ from fgl_secure.cli.output import (
     say,
     standard_streams,
 )
+from fgl_secure.cli.parser import ASKED, candidates
 from fgl_secure.cli.usage import METHOD, parser_for
 from fgl_secure.errors import DataWarning, FglSecureError, InputError
 
@@ -83,9 +83,9 @@ def _warn_in_a_line(*, quiet: bool) -> None:
 
 def _run(words: list[str]) -> int:
     _check_working_directory()
-    if words[:1] == [completion.ASKED]:
+    if words[:1] == [ASKED]:
         asked = words[1:] or [""]
-        say("\n".join(completion.candidates(parser_for(asked), asked)))
+        say("\n".join(candidates(parser_for(asked), asked)))
         return OK
     try:
         file = file_of(words)

@@ -20,7 +20,7 @@ from fgl_secure.errors import InputError
 if TYPE_CHECKING:
     from fgl_secure.auditing.method import Method
     from fgl_secure.graph import Data
-    from fgl_secure.graph.graph_sets import GraphSets
+    from fgl_secure.graph.data import GraphSets
 
 
 def add_method_options(parser: argparse.ArgumentParser, method: type[Method]) -> None:

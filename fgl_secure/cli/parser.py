@@ -1,14 +1,19 @@
-"""A parser of command lines whose errors are one line, with what was meant, perhaps."""
+"""A parser of command lines whose errors are one line, with what was meant, perhaps; and words that a shell completes.
+
+The scripts of shells ask the program itself, so that names are those of today.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
+from fgl_secure.cli import listing
 from fgl_secure.cli.output import BAD_INPUT, say
 
 
@@ -104,3 +109,51 @@ def place(text: str) -> Path:
     if not text or "\0" in text:
         raise argparse.ArgumentTypeError(f"must name a file or a folder; found {text!r}")
     return Path(text)
+
+
+ASKED = "__complete"
+"""The command that scripts call, with the words before the cursor, the unfinished one last."""
+
+_BASH = """\
+_fgl_secure() {
+  local IFS=$'\\n'
+  COMPREPLY=($(fgl-secure __complete "${COMP_WORDS[@]:1:$COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _fgl_secure fgl-secure
+"""
+
+SCRIPTS: Mapping[str, str] = MappingProxyType({
+    "bash": _BASH,
+    "zsh": f"autoload -U +X bashcompinit && bashcompinit\n{_BASH}",
+    "fish": "complete -c fgl-secure -a '(fgl-secure __complete (commandline -opc)[2..] (commandline -ct))'\n",
+})  # fmt: skip
+
+
+def candidates(parser: Parser, words: Sequence[str]) -> list[str]:
+    """What the last word may become.
+
+    Args:
+        parser: with the options of the method that the words name.
+        words: behind the program's name; the last is unfinished, and may be empty.
+    """
+    *before, start = words or [""]
+    at = parser.reached(before)
+    asked = next((each for each in at.options() if before and before[-1] in each.option_strings), None)
+    if asked is not None and asked.nargs != 0:
+        return [name for name in _values(asked) if name.startswith(start)]
+    found = list(at.commands())
+    for action in at.options():
+        found += action.option_strings if action.option_strings else _values(action)
+    options = [*found, "--help"]
+    return [name for name in options if name.startswith(start) and (start.startswith("-") or not name.startswith("-"))]
+
+
+def _values(action: argparse.Action) -> list[str]:
+    """The words that an option takes, where they are known."""
+    if action.choices is not None:
+        return [str(each) for each in action.choices]
+    if action.dest == "scheme":
+        return list(listing.names("schemes"))
+    if action.dest == "attack":
+        return list(listing.names("attacks"))
+    return list(getattr(action, "known", ()))

@@ -1,11 +1,28 @@
-"""A training run for people."""
+"""Training runs and comparisons of methods, for people."""
 
 from __future__ import annotations
 
-from fgl_secure.auditing.privacy_cost import PrivacyCost
-from fgl_secure.auditing.schema import Score
-from fgl_secure.auditing.train import Trained
-from fgl_secure.training.loop import TrainingResult
+import io
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fgl_secure.auditing.wording import Score, bytes_text, figure
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.privacy_cost import PrivacyCost
+    from fgl_secure.auditing.train import Trained
+    from fgl_secure.ledger import Entry
+    from fgl_secure.methods.comparison import Comparison
+    from fgl_secure.training.loop import TrainingResult
+
+_WIDTH = 120
+"""Columns where the output is not a terminal."""
+_STYLES = {"contradicted": "red", "found": "yellow", "quiet": "default"}
+_RIGHT = (2, 3, 4, 7)
 
 
 def describe(done: Trained) -> str:
@@ -57,3 +74,32 @@ def _counted(number: int) -> str:
 
 def _value(error: float | None) -> str:
     return "not measured" if error is None else f"{error:.4g}"
+
+
+def describe_comparison(found: Comparison) -> str:
+    """Title, table, what was left out and why; colours only on a terminal."""
+    from fgl_secure.methods.comparison.page import columns, rows, summary, title  # noqa: PLC0415  # train needs none
+
+    there, here = Console(), io.StringIO()
+    console = Console(file=here, force_terminal=there.is_terminal, width=there.width if there.is_terminal else _WIDTH)
+    console.print(title(found), style="bold", markup=False, highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    for index, heading in enumerate(columns(found)):
+        table.add_column(heading, justify="right" if index in _RIGHT else "left", overflow="fold")
+    for tone, cells in rows(found):
+        table.add_row(*(cell.replace("[", "\\[") for cell in cells), style=_STYLES[tone])
+    console.print(table)
+    console.print(summary(found), markup=False, highlight=False)
+    for each in found.left_out:
+        console.print(f"{each.title} is left out: {each.reason}.", markup=False, highlight=False)
+    return "\n".join(line.rstrip() for line in here.getvalue().splitlines())
+
+
+def describe_entry(entry: Entry) -> str:
+    """What one run came to, on one line."""
+    found = cast("Mapping[str, Any]", entry.found)
+    if "refused" in found:
+        return f"left out, {found['refused']}"
+    return "; ".join(
+        f"{side['scheme']} {figure(side['score'])}, {bytes_text(side['bytes'])}" for side in found["sides"]
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
@@ -20,14 +19,13 @@ EVERY = 30.0
 """Seconds between two lines in a pipe."""
 
 
-class Phases(ABC):
-    """Is told what is being done."""
+class Phases:
+    """Is told what is being done, and shows nothing of it."""
 
-    @abstractmethod
-    def __call__(self, name: str) -> Steps:
+    def __call__(self, name: str) -> Steps:  # noqa: ARG002  # nothing is shown
         """A phase begins; gives what is called after each of its steps, with steps done and most of them."""
+        return lambda _done, _most: None
 
-    @abstractmethod
     def say(self, text: str) -> None:
         """A line that stays, such as one about a run that is done."""
 
@@ -60,7 +58,7 @@ class Runs(Watch):
 def shown(*, quiet: bool = False) -> Iterator[Phases]:
     """Gives what is told of phases and their steps, and shows them on the standard error stream."""
     if quiet:
-        yield _Nobody()
+        yield Phases()
     elif sys.stderr.isatty():
         with _bars() as phases:
             yield phases
@@ -97,8 +95,8 @@ def _bars() -> Iterator[Phases]:
         yield Bars()
 
 
-class State:
-    """What is being done now, for a line about it.
+class Lines(Phases):
+    """Lines about what is being done now.
 
     Args:
         clock: seconds.
@@ -109,8 +107,8 @@ class State:
         self._start = clock()
         self._name, self._since, self._done, self._most = "", self._start, 0, 0
 
-    def phase(self, name: str) -> Steps:
-        """A phase begins; gives what is called after each of its steps."""
+    def __call__(self, name: str) -> Steps:
+        """A phase begins, and is named in the next line."""
         with self._lock:
             self._name, self._since, self._done, self._most = name, self._clock(), 0, 0
         return lambda done, most: self._step(name, done, most)
@@ -120,6 +118,10 @@ class State:
             if name != self._name:
                 self._name, self._since = name, self._clock()
             self._done, self._most = done, most
+
+    def say(self, text: str) -> None:
+        """A line at once."""
+        complain(f"fgl-secure: {text}")
 
     def line(self) -> str:
         """What is done of the phase, how long all took so far, and how long the phase takes yet at its pace."""
@@ -135,37 +137,18 @@ class State:
         return f"fgl-secure: {', '.join(parts)}"
 
 
-class _Nobody(Phases):
-    def __call__(self, name: str) -> Steps:  # noqa: ARG002  # nobody is told
-        return lambda _done, _most: None
-
-    def say(self, text: str) -> None:
-        """Says nothing."""
-
-
-class _Lines(Phases):
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    def __call__(self, name: str) -> Steps:
-        return self._state.phase(name)
-
-    def say(self, text: str) -> None:
-        complain(f"fgl-secure: {text}")
-
-
 @contextmanager
 def _lines() -> Iterator[Phases]:
-    state, over = State(), Event()
+    lines, over = Lines(), Event()
 
     def tell() -> None:
         while not over.wait(EVERY):
-            complain(state.line())
+            complain(lines.line())
 
     teller = Thread(target=tell, name="progress", daemon=True)
     teller.start()
     try:
-        yield _Lines(state)
+        yield lines
     finally:
         over.set()
         teller.join()

@@ -10,9 +10,10 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from fgl_secure import __version__, methods
-from fgl_secure.cli import commands, completion
+from fgl_secure.cli import commands
+from fgl_secure.cli.listing import KINDS
 from fgl_secure.cli.options import add_fields, add_method_options, escaped
-from fgl_secure.cli.parser import Parser, place
+from fgl_secure.cli.parser import SCRIPTS, Parser, place
 from fgl_secure.cli.subcommand import Subcommand, installed_subcommands
 from fgl_secure.errors import InputError
 
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 METHOD = "hifgl"
 """What `fgl-secure audit` audits when no method is named."""
 
-ENGINES = ("one-process", "flower")
+_ENGINES = ("one-process", "flower")
 
-OF_METHODS = ("audit", "train")
-"""Commands that have a command a method."""
+_COMPLETION = """\
+examples:
+  eval "$(fgl-secure completion bash)"      # in ~/.bashrc; zsh in ~/.zshrc
+  fgl-secure completion fish | source       # in ~/.config/fish/config.fish"""
 
 
 class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
@@ -63,9 +66,9 @@ def parser_for(words: Sequence[str]) -> Parser:
     _add_listing(_command(kinds, "list", "what there is"))
     for name, found in installed_subcommands():
         _add_installed(kinds, name, found)
-    shell = _command(kinds, "completion", "what makes a shell complete words", completion.EXAMPLES)
+    shell = _command(kinds, "completion", "what makes a shell complete words", _COMPLETION)
     shell.set_defaults(run=commands.complete)
-    shell.add_argument("shell", choices=tuple(completion.SCRIPTS), help="whose script to print")
+    shell.add_argument("shell", choices=tuple(SCRIPTS), help="whose script to print")
     return parser
 
 
@@ -151,18 +154,23 @@ def _examples_of(command: str, method: type[Method]) -> str:
     return _examples(*lines)
 
 
+def _add_schemes(parser: argparse.ArgumentParser | argparse._ArgumentGroup, says: str) -> None:
+    parser.add_argument("--scheme", action="append", default=[], metavar="[TOPOLOGY=]NAME", help=says)
+
+
+def _add_attacks(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    parser.add_argument("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
+
+
 def _add_audit(parser: argparse.ArgumentParser, method: type[Method]) -> None:
     parser.set_defaults(run=commands.audit)
-    parser.add_argument(
-        "--scheme",
-        action="append",
-        default=[],
-        metavar="[TOPOLOGY=]NAME",
-        help=f"schemes of a run, with commas between those for several topologies ({', '.join(method.topologies)}), "
+    _add_schemes(
+        parser,
+        f"schemes of a run, with commas between those for several topologies ({', '.join(method.topologies)}), "
         "parameters in brackets, as relay-coded[k_min=1,graph-shown]; repeatable; exit status 3 when evidence "
         f"contradicts a claim; without it a demonstration of {', '.join(method.demonstrated)} that exits 0",
     )
-    parser.add_argument("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
+    _add_attacks(parser)
     parser.add_argument("--out", type=place, default=Path("fgl-secure-report"), metavar="DIR",
                         help="folder for the report, and for run.toml that repeats it")  # fmt: skip
     add_common_options(parser)
@@ -170,18 +178,15 @@ def _add_audit(parser: argparse.ArgumentParser, method: type[Method]) -> None:
 
 def _add_train(parser: argparse.ArgumentParser, method: type[Method]) -> None:
     parser.set_defaults(run=commands.train)
-    parser.add_argument(
-        "--scheme",
-        action="append",
-        default=[],
-        metavar="[TOPOLOGY=]NAME",
-        help=f"scheme of a topology of the run ({', '.join(method.topologies)}), repeatable, or several with commas; "
+    _add_schemes(
+        parser,
+        f"scheme of a topology of the run ({', '.join(method.topologies)}), repeatable, or several with commas; "
         f"parameters in brackets; {method.trained} where none is named",
     )
     parser.add_argument(
         "--engine",
-        choices=ENGINES,
-        default=ENGINES[0],
+        choices=_ENGINES,
+        default=_ENGINES[0],
         help="all silos in this process, or each a SuperNode of Flower's simulation engine: to the same bits, unless a "
         "scheme rounds numbers at random",
     )
@@ -195,13 +200,15 @@ def _add_comparison(parser: argparse.ArgumentParser, words: Sequence[str]) -> No
 
     parser.set_defaults(run=commands.compare)
     add_fields(parser.add_argument_group("data"), Data)
-    add = parser.add_argument_group("run").add_argument
+    group = parser.add_argument_group("run")
+    add = group.add_argument
     add("--methods", nargs="+", default=[], metavar="NAME", help="methods; all that fit when empty")
-    add("--scheme", action="append", default=[], metavar="[TOPOLOGY=]NAME",
-        help="beside the run in the clear a method runs under the first of these that serves it, repeatable; exit "
-             "status 3 when evidence contradicts a claim; relay-coded, then pairwise-masking where none is "
-             "named")  # fmt: skip
-    add("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
+    _add_schemes(
+        group,
+        "beside the run in the clear a method runs under the first of these that serves it, repeatable; exit status 3 "
+        "when evidence contradicts a claim; relay-coded, then pairwise-masking where none is named",
+    )
+    _add_attacks(group)
     add("--epochs", type=int, default=None, metavar="N", help="most training rounds; None takes each preset's")
     add("--seed", type=int, default=0, metavar="S", help="of partition, split, weights and coins; the first of several")
     add("--seeds", type=int, default=1, metavar="N", help="runs of each method, with seeds S to S + N - 1")
@@ -220,6 +227,6 @@ def add_runs_option(parser: argparse.ArgumentParser, says: str) -> None:
 
 def _add_listing(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=commands.list_)
-    parser.add_argument("what", nargs="?", choices=("datasets", "schemes", "attacks", "methods"), help="one kind only")
+    parser.add_argument("what", nargs="?", choices=KINDS, help="one kind only")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(verbose=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -9,12 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph.sparse_rows import SparseRows, checked_features
 
 MOST_CLASSES = 2**16
 """A larger label is a number of another kind, and a model would get an output for every number below it."""
 
-MOST_FEATURE_BITS = 8
+_MOST_FEATURE_BITS = 8
 """Features with more bits behind the binary point are taken for any real numbers."""
 
 USUAL_FEATURE, USUAL_NODE = 4.0, 32.0
@@ -23,7 +23,51 @@ USUAL_FEATURE, USUAL_NODE = 4.0, 32.0
 _LOOKED_AT = 2**20
 """Features that are looked at together."""
 
-ScalarT = TypeVar("ScalarT", bound=np.generic)
+LARGE = 2**26
+"""Bytes of features that are not laid out before they are needed."""
+
+_Floats = NDArray[np.float32]
+_ScalarT = TypeVar("_ScalarT", bound=np.generic)
+
+
+class SparseRows:
+    """Rows of features, float32 [n, d], of which all but a few are zero.
+
+    Of a graph with gigabytes of features every silo lays out its own, and nobody those of all silos: laid out together
+    they stay in memory while somebody holds the array, and no longer.
+
+    Args:
+        matrix: a `scipy.sparse.csr_array` [n, d] of float32 in canonical form, finite; not to be changed any more.
+
+    Attributes:
+        matrix: as given.
+    """
+
+    __slots__ = ("_laid_out", "matrix")
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+        self._laid_out: weakref.ref[_Floats] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        n, d = self.matrix.shape
+        return int(n), int(d)
+
+    def rows(self, nodes: NDArray[np.int64]) -> _Floats:
+        """Float32 [k, d], those of some nodes, laid out."""
+        found: _Floats = self.matrix[nodes].toarray()
+        return found
+
+    def laid_out(self) -> _Floats:
+        """Float32 [n, d], all of them, read-only; the same array while somebody holds it."""
+        known = None if self._laid_out is None else self._laid_out()
+        if known is None:
+            known = self.matrix.toarray()
+            known.setflags(write=False)
+            self._laid_out = weakref.ref(known)
+        return known
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -71,7 +115,7 @@ class Graph:
         Raises:
             InputError: An array breaks one of these rules; the message names the node or the edge.
         """
-        checked = checked_features(features)
+        checked = _checked_features(features)
         _check_image_shape(image_shape, checked.shape[1])
         return cls(
             name=name,
@@ -116,14 +160,14 @@ class Graph:
         whole = 0
         for start in range(0, len(values), _LOOKED_AT):
             with np.errstate(over="ignore"):
-                shifted = values[start : start + _LOOKED_AT] * np.float32(2**MOST_FEATURE_BITS)
+                shifted = values[start : start + _LOOKED_AT] * np.float32(2**_MOST_FEATURE_BITS)
             if float(np.abs(shifted).max()) >= 2**24:
                 return None
             units = shifted.astype(np.int32)
             if (units != shifted).any():
                 return None
             whole |= int(np.bitwise_or.reduce(units, axis=None))
-        return next(bits for bits in range(MOST_FEATURE_BITS + 1) if whole % 2 ** (MOST_FEATURE_BITS - bits) == 0)
+        return next(bits for bits in range(_MOST_FEATURE_BITS + 1) if whole % 2 ** (_MOST_FEATURE_BITS - bits) == 0)
 
     @property
     def has_large_features(self) -> bool:
@@ -160,7 +204,7 @@ class Graph:
         )
 
 
-def read_only(array: NDArray[ScalarT]) -> NDArray[ScalarT]:
+def read_only(array: NDArray[_ScalarT]) -> NDArray[_ScalarT]:
     """Mark an array that the caller owns as read-only, and return it."""
     array.setflags(write=False)
     return array
@@ -229,3 +273,60 @@ def _canonical_edges(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
     key = np.sort(target * num_nodes + source)
     key = key[np.diff(key, prepend=-1) != 0]
     return np.stack([key % num_nodes, key // num_nodes])
+
+
+def _checked_features(values: ArrayLike | Any) -> _Floats | SparseRows:
+    """Copies features; those of a sparse matrix, where they would take much memory, stay sparse.
+
+    Args:
+        values: real numbers [n, d], an array or a `scipy.sparse` one.
+
+    Raises:
+        InputError: they are something else, of another shape, or not finite as float32; the message names the node.
+    """
+    from scipy.sparse import csr_array, issparse  # noqa: PLC0415 (not needed to import the package)
+
+    if not issparse(values):
+        return _checked_array(values)
+    _check_kind(values)
+    _check_indices(values)
+    with np.errstate(over="ignore"):
+        matrix = csr_array(values, dtype=np.float32, copy=True)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    if 4 * matrix.shape[0] * matrix.shape[1] < LARGE or not np.isfinite(matrix.data).all():
+        return _checked_array(matrix.toarray())
+    return SparseRows(matrix)
+
+
+def _check_indices(values: Any) -> None:
+    """Check the indices of a sparse matrix: compiled code would read foreign memory at one outside of it.
+
+    Raises:
+        InputError: one is outside.
+    """
+    try:
+        if hasattr(values, "check_format"):
+            values.check_format(full_check=True)
+        elif values.format == "coo":
+            np.ravel_multi_index(values.coords, values.shape)
+    except ValueError as error:
+        raise InputError(f"features must have the indices of their entries inside the matrix; {error}") from error
+
+
+def _check_kind(values: Any) -> None:
+    if values.dtype.kind not in "fiub":
+        raise InputError(f"features must be real numbers; found dtype {values.dtype}")
+    if values.ndim != 2 or 0 in values.shape:
+        raise InputError(f"features must have shape [nodes, features], both at least 1; found shape {values.shape}")
+
+
+def _checked_array(values: ArrayLike) -> _Floats:
+    raw = np.asarray(values)
+    _check_kind(raw)
+    with np.errstate(over="ignore"):  # what overflows float32 becomes inf, and is refused below
+        features = raw.astype(np.float32)
+    if not np.isfinite(features.min()) or not np.isfinite(features.max()):  # NaN comes through both
+        node, feature = np.argwhere(~np.isfinite(features))[0]
+        raise InputError(f"features must be finite; node {node}, feature {feature} is {features[node, feature]}")
+    return features

@@ -11,8 +11,9 @@ import numpy as np
 from fgl_secure.choices import check_choices, choice
 from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import Graph
-from fgl_secure.graph.datasets import is_known, load
+from fgl_secure.graph.datasets import find_dataset, load, load_set
 from fgl_secure.graph.federated_graph import FederatedGraph
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.graph.own_files import FORM, of_another_form, read_assignment, read_graph
 from fgl_secure.graph.partition import PARTITIONS, partition
 from fgl_secure.graph.split import SplitMasks, random_split
@@ -90,9 +91,33 @@ class Data:
         path = Path(self.name)
         if self.name.strip().casefold().endswith(FORM):
             return read_graph(path, seed, split=self.split)
-        if not is_known(self.name) and (path.suffix or len(path.parts) > 1 or os.path.exists(self.name)):
+        if find_dataset(self.name) is None and (path.suffix or len(path.parts) > 1 or os.path.exists(self.name)):
             raise of_another_form(path)
         if self.split is not None:
             raise InputError(f"split must go with an .npz file whose masks have columns; found {self.name!r}")
         data = load(self.name, self.root)
         return data, random_split(data.num_nodes, seed, fractions)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSets:
+    """Many small graphs; which client has which comes with them.
+
+    Attributes:
+        name: of a set.
+        root: folder of the raw data sets; None takes FGL_SECURE_DATA.
+    """
+
+    name: str = choice("Motif-mini", "set of graphs, see fgl-secure list datasets", option="dataset")
+    root: Path | None = choice(
+        None, "folder of raw data sets; None takes FGL_SECURE_DATA", option="data-root", shown="DIR"
+    )
+
+    def drawn(self, seed: int = 0) -> GraphSet:
+        """Loads or draws the set.
+
+        Raises:
+            UnknownNameError: there is none of that name.
+            DataNotFoundError: its raw files are not there.
+        """
+        return load_set(self.name, seed, self.root)

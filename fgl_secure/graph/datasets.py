@@ -1,7 +1,9 @@
 """The data sets that can be loaded by name: those of this package, and those of others by entry points.
 
-An entry point of group `fgl_secure.datasets` names a `GraphDataset`, or a
-`fgl_secure.graph.graph_sets.GraphSetDataset` of many small graphs.
+An entry point of group `fgl_secure.datasets` names a `GraphDataset`, or a `GraphSetDataset` of many small graphs.
+
+Photo, CS, Physics and DBLP are published as one .npz of plain arrays (gnn-benchmark, Shchur et al. 2018, and
+graph2gauss, 2018). FedSage+ and Fed2GNN call CS "MSAcademic".
 """
 
 from __future__ import annotations
@@ -9,18 +11,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fgl_secure import plugins
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.attributed_graph import Graph
-from fgl_secure.graph.digits import load_digits_graph
-from fgl_secure.graph.npz_archives import load_coauthor, load_dblp, load_photo
+from fgl_secure.graph.graph_sets import GraphSet
+from fgl_secure.graph.motif import motif
+from fgl_secure.graph.own_files import MOST_ENTRIES, plain_arrays
 from fgl_secure.graph.planetoid import load_planetoid
-from fgl_secure.graph.raw_files import DATA_VARIABLE, cache_folder, chosen_folder
+from fgl_secure.graph.raw_files import DATA_VARIABLE, RawFiles, cache_folder, chosen_folder, load_raw
 
 GROUP = "fgl_secure.datasets"
 
@@ -59,11 +65,138 @@ class GraphDataset(Dataset):
     classes: int
 
 
-Kind = TypeVar("Kind", bound=Dataset)
+@dataclass(frozen=True, slots=True)
+class GraphSetDataset(Dataset):
+    """A data set of many small graphs, of which every client has some.
+
+    `load(seed, data_root)` returns a `GraphSet`, with the folder of raw files or None.
+
+    Attributes:
+        clients: number of clients.
+        graphs: graphs per client.
+        features: number of features of a node.
+        classes: number of classes; 0 if a value is predicted.
+        shift: what differs between the clients.
+    """
+
+    clients: int
+    graphs: int
+    features: int
+    classes: int
+    shift: str
 
 
-def installed_datasets(kind: type[Kind]) -> tuple[Kind, ...]:
-    """Return the data sets of one kind that other packages register.
+NEIGHBOURS = 5
+"""Of an image of a digit."""
+
+
+@cache
+def load_digits_graph() -> Graph:
+    """Join each of scikit-learn's 1,797 images of digits to its 5 nearest neighbours.
+
+    Distances are Euclidean between raw pixels, and two images are joined in both directions if either counts the other
+    among its nearest. Pixels are scaled from 0..16 to [0, 1]. The result is the same every time, and
+    is made once a process: nobody can write to its arrays.
+    """
+    # Imported here because they take two seconds that only this data set needs.
+    from sklearn.datasets import load_digits  # noqa: PLC0415
+    from sklearn.neighbors import NearestNeighbors  # noqa: PLC0415
+
+    pixels, labels = load_digits(return_X_y=True)
+    # A k-d tree in one job breaks ties between equal distances in a fixed order, whatever the number of cores.
+    search = NearestNeighbors(n_neighbors=NEIGHBOURS, algorithm="kd_tree", n_jobs=1).fit(pixels)
+    nearest = search.kneighbors(return_distance=False)
+    source, target = nearest.ravel(), np.repeat(np.arange(len(pixels)), NEIGHBOURS)
+    both_ways = np.stack([np.concatenate([source, target]), np.concatenate([target, source])])
+    return Graph.from_arrays("digits", pixels / 16.0, labels, both_ways, image_shape=(8, 8))
+
+
+def _digits(_data_root: Path | None, _cache: Path) -> Graph:
+    return load_digits_graph()
+
+
+def _from_archive(
+    name: str, folder: str, file: str, publisher: str = "gnn-benchmark"
+) -> Callable[[Path | None, Path], Graph]:
+    """Return what loads a graph that is published as one .npz, as PyTorch Geometric has it.
+
+    Args:
+        name: what `load` calls it.
+        folder: PyTorch Geometric's class and its folder for the graph.
+        file: name of the file.
+        publisher: whose it is, for messages.
+    """
+    kind, _, inner = folder.partition("/")
+    parse, download = partial(_parse_archive, name, file), partial(_download_archive, kind, name, inner)
+    return partial(load_raw, RawFiles(name, publisher, f"{folder}/raw", (file,), parse, download))
+
+
+def _download_archive(kind: str, name: str, inner: str, scratch: Path) -> Path:
+    from torch_geometric import datasets  # noqa: PLC0415 (takes seconds)
+
+    getattr(datasets, kind)(root=str(scratch), name=name)
+    return scratch / inner / "raw"
+
+
+def _parse_archive(name: str, file_name: str, raw: Path) -> Graph:
+    """Return the graph of two sparse matrices, adj_* and attr_*, and labels: symmetric, features 0 or 1."""
+    stored = plain_arrays(raw / file_name, [*(f"{m}_{part}" for m in ("adj", "attr") for part in _CSR), "labels"])
+    features = _sparse(stored, "attr") > 0
+    source, target = _sparse(stored, "adj").nonzero()
+    edges: NDArray[np.int64] = np.stack([np.append(source, target), np.append(target, source)]).astype(np.int64)
+    return Graph.from_arrays(name, features, stored["labels"], edges)
+
+
+_CSR = ("data", "indices", "indptr", "shape")
+
+
+def _sparse(stored: Mapping[str, NDArray[Any]], prefix: str) -> Any:
+    from scipy.sparse import csr_array  # noqa: PLC0415 (not needed to import the package)
+
+    parts = (stored[f"{prefix}_data"], stored[f"{prefix}_indices"], stored[f"{prefix}_indptr"])
+    rows, columns = stored[f"{prefix}_shape"].tolist()
+    if prefix == "attr" and rows * columns > MOST_ENTRIES:
+        raise ValueError(f"features must be at most {MOST_ENTRIES:,} numbers; found {rows:,} * {columns:,}")
+    matrix = csr_array(parts, shape=(rows, columns))
+    matrix.check_format(full_check=True)  # an index outside of the matrix would be read from foreign memory
+    return matrix
+
+
+_OWN: Mapping[str, Dataset] = MappingProxyType({dataset.name.casefold(): dataset for dataset in (
+    GraphDataset("digits", "8x8 images of digits joined to their 5 nearest; no download",
+                 _digits, 1797, 12616, 64, 10),
+    GraphDataset("Cora", "papers on machine learning joined by citations",
+                 partial(load_planetoid, "Cora"), 2708, 10556, 1433, 7),
+    GraphDataset("CiteSeer", "papers on computer science joined by citations, 48 of them alone",
+                 partial(load_planetoid, "CiteSeer"), 3327, 9104, 3703, 6),
+    GraphDataset("PubMed", "papers on diabetes joined by citations",
+                 partial(load_planetoid, "PubMed"), 19717, 88648, 500, 3),
+    GraphDataset("Photo", "Amazon Photo: goods joined where they are bought together",
+                 _from_archive("Photo", "Amazon/Photo", "amazon_electronics_photo.npz"), 7650, 238162, 745, 8),
+    GraphDataset("CS", "authors in computer science joined by joint papers (MSAcademic)",
+                 _from_archive("CS", "Coauthor/CS", "ms_academic_cs.npz"), 18333, 163788, 6805, 15),
+    GraphDataset("Physics", "authors in physics joined by joint papers; loading takes 2.6 GB",
+                 _from_archive("Physics", "Coauthor/Physics", "ms_academic_phy.npz"), 34493, 495924, 8415, 5),
+    GraphDataset("DBLP", "papers on four fields of computer science joined by citations",
+                 _from_archive("DBLP", "CitationFull/dblp", "dblp.npz", "graph2gauss"), 17716, 105734, 1639, 4),
+    GraphSetDataset("Motif-mini", "Motif-basis in small, for tries and audits; generated",
+                    lambda seed, _root: motif("Motif-mini", seed, 60, 0.2), 3, 60, 1, 3, "basis"),
+    GraphSetDataset("Motif-basis", "a motif at a base that differs by client; generated",
+                    lambda seed, _root: motif("Motif-basis", seed), 5, 1000, 1, 3, "basis"),
+    GraphSetDataset("Motif-size", "a motif at a base whose size differs by client; generated",
+                    lambda seed, _root: motif("Motif-size", seed), 5, 1000, 1, 3, "size"),
+    GraphSetDataset("Motif-basis-concept", "a motif, and a base that follows it or not; generated",
+                    lambda seed, _root: motif("Motif-basis-concept", seed), 5, 1000, 1, 3, "basis concept"),
+    GraphSetDataset("Motif-size-concept", "a motif, and a size that follows it or not; generated",
+                    lambda seed, _root: motif("Motif-size-concept", seed), 5, 1000, 1, 3, "size concept"),
+)})  # fmt: skip
+
+
+_Kind = TypeVar("_Kind", bound=Dataset)
+
+
+def _installed() -> list[Dataset]:
+    """Return the data sets that other packages register, but for names of this package.
 
     Raises:
         InputError: an entry point names something else, or does not load.
@@ -74,61 +207,40 @@ def installed_datasets(kind: type[Kind]) -> tuple[Kind, ...]:
         if not isinstance(dataset, Dataset):
             raise InputError(f"entry point {point.name} of {GROUP} must name a Dataset; found {point.value}")
         loaded.append(dataset)
-    return tuple(dataset for dataset in loaded if isinstance(dataset, kind))
+    return [dataset for dataset in loaded if dataset.name.casefold() not in _OWN]
 
 
-def find_dataset(name: str, own: Mapping[str, Kind], kind: type[Kind]) -> Kind | None:
-    """Return a data set by its name, or None. Plugins are loaded only for names that this package lacks.
+def find_dataset(name: str) -> Dataset | None:
+    """Return a data set of either kind, or None. Plugins are loaded only for names that this package lacks.
 
     Args:
         name: in upper or lower case.
-        own: data sets of this package, by lower-case name.
-        kind: the class of data sets to look for.
     """
     wanted = name.casefold()
-    if wanted in own:
-        return own[wanted]
-    return next((dataset for dataset in installed_datasets(kind) if dataset.name.casefold() == wanted), None)
+    if wanted in _OWN:
+        return _OWN[wanted]
+    return next((dataset for dataset in _installed() if dataset.name.casefold() == wanted), None)
 
 
-def _digits(_data_root: Path | None, _cache: Path) -> Graph:
-    return load_digits_graph()
+def available(kind: type[Dataset] = GraphDataset) -> tuple[str, ...]:
+    """Return the names of all data sets of a kind, those of this package first."""
+    return tuple(dataset.name for dataset in describe(kind))
 
 
-_OWN: Mapping[str, GraphDataset] = MappingProxyType({dataset.name.casefold(): dataset for dataset in (
-    GraphDataset("digits", "8x8 images of digits joined to their 5 nearest; no download",
-                 _digits, 1797, 12616, 64, 10),
-    GraphDataset("Cora", "papers on machine learning joined by citations",
-                 partial(load_planetoid, "Cora"), 2708, 10556, 1433, 7),
-    GraphDataset("CiteSeer", "papers on computer science joined by citations, 48 of them alone",
-                 partial(load_planetoid, "CiteSeer"), 3327, 9104, 3703, 6),
-    GraphDataset("PubMed", "papers on diabetes joined by citations",
-                 partial(load_planetoid, "PubMed"), 19717, 88648, 500, 3),
-    GraphDataset("Photo", "Amazon Photo: goods joined where they are bought together",
-                 load_photo, 7650, 238162, 745, 8),
-    GraphDataset("CS", "authors in computer science joined by joint papers (MSAcademic)",
-                 partial(load_coauthor, "CS"), 18333, 163788, 6805, 15),
-    GraphDataset("Physics", "authors in physics joined by joint papers; loading takes 2.6 GB",
-                 partial(load_coauthor, "Physics"), 34493, 495924, 8415, 5),
-    GraphDataset("DBLP", "papers on four fields of computer science joined by citations",
-                 load_dblp, 17716, 105734, 1639, 4),
-)})  # fmt: skip
+def describe(kind: type[_Kind]) -> tuple[_Kind, ...]:
+    """Return all data sets of a kind, those of this package first. No graph is loaded."""
+    return tuple(dataset for dataset in (*_OWN.values(), *_installed()) if isinstance(dataset, kind))
 
 
-def available() -> tuple[str, ...]:
-    """Return the names that `load` knows, those of this package first."""
-    return tuple(dataset.name for dataset in describe())
-
-
-def describe() -> tuple[GraphDataset, ...]:
-    """Return all data sets of one graph, those of this package first. No graph is loaded."""
-    others = (dataset for dataset in installed_datasets(GraphDataset) if dataset.name.casefold() not in _OWN)
-    return (*_OWN.values(), *others)
-
-
-def is_known(name: str) -> bool:
-    """Return whether `load` knows a name."""
-    return find_dataset(name, _OWN, GraphDataset) is not None
+def _checked(what: str, name: str, kind: type[_Kind]) -> _Kind:
+    dataset = find_dataset(name)
+    if isinstance(dataset, kind):
+        return dataset
+    if dataset is None:
+        raise UnknownNameError(what, name, available(kind))
+    if kind is GraphDataset:
+        raise InputError(f"{what} must be one graph; found {dataset.name}, a set of many graphs, which is for fedvn")
+    raise InputError(f"{what} must have many graphs, of which each client has some; found {dataset.name}, one graph")
 
 
 def load(
@@ -140,7 +252,7 @@ def load(
         name: One of `available()`, in upper or lower case.
         data_root: The folder with the raw files, Planetoid/Cora/raw/ind.cora.x and so on; it is never written to. By
             default the environment variable FGL_SECURE_DATA, and without that PyTorch Geometric downloads to the cache.
-        cache_dir: Where downloads and parsed graphs are kept. By default the environment variable FGL_SECURE_CACHE, and
+        cache_dir: Where downloads are kept. By default the environment variable FGL_SECURE_CACHE, and
             without that the user's cache folder.
 
     Raises:
@@ -148,8 +260,29 @@ def load(
         DataNotFoundError: Its files are not there and could not be had; the message says where they were looked for.
         InputError: Its files can't be read, or a package with data sets does not load.
     """
-    dataset = find_dataset(name, _OWN, GraphDataset)
-    if dataset is None:
-        raise UnknownNameError("data set", name, available())
-    graph: Graph = dataset.load(chosen_folder(data_root, DATA_VARIABLE), cache_folder(cache_dir))
+    dataset, root = _checked("data set", name, GraphDataset), chosen_folder(data_root, DATA_VARIABLE)
+    graph: Graph = dataset.load(root, cache_folder(cache_dir))
     return graph
+
+
+def load_set(name: str, seed: int = 0, data_root: str | os.PathLike[str] | None = None) -> GraphSet:
+    """Load or generate a set of graphs by name.
+
+    Args:
+        name: One of `available(GraphSetDataset)`, in upper or lower case.
+        seed: Repeats the graphs that are drawn and their split.
+        data_root: The folder with raw files, for sets that need them; by default the environment variable
+            FGL_SECURE_DATA.
+
+    Raises:
+        UnknownNameError: There is no set of that name.
+        DataNotFoundError: Its files are not there; the message says where they were looked for.
+        InputError: A library that it needs is not installed, its files can't be read, or the seed is negative.
+    """
+    if os.path.exists(name) and find_dataset(name) is None:
+        raise InputError(
+            f"graph set must be one of {', '.join(available(GraphSetDataset))}, for clients have many graphs; found "
+            f"{name}: a file with one graph is for the other methods"
+        )
+    graphs: GraphSet = _checked("graph set", name, GraphSetDataset).load(seed, chosen_folder(data_root, DATA_VARIABLE))
+    return graphs

@@ -13,14 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import Graph, as_array, read_only
-from fgl_secure.graph.own_arrays import MASKS, REQUIRED, own_graph, warned
+from fgl_secure.graph.own_files import MASKS, REQUIRED, own_graph, warned
 from fgl_secure.graph.partition import partition
 from fgl_secure.graph.split import AssignmentRules, SplitMasks
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
-
-__all__ = ["FederatedGraph", "Graph"]
 
 
 def _arrays_of(data: Any) -> tuple[dict[str, Any], list[str]]:
@@ -322,19 +320,13 @@ def within_silos(silo_of: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
 
 
 def boundary_nodes(graph: FederatedGraph) -> NDArray[np.bool_]:
-    """Which nodes have a neighbour, by an edge in either direction, outside their own silo: bool [n]."""
+    """Which nodes have a neighbour, by an edge in either direction, outside their own silo: bool [n].
+
+    Their share is eps_p of HiFGL (Eq. 6): it says what the partition exposes and nothing about a protocol.
+    """
     on_boundary = np.zeros(graph.num_devices, dtype=np.bool_)
     on_boundary[graph.edges[:, graph.crosses_silos].ravel()] = True
     return on_boundary
-
-
-def boundary_share(graph: FederatedGraph) -> float:
-    """The share of nodes with a neighbour outside their own silo, 0..1.
-
-    This is eps_p of HiFGL (Eq. 6) as a fraction, averaged over the silos with their numbers of nodes as weights. It
-    says what the partition exposes and nothing about a protocol.
-    """
-    return float(boundary_nodes(graph).mean())
 
 
 def degree_one_share(graph: Graph) -> float:

@@ -18,29 +18,23 @@ from fgl_secure.graph.split import seeded_generator
 from fgl_secure.threads import njit
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OutEdges:
-    """Where each node's edges lead.
-
-    Attributes:
-        starts: int64 [n + 1], where each node's targets start.
-        targets: int64 [m], sorted within each node.
-    """
-
-    starts: NDArray[np.int64]
-    targets: NDArray[np.int64]
-
-    @classmethod
-    def of_graph(cls, graph: Graph) -> OutEdges:
-        """The edges of a graph, by source."""
-        source, target = graph.edges
-        order = np.lexsort((target, source))
-        counts = np.bincount(source, minlength=graph.num_nodes)
-        return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), target[order])
+def out_edges(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each node's edges lead: int64 [n + 1], where its targets start; int64 [m], targets, sorted for each."""
+    source, target = graph.edges
+    order = np.lexsort((target, source))
+    counts = np.bincount(source, minlength=graph.num_nodes)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), target[order]
 
 
+@njit()
 def random_walks(
-    edges: OutEdges, starts: NDArray[np.int64], steps: int, p: float, q: float, generator: np.random.Generator
+    row_starts: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    steps: int,
+    p: float,
+    q: float,
+    generator: np.random.Generator,
 ) -> NDArray[np.int64]:
     """Walk from each start, an edge at a time; where no edge leads away, stay.
 
@@ -48,7 +42,8 @@ def random_walks(
     an edge to its target, and 1/q otherwise.
 
     Args:
-        edges: The graph.
+        row_starts: int64 [n + 1], see `out_edges`.
+        targets: int64 [m].
         starts: int64 [w], the first nodes.
         steps: The edges on a walk.
         p: Above 0.
@@ -58,20 +53,7 @@ def random_walks(
     Returns:
         int64 [w, steps + 1].
     """
-    walks: NDArray[np.int64] = _walk(edges.starts, edges.targets, starts, steps, 1 / p, 1 / q, generator)
-    return walks
-
-
-@njit()
-def _walk(
-    row_starts: NDArray[np.int64],
-    targets: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    steps: int,
-    back: float,
-    away: float,
-    generator: np.random.Generator,
-) -> NDArray[np.int64]:
+    back, away = 1 / p, 1 / q
     walks = np.empty((len(starts), steps + 1), np.int64)
     most = max(back, 1.0, away)
     for w in range(len(starts)):
@@ -164,7 +146,7 @@ def node2vec(graph: Graph, settings: Node2VecSettings, seed: int) -> NDArray[np.
     vectors = generator.standard_normal((n, settings.width), dtype=np.float32)
     parameter = torch.nn.Parameter(torch.from_numpy(vectors))
     optimiser = torch.optim.SparseAdam([parameter], lr=settings.learning_rate)
-    edges = OutEdges.of_graph(graph)
+    edges = out_edges(graph)
     for _ in range(settings.epochs):
         order = generator.permutation(n)
         for start in range(0, n, settings.batch):
@@ -184,14 +166,14 @@ def node2vec(graph: Graph, settings: Node2VecSettings, seed: int) -> NDArray[np.
 
 def _batch_gradient(
     vectors: NDArray[np.float32],
-    edges: OutEdges,
+    edges: tuple[NDArray[np.int64], NDArray[np.int64]],
     nodes: NDArray[np.int64],
     settings: Node2VecSettings,
     generator: np.random.Generator,
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """The gradient of one batch's loss, float32 [n, width], and the nodes that the batch met, bool [n]."""
     starts = np.tile(nodes, settings.walks_per_node)
-    walks = random_walks(edges, starts, settings.walk_nodes - 1, settings.p, settings.q, generator)
+    walks = random_walks(*edges, starts, settings.walk_nodes - 1, settings.p, settings.q, generator)
     noise = generator.integers(len(vectors), size=(len(starts) * settings.negatives, settings.walk_nodes))
     noise[:, 0] = np.tile(starts, settings.negatives)
     gradient = np.zeros_like(vectors)

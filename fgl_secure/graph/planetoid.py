@@ -26,7 +26,7 @@ def load_planetoid(name: str, data_root: Path | None, cache: Path) -> Graph:
         name: "Cora", "CiteSeer" or "PubMed".
         data_root: Holds Planetoid/<name>/raw/ind.<name>.*; None to download them into the cache from where PyTorch
             Geometric has them.
-        cache: Where downloads and parsed graphs are kept; entries are told apart by the raw files they came from.
+        cache: Where downloads are kept.
 
     Raises:
         DataNotFoundError: Raw files are missing under `data_root`, or could not be downloaded.

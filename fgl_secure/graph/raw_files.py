@@ -1,76 +1,23 @@
-"""Data sets that come as raw files: found or downloaded, parsed once, and kept in the cache afterwards.
+"""Data sets that come as raw files: found or downloaded into the cache, and parsed.
 
-The folder with the raw files is only read. What is downloaded or derived goes to the cache.
-
-A cache entry is an .npz of plain arrays that is read without pickle. It appears whole or not at all, and an entry that
-can't be read counts as absent.
+A folder with raw files that a caller names is only read.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import os
 import tempfile
 import warnings
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import platformdirs
 
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph.attributed_graph import Graph
-from fgl_secure.graph.own_files import MOST_ENTRIES, plain_arrays
-from fgl_secure.graph.sparse_rows import SparseRows
-
-# What reading a damaged file raises: RuntimeError where a wrong bit says that the archive is encrypted, and ValueError
-# covers InputError, since an entry that isn't a valid graph is damaged too.
-_DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error)
-
-
-def read_graph(entry: Path, name: str) -> Graph | None:
-    """Read a cache entry, or return None where it is absent or damaged."""
-    from scipy.sparse import csr_array  # noqa: PLC0415 (not needed to import the package)
-
-    try:
-        stored = plain_arrays(entry, ("values", "columns", "row_starts", "shape", "labels", "edges"))
-        rows, columns = stored["shape"].tolist()
-        if rows * columns > MOST_ENTRIES:
-            return None
-        features = csr_array((stored["values"], stored["columns"], stored["row_starts"]), shape=(rows, columns))
-        return Graph.from_arrays(name, features, stored["labels"], stored["edges"])
-    except _DAMAGED:
-        return None
-
-
-def write_graph(entry: Path, graph: Graph) -> None:
-    """Write a cache entry; where the cache can't be written, do nothing, since it only saves time.
-
-    Features are stored as a sparse matrix: most public graphs have bags of words.
-    """
-    from scipy.sparse import csr_array  # noqa: PLC0415 (not needed to import the package)
-
-    sparse = graph.stored.matrix if isinstance(graph.stored, SparseRows) else csr_array(graph.stored)
-    with contextlib.suppress(OSError):
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=entry.parent) as workspace:
-            unfinished = Path(workspace) / "graph.npz"
-            np.savez(
-                unfinished,
-                values=sparse.data,
-                columns=sparse.indices,
-                row_starts=sparse.indptr,
-                shape=np.array(sparse.shape),
-                labels=graph.labels,
-                edges=graph.edges,
-            )
-            os.replace(unfinished, entry)
-
 
 DATA_VARIABLE = "FGL_SECURE_DATA"
 CACHE_VARIABLE = "FGL_SECURE_CACHE"
@@ -98,12 +45,12 @@ class RawFiles:
 
 
 def load_raw(source: RawFiles, data_root: Path | None, cache: Path) -> Graph:
-    """Load a data set from its raw files, or from the cache entry that an earlier load of the same files left.
+    """Load a data set from its raw files.
 
     Args:
         source: The data set.
         data_root: Holds the raw files; None to let PyTorch Geometric download them into the cache.
-        cache: Where downloads and parsed graphs are kept; entries are told apart by the raw files they came from.
+        cache: Where downloads are kept.
 
     Raises:
         DataNotFoundError: Raw files are missing under `data_root`, or could not be downloaded.
@@ -119,12 +66,7 @@ def load_raw(source: RawFiles, data_root: Path | None, cache: Path) -> Graph:
         )
     if missing:
         _download(source, raw, cache)
-    entry = cache / "graphs" / f"{source.name.lower()}-{_fingerprint(source, raw)}.npz"
-    graph = read_graph(entry, source.name)
-    if graph is None:
-        graph = _parse(source, raw)
-        write_graph(entry, graph)
-    return graph
+    return _parse(source, raw)
 
 
 def chosen_folder(argument: str | os.PathLike[str] | None, variable: str) -> Path | None:
@@ -158,13 +100,6 @@ def silence() -> Iterator[None]:
     with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         warnings.simplefilter("ignore")
         yield
-
-
-def _fingerprint(source: RawFiles, raw: Path) -> str:
-    """Tell raw folders apart, and notice when their files are replaced."""
-    stats = [(raw / file).stat() for file in source.files]
-    identity = [str(raw.resolve()), *(f"{stat.st_size} {stat.st_mtime_ns}" for stat in stats)]
-    return hashlib.sha256("\n".join(identity).encode()).hexdigest()[:16]
 
 
 def _parse(source: RawFiles, raw: Path) -> Graph:

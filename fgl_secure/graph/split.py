@@ -128,7 +128,7 @@ def check_disjoint(masks: Mapping[str, Mask], thing: str) -> None:
         raise InputError(f"masks must not overlap; {thing} {first} is in more than one: {names}")
 
 
-Masks = tuple[Mask, Mask, Mask]
+_Masks = tuple[Mask, Mask, Mask]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class AssignmentRules:
             )
         return owner_of
 
-    def checked_masks(self, masks: SplitMasks, owner_of: NDArray[np.int64]) -> Masks:
+    def checked_masks(self, masks: SplitMasks, owner_of: NDArray[np.int64]) -> _Masks:
         """Three disjoint bool masks of the things, the first with one of every owner; see `read_mask` for their forms.
 
         Raises:

@@ -1,28 +1,104 @@
 """What is known of a node from the edges around it alone: the structure features of FedStruct (ICLR 2025, appendix A).
 
-All of them are functions of a graph's edges, its features and labels are not looked at. So they can be computed on the
-whole graph or on what one client knows of it (`augmented_subgraph`).
+With the powers of the normalised adjacency that they rest on, as a party with the whole graph computes them.
+
+All of them are functions of a graph's edges, its features and labels are not looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.graph.adjacency_powers import looped_adjacency, normalised_adjacency
 from fgl_secure.graph.attributed_graph import Graph
-from fgl_secure.graph.graphlet_degrees import graphlet_degrees
+from fgl_secure.graph.graphlets import graphlet_degrees
 from fgl_secure.graph.node2vec import Node2VecSettings, node2vec
 from fgl_secure.graph.split import seeded_generator
 
 _BLOCK = 32
 """Columns that are multiplied at once: n times this many float64 are in memory, and never n times n."""
+
+
+def looped_adjacency(graph: Graph) -> sparse.csr_array:
+    """A + I: row v has a 1 at v and at every u with an edge from v to u (FedStruct, ICLR 2025, section 3).
+
+    Returns:
+        float64 CSR [n, n]; a self-loop of the graph counts once.
+    """
+    n = graph.num_nodes
+    source, target = graph.edges
+    everyone = np.arange(n)
+    rows, columns = np.concatenate([source, everyone]), np.concatenate([target, everyone])
+    looped = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
+    looped.data[:] = 1.0  # a self-loop and the one that is added are one
+    return looped
+
+
+def normalised_adjacency(graph: Graph) -> sparse.csr_array:
+    """D^-1 (A + I) with D the row sums of A + I: float64 CSR [n, n] whose rows sum to 1."""
+    looped = looped_adjacency(graph)
+    return sparse.csr_array(sparse.diags_array(1 / looped.sum(axis=1)) @ looped)
+
+
+def adjacency_powers(graph: Graph, hops: int, kept: int | None = None) -> list[sparse.csr_array]:
+    """The powers 1 to `hops` of the normalised adjacency.
+
+    Args:
+        graph: the whole graph, n nodes.
+        hops: the highest power L_s, at least 1.
+        kept: entries kept for each node p, by keeping the n p largest of the whole matrix after every multiplication
+            and none of the others, without normalising anew (section 5.3); None keeps all.
+
+    Returns:
+        `hops` float64 CSR matrices [n, n].
+
+    Raises:
+        InputError: `hops` or `kept` is below 1.
+    """
+    if hops < 1:
+        raise InputError(f"hops must be at least 1; found {hops}")
+    if kept is not None and kept < 1:
+        raise InputError(f"kept must be at least 1 entry a node; found {kept}")
+    first = normalised_adjacency(graph)
+    powers = [first]
+    for _ in range(hops - 1):
+        power = sparse.csr_array(first @ powers[-1])
+        powers.append(power if kept is None else largest_entries(power, kept * graph.num_nodes))
+    return powers
+
+
+def combined_adjacency(powers: Sequence[sparse.csr_array], weights: Sequence[float] | None = None) -> sparse.csr_array:
+    """The weighted sum of powers (Eq. 2), as the filter of section 5.2 has it from power 0 on: float64 CSR [n, n].
+
+    Args:
+        powers: powers 1 to L_s.
+        weights: beta_0 to beta_{L_s}; None takes the last power alone, as the experiments of the paper do.
+    """
+    if weights is None:
+        return powers[-1]
+    if len(weights) != len(powers) + 1:
+        raise InputError(f"weights must be {len(powers) + 1}, for the powers 0 to {len(powers)}; found {len(weights)}")
+    total = sparse.csr_array(weights[0] * sparse.eye_array(powers[0].shape[0]))
+    for weight, power in zip(weights[1:], powers, strict=True):
+        total = sparse.csr_array(total + weight * power)
+    return total
+
+
+def largest_entries(matrix: sparse.csr_array, count: int) -> sparse.csr_array:
+    """The `count` largest entries of a sparse matrix, all others left out; ties go to the earlier row and column."""
+    if matrix.nnz <= count:
+        return matrix
+    matrix.sort_indices()
+    order = np.argsort(-matrix.data, kind="stable")[:count]
+    kept = np.zeros(matrix.nnz, dtype=np.bool_)
+    kept[order] = True
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return sparse.csr_array((matrix.data[kept], (rows[kept], matrix.indices[kept])), shape=matrix.shape)
 
 
 def return_probabilities(graph: Graph, steps: int) -> NDArray[np.float64]:
@@ -96,60 +172,13 @@ def _symmetric_diagonals(matrix: sparse.csr_array, nodes: NDArray[np.int64], ste
     return found
 
 
-FEDSTAR_STEPS = 50
+_FEDSTAR_STEPS = 50
 """The random walk's share of FedStar features, in steps, as in FedStruct's public code."""
 
-HOP2VEC_DEVIATION = 0.05
+_HOP2VEC_DEVIATION = 0.05
 
 LEARNT = "hop2vec"
 """Name of the features that training changes; the others are fixed."""
-
-StructureFeatures = Callable[[Graph, int, int], NDArray[np.float32]]
-
-
-def one_hot_degree(graph: Graph, largest: int) -> NDArray[np.float32]:
-    """Say the degree of each node in a vector with a single 1, at the degree.
-
-    A node that is joined to others in one direction only counts those half, and halves are rounded to the even number,
-    as in FedStruct's public code; in an undirected graph that is the degree.
-
-    Args:
-        graph: The graph, n nodes.
-        largest: All degrees from here on share the last column; at least 1.
-
-    Returns:
-        float32 [n, largest + 1].
-
-    Raises:
-        InputError: `largest` is below 1.
-    """
-    if largest < 1:
-        raise InputError(f"largest must be at least 1; found {largest}")
-    out_degree = np.bincount(graph.edges[0], minlength=graph.num_nodes)
-    degree = np.rint((out_degree + graph.in_degree) / 2).astype(np.int64)
-    encoded = np.zeros((graph.num_nodes, largest + 1), dtype=np.float32)
-    encoded[np.arange(graph.num_nodes), np.minimum(degree, largest)] = 1
-    return encoded
-
-
-def fedstar_features(graph: Graph, steps: int, largest: int | None = None) -> NDArray[np.float32]:
-    """Return probabilities of a random walk beside the one-hot degree: the features of FedStar (AAAI 2023).
-
-    The walk is the one of FedStruct, by D^-1 (A + I) and so with a loop at every node, in place of FedStar's own.
-
-    Args:
-        graph: The graph, n nodes.
-        steps: The longest walk, at least 1.
-        largest: As in `one_hot_degree`; None leaves the degree out.
-
-    Returns:
-        float32 [n, steps], or [n, steps + largest + 1] with the degree.
-
-    Raises:
-        InputError: `steps` or `largest` is below 1.
-    """
-    walk = return_probabilities(graph, steps).astype(np.float32)
-    return walk if largest is None else np.concatenate([walk, one_hot_degree(graph, largest)], axis=1)
 
 
 def hop2vec_start(n: int, d: int, seed: int) -> NDArray[np.float32]:
@@ -160,29 +189,50 @@ def hop2vec_start(n: int, d: int, seed: int) -> NDArray[np.float32]:
     """
     if min(n, d) < 1:
         raise InputError(f"n and d must be at least 1; found {n} and {d}")
-    return seeded_generator(seed).normal(0.0, HOP2VEC_DEVIATION, size=(n, d)).astype(np.float32)
+    return seeded_generator(seed).normal(0.0, _HOP2VEC_DEVIATION, size=(n, d)).astype(np.float32)
 
 
-def standardised(features: NDArray[Any]) -> NDArray[np.float32]:
-    """Shift and scale each column to mean 0 and variance 1: float32 [n, d]; a constant column becomes 0."""
-    centred = features.astype(np.float64) - features.mean(axis=0, dtype=np.float64)
+def _one_hot_degree(graph: Graph, width: int) -> NDArray[np.float32]:
+    """A single 1 at the degree of each node; all degrees from width - 1 on share the last column.
+
+    A node that is joined to others in one direction only counts those half, and halves are rounded to the even number,
+    as in FedStruct's public code; in an undirected graph that is the degree.
+    """
+    if width < 2:
+        raise InputError(f"width must be at least 2; found {width}")
+    out_degree = np.bincount(graph.edges[0], minlength=graph.num_nodes)
+    degree = np.rint((out_degree + graph.in_degree) / 2).astype(np.int64)
+    encoded = np.zeros((graph.num_nodes, width), dtype=np.float32)
+    encoded[np.arange(graph.num_nodes), np.minimum(degree, width - 1)] = 1
+    return encoded
+
+
+def _fedstar(graph: Graph, width: int) -> NDArray[np.float32]:
+    """Return probabilities of 50 steps beside the one-hot degree: the features of FedStar (AAAI 2023).
+
+    The walk is the one of FedStruct, by D^-1 (A + I) and so with a loop at every node, in place of FedStar's own.
+    """
+    if width < _FEDSTAR_STEPS + 2:
+        raise InputError(f"width must be at least {_FEDSTAR_STEPS + 2} for fedstar; found {width}")
+    walk = return_probabilities(graph, _FEDSTAR_STEPS).astype(np.float32)
+    return np.concatenate([walk, _one_hot_degree(graph, width - _FEDSTAR_STEPS)], axis=1)
+
+
+def _standardised_graphlets(graph: Graph) -> NDArray[np.float32]:
+    """Graphlet degrees, each column shifted and scaled to mean 0 and variance 1; a constant column becomes 0."""
+    counts = graphlet_degrees(graph)
+    centred = counts.astype(np.float64) - counts.mean(axis=0, dtype=np.float64)
     deviation = centred.std(axis=0)
     scaled: NDArray[np.float32] = (centred / np.where(deviation > 0, deviation, 1.0)).astype(np.float32)
     return scaled
 
 
-def _fedstar(graph: Graph, width: int, _seed: int) -> NDArray[np.float32]:
-    if width < FEDSTAR_STEPS + 2:
-        raise InputError(f"width must be at least {FEDSTAR_STEPS + 2} for fedstar; found {width}")
-    return fedstar_features(graph, FEDSTAR_STEPS, width - FEDSTAR_STEPS - 1)
-
-
-STRUCTURE_FEATURES: Mapping[str, StructureFeatures] = MappingProxyType(
+STRUCTURE_FEATURES: Mapping[str, Callable[[Graph, int, int], NDArray[np.float32]]] = MappingProxyType(
     {
         LEARNT: lambda graph, width, seed: hop2vec_start(graph.num_nodes, width, seed),
-        "degree": lambda graph, width, _seed: one_hot_degree(graph, width - 1),
-        "graphlet": lambda graph, _width, _seed: standardised(graphlet_degrees(graph)),
-        "fedstar": _fedstar,
+        "degree": lambda graph, width, _seed: _one_hot_degree(graph, width),
+        "graphlet": lambda graph, _width, _seed: _standardised_graphlets(graph),
+        "fedstar": lambda graph, width, _seed: _fedstar(graph, width),
         "node2vec": lambda graph, width, seed: node2vec(graph, Node2VecSettings(width=width), seed),
     }
 )

@@ -17,7 +17,7 @@ _LARGEST_CODE = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class _Witness:
     """One view that the two inputs show on different shares of their tapes.
 
     Attributes:
@@ -47,7 +47,7 @@ class ExactComparison:
     tapes_a: int
     tapes_b: int
     distinct: int
-    witness: Witness | None
+    witness: _Witness | None
 
     @property
     def equal(self) -> bool:
@@ -75,7 +75,7 @@ def compare_exactly(a: Integers, b: Integers) -> ExactComparison:
     witness = None
     if apart[worst]:
         row = a[first[worst]] if first[worst] < len(a) else b[first[worst] - len(a)]
-        witness = Witness(tuple(row.tolist()), int(count_a[worst]), int(count_b[worst]))
+        witness = _Witness(tuple(row.tolist()), int(count_a[worst]), int(count_b[worst]))
     distance = Fraction(int(apart.sum()), 2 * len(a) * len(b))
     return ExactComparison(distance, len(a), len(b), len(first), witness)
 

@@ -17,27 +17,18 @@ import scipy  # its parts are loaded when they are first asked for; statistics t
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.statistics.intervals import clopper_pearson
+from fgl_secure.statistics.metrics import clopper_pearson
 
 Scores = NDArray[np.float64]
 Ranks = NDArray[np.int16]
 """Numbers of a few levels of scores; they are sorted in a tenth of the time."""
-Counts = NDArray[np.int64]
 
 
-class Method(StrEnum):
+class _Method(StrEnum):
     """How the bound follows from the scores."""
 
     CLASSIC = "Jagielski et al. 2020"
     GAUSSIAN = "Nasr et al. 2023, Gaussian"
-    ONE_RUN = "Steinke, Nasr, Jagielski 2023"
-
-
-class ThresholdPolicy(StrEnum):
-    """Where the threshold between the two inputs comes from."""
-
-    SEPARATE_SPLIT = "chosen on a separate half of the scores"
-    FIXED = "fixed in advance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +38,16 @@ class EpsilonLowerBound:
     Attributes:
         method: how it follows from the scores.
         epsilon: the bound, 0 where the scores show nothing.
-        n: scores of each input that were counted; for one run the number of guesses.
+        n: scores of each input that were counted.
         confidence: probability that the bound holds.
         delta: the delta at which it bounds epsilon.
-        policy: where the threshold came from.
     """
 
-    method: Method
+    method: _Method
     epsilon: float
     n: int
     confidence: float
     delta: float
-    policy: ThresholdPolicy
 
 
 def classic_bound(
@@ -84,7 +73,7 @@ def classic_bound(
             opposite = np.log(np.maximum(1 - fpr_up - delta, 0) / (1 - tpr_low))
         return np.maximum(decided, opposite)
 
-    return _from_rates(Method.CLASSIC, of_rates, float, _share_from, present, absent, delta, confidence)
+    return _from_rates(_Method.CLASSIC, of_rates, float, _share_from, present, absent, delta, confidence)
 
 
 def gaussian_bound(present: Scores, absent: Scores, *, delta: float, confidence: float = 0.95) -> EpsilonLowerBound:
@@ -107,43 +96,12 @@ def gaussian_bound(present: Scores, absent: Scores, *, delta: float, confidence:
         return np.asarray(scipy.stats.norm.ppf(tpr_low) - scipy.stats.norm.ppf(fpr_up))
 
     def epsilon(mu: float) -> float:
-        return gaussian_epsilon_of(mu, delta)
+        return _gaussian_epsilon(mu, delta)
 
-    return _from_rates(Method.GAUSSIAN, of_rates, epsilon, _fitted_share_from, present, absent, delta, confidence)
-
-
-def one_run_bound(
-    correct: int, guesses: int, canaries: int, *, delta: float, confidence: float = 0.95
-) -> EpsilonLowerBound:
-    """From one run into which each of many canaries went or not by a fair coin.
-
-    The bound is the largest epsilon for which that many right guesses have a probability below 1 - confidence, which
-    is at most P[B >= v] + 2 m delta max_i P[v > B >= v - i] / i for B binomial (r, e^eps / (1 + e^eps)).
-
-    Args:
-        correct: v, right guesses.
-        guesses: r, how many canaries were guessed, fixed in advance.
-        canaries: m, how many there were.
-        delta: 0 or more, below 1.
-        confidence: inside (0, 1).
-
-    Source: Steinke, Nasr, Jagielski 2023, Theorem 5.2.
-    """
-    _check_levels(delta, confidence)
-    if not 0 <= correct <= guesses <= canaries:
-        raise InputError(f"counts must satisfy 0 <= correct <= guesses <= canaries; found {correct, guesses, canaries}")
-
-    def excess(epsilon: float) -> float:
-        return _one_run_p_value(correct, guesses, canaries, epsilon, delta) - (1 - confidence)
-
-    top = 1.0
-    while excess(top) < 0 and top < 64:
-        top *= 2
-    found = 0.0 if excess(0.0) >= 0 else float(scipy.optimize.brentq(excess, 0.0, top, xtol=1e-9))
-    return EpsilonLowerBound(Method.ONE_RUN, found, guesses, confidence, delta, ThresholdPolicy.FIXED)
+    return _from_rates(_Method.GAUSSIAN, of_rates, epsilon, _fitted_share_from, present, absent, delta, confidence)
 
 
-def gaussian_epsilon_of(mu: float, delta: float) -> float:
+def _gaussian_epsilon(mu: float, delta: float) -> float:
     """Epsilon at delta of a mu-Gaussian mechanism; 0 for mu <= 0.
 
     Raises:
@@ -164,7 +122,7 @@ def gaussian_epsilon_of(mu: float, delta: float) -> float:
 
 
 def _from_rates(
-    method: Method,
+    method: _Method,
     of_rates: Callable[[Scores, Scores], Scores],
     epsilon: Callable[[float], float],
     share_from: Callable[[Any, Scores], Scores],
@@ -186,7 +144,7 @@ def _from_rates(
     low, high = clopper_pearson(hits, n, confidence).low, clopper_pearson(alarms, n, confidence).high
     found = float(of_rates(np.array([low]), np.array([high]))[0])
     bound = max(epsilon(found), 0.0)
-    return EpsilonLowerBound(method, bound, n, confidence, delta, ThresholdPolicy.SEPARATE_SPLIT)
+    return EpsilonLowerBound(method, bound, n, confidence, delta)
 
 
 def _between(scores: Scores | Ranks) -> Scores:
@@ -212,15 +170,6 @@ def _ends(hits: Scores, alarms: Scores, n: int, confidence: float) -> tuple[Scor
     low = scipy.stats.beta.ppf(tail, np.maximum(hits, least), n - hits + 1)
     high = scipy.stats.beta.ppf(1 - tail, alarms + 1, np.maximum(n - alarms, least))
     return np.where(hits > least, low, 0.0), np.where(alarms < n - least, high, 1.0)
-
-
-def _one_run_p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    rate = 1 / (1 + math.exp(-epsilon))
-    counts = scipy.stats.binom.sf(correct - 1 - np.arange(correct + 1), guesses, rate)  # P[B >= v - i] for i = 0 .. v
-    if correct == 0 or delta == 0:
-        return float(counts[0])
-    worst = ((counts[1:] - counts[0]) / np.arange(1, correct + 1)).max()
-    return float(min(counts[0] + 2 * canaries * delta * worst, 1.0))
 
 
 def _check_levels(delta: float, confidence: float) -> None:

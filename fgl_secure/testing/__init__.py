@@ -24,31 +24,12 @@ if TYPE_CHECKING:
     )
     from fgl_secure.testing.exactly import assert_exactly_private
     from fgl_secure.testing.protocol import Protocol, protocol_of
-    from fgl_secure.testing.simulation import assert_simulatable
-    from fgl_secure.testing.statistically import assert_statistically_private
+    from fgl_secure.testing.statistically import assert_simulatable, assert_statistically_private
     from fgl_secure.testing.trace import assert_same_trace
 
 logging.getLogger("fgl_secure.testing").addHandler(logging.NullHandler())  # who wants the log asks for it
 
-_HOME = {
-    "BatchCoins": "coins",
-    "CountingCoins": "coins",
-    "Evidence": "evidence",
-    "NotPrivateError": "evidence",
-    "NotSimulatableError": "evidence",
-    "PrivacyAssertionError": "evidence",
-    "PrivacyTestWarning": "evidence",
-    "Protocol": "protocol",
-    "Tapes": "coins",
-    "TraceDiffersError": "evidence",
-    "VacuousTestError": "evidence",
-    "assert_affinely_private": "affine",
-    "assert_exactly_private": "exactly",
-    "assert_same_trace": "trace",
-    "assert_simulatable": "simulation",
-    "assert_statistically_private": "statistically",
-    "protocol_of": "protocol",
-}
+_HOMES = ("evidence", "coins", "protocol", "exactly", "affine", "statistically", "trace")
 
 __all__ = [
     "BatchCoins",
@@ -72,6 +53,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME:
+    homes = (import_module(f"{__name__}.{home}") for home in _HOMES if name in __all__)
+    home = next((home for home in homes if hasattr(home, name)), None)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return getattr(home, name)

@@ -23,16 +23,14 @@ from fgl_secure.runtime import Party, Private, Recording, Transcript
 from fgl_secure.testing.arms import Layout, views_of
 from fgl_secure.testing.coins import CountingCoins
 from fgl_secure.testing.evidence import Evidence
-from fgl_secure.testing.exactly import judge_question
 from fgl_secure.testing.protocol import Inputs, Protocol, Question, words
-from fgl_secure.testing.twins import require_twin
-from fgl_secure.testing.vacuous import Rehearsals, Waivers
+from fgl_secure.testing.vacuous import Rehearsals, judge_question, require_twin
 from fgl_secure.typing import Integers
 
-CHECKS = 24
+_CHECKS = 24
 """Random tapes on which affinity is checked: a view that is not affine agrees on one with probability 1/p or so."""
 
-LARGEST_MODULUS = 2**20
+_LARGEST_MODULUS = 2**20
 """Sums of products of so large elements fit into 64 bits."""
 
 
@@ -40,7 +38,7 @@ class NotAffineError(InputError):
     """A view is not affine in its coins, so that linear algebra says nothing about it."""
 
 
-class GivenTapes(Coins):
+class _GivenTapes(Coins):
     """Some tapes, all at once.
 
     Args:
@@ -67,7 +65,7 @@ class GivenTapes(Coins):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Affine:
+class _Affine:
     """A view as a function of the coins.
 
     Attributes:
@@ -94,7 +92,7 @@ class Judge:
 
     def __init__(self, protocol: Protocol) -> None:
         p = protocol.modulus
-        if not (isprime(p) and p <= LARGEST_MODULUS and protocol.batched):
+        if not (isprime(p) and p <= _LARGEST_MODULUS and protocol.batched):
             raise NotAffineError(f"modulus must be a prime up to 2^20 of a protocol that runs all tapes; found {p}")
         self._protocol, self._runs = protocol, dict[bytes, tuple[Transcript, Integers]]()
         self._spaces: dict[tuple[Party, ...], RowSpace] = {}
@@ -112,7 +110,7 @@ class Judge:
         first, second = self.view(a, coalition), self.view(b, coalition)
         return self._apart(first, second, coalition), *first.matrix.shape
 
-    def _apart(self, first: Affine, second: Affine, coalition: tuple[Party, ...]) -> Fraction:
+    def _apart(self, first: _Affine, second: _Affine, coalition: tuple[Party, ...]) -> Fraction:
         p = self._protocol.modulus
         if first.layout != second.layout or _constants_differ(first, second, p):
             return Fraction(1)
@@ -132,7 +130,7 @@ class Judge:
             self._spaces[coalition] = known = RowSpace(matrix, self._protocol.modulus)
         return known
 
-    def view(self, inputs: Inputs, coalition: tuple[Party, ...]) -> Affine:
+    def view(self, inputs: Inputs, coalition: tuple[Party, ...]) -> _Affine:
         """What a coalition sees of one input."""
         key, p = inputs.tobytes(), self._protocol.modulus
         if key not in self._runs:
@@ -147,15 +145,15 @@ class Judge:
         drawn = _product(tapes[coins + 1 :], matrix, p)
         if ((seen < 0) | (seen >= p)).any() or (seen[coins + 1 :] != (offset + drawn) % p).any():
             raise NotAffineError(f"the view of {words(coalition)} must be affine in the coins; it is not")
-        return Affine(views.layout, still, constant, offset, matrix)
+        return _Affine(views.layout, still, constant, offset, matrix)
 
     def _run(self, inputs: Inputs) -> tuple[Transcript, Integers]:
         counting, p = CountingCoins((1,)), self._protocol.modulus
         self._protocol.transcript(inputs, counting, Recording())
         coins = sum(draw.count for draw in counting.draws)
         zero, units = np.zeros((1, coins), dtype=np.int64), np.eye(coins, dtype=np.int64)
-        tapes = np.concatenate([zero, units, SystemCoins().uniform(p, (CHECKS, coins))])
-        return self._protocol.transcript(inputs, GivenTapes(tapes, p), Recording.everything()), tapes
+        tapes = np.concatenate([zero, units, SystemCoins().uniform(p, (_CHECKS, coins))])
+        return self._protocol.transcript(inputs, _GivenTapes(tapes, p), Recording.everything()), tapes
 
 
 class Judges:
@@ -207,7 +205,7 @@ def assert_affinely_private(
     __tracebackhide__ = True
     known = judges or Judges()
 
-    def compare(tested: Protocol, asked: Question) -> Evidence:
+    def compare(tested: Protocol, asked: Question, _sure: bool) -> Evidence:
         seen_by = known.of(tested)
         distance, coins, width = seen_by.compare(asked.a, asked.b, asked.coalition)
         return Evidence(
@@ -223,7 +221,7 @@ def assert_affinely_private(
 
     require_twin(protocol, broken_twin)
     question = Question.about(protocol, inputs_a, inputs_b, coalition)
-    return judge_question(compare, protocol, broken_twin, question, Waivers.of(waived), known.rehearsals)
+    return judge_question(compare, protocol, broken_twin, question, waived, known.rehearsals)
 
 
 def distance(protocol: Protocol, a: Inputs, b: Inputs, coalition: tuple[Party, ...]) -> Fraction:
@@ -273,7 +271,7 @@ def _product(a: Integers, b: Integers, p: int) -> Integers:
     return a @ b
 
 
-def _constants_differ(a: Affine, b: Affine, p: int) -> bool:
+def _constants_differ(a: _Affine, b: _Affine, p: int) -> bool:
     """Whether a coordinate that no coin moves has another value, or one that no element has where coins move it."""
     both, either = a.still & b.still, a.still | b.still
     lone = np.where(a.still, a.constant, b.constant)[either & ~both]

@@ -26,7 +26,7 @@ _OWN = "own "
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class _Block:
     """Rows of one kind in a view, and how they lie there.
 
     Attributes:
@@ -57,7 +57,7 @@ class Block:
         return f"{what}, {self.item_bytes} bytes" if self.item_bytes else what
 
 
-Layout = tuple[Block, ...]
+Layout = tuple[_Block, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,24 +120,24 @@ def views_of(
     for part in rows:
         if isinstance(part, ReceivedRows) and part.phase in (Phase.SEALED, Phase.MIXED):
             _require_forwarded(part, transcript.parties)
-            blocks.append(Block(part.phase.label, part.step, _ends(part), (0,), item_bytes=part.item_bytes))
+            blocks.append(_Block(part.phase.label, part.step, _ends(part), (0,), item_bytes=part.item_bytes))
             continue
         size = part.item_bytes if isinstance(part, ReceivedRows) else 0
         for content, ends, payload in _contents(part):
             shape = payload.shape[transcript.batch_axes + 1 :]
-            blocks.append(Block(content, part.step, ends, shape, payload.dtype.str, size))
+            blocks.append(_Block(content, part.step, ends, shape, payload.dtype.str, size))
             runs = count if count > 0 else payload.shape[0]
             columns.append(_as_integers(payload).reshape(runs, len(ends) * blocks[-1].width))
     blocks += [_incident(transcript.parties, each) for each in transcript.incidents]
     if error is not None:
-        blocks.append(Block(f"{type(error).__name__}: {error}", Step(0), (), (0,)))
+        blocks.append(_Block(f"{type(error).__name__}: {error}", Step(0), (), (0,)))
     values = np.concatenate(columns, axis=1) if columns else np.zeros((1, 0), dtype=np.int64)
     return Views(tuple(blocks), values, error)
 
 
-def _incident(parties: Directory, incident: Incident) -> Block:
+def _incident(parties: Directory, incident: Incident) -> _Block:
     party = parties.id_of(incident.party)
-    return Block(incident.what, incident.step, ((party, party),), (0,))
+    return _Block(incident.what, incident.step, ((party, party),), (0,))
 
 
 def _require_forwarded(part: ReceivedRows, parties: Directory) -> None:
@@ -265,7 +265,7 @@ def _describe(layout: Layout, parties: Directory) -> tuple[tuple[str, ...], tupl
     return tuple(labels), tuple(positions)
 
 
-def _whereabouts(block: Block, ends: tuple[int, int], parties: Directory) -> str:
+def _whereabouts(block: _Block, ends: tuple[int, int], parties: Directory) -> str:
     if block.content.startswith(_OWN):
         return str(party_at(parties, ends[0]))
     layer = f" layer {block.step.layer}" if block.step.layer >= 0 else ""
@@ -341,7 +341,7 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class _Entry:
     """One batch of messages as the network sees it."""
 
     phase: str
@@ -362,13 +362,13 @@ class Entry:
         )
 
 
-Trace = tuple[Entry, ...]
+Trace = tuple[_Entry, ...]
 
 
 def trace_of(transcript: Transcript) -> Trace:
     """The trace that a run left on the network."""
     return tuple(
-        Entry(
+        _Entry(
             batch.phase.label,
             batch.step.round,
             batch.step.layer,

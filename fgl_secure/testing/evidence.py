@@ -1,7 +1,9 @@
-"""What a check found, and how a privacy test ends that does not pass."""
+"""What a check found, how a privacy test ends that does not pass, and the options of pytest's command line."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from fgl_secure.errors import FglSecureError
@@ -74,3 +76,22 @@ class Evidence:
             *(f"  {note}" for note in self.notes),
         )
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Defaults of one test run.
+
+    Attributes:
+        samples: sample size of each arm of a statistical check; None takes the smallest that is large enough.
+        seed: makes statistical checks repeatable; None draws secret coins.
+        report: gets one line a finished check, for the summary.
+    """
+
+    samples: int | None = None
+    seed: int | None = None
+    report: Callable[[str], None] = lambda _line: None
+
+
+# pytest offers a plain function no other way to the options it was started with. Set around one test, then reset.
+CURRENT: ContextVar[Settings] = ContextVar("fgl_secure.testing.CURRENT", default=Settings())  # noqa: B039  # frozen

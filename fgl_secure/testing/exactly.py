@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Mapping
 
 from numpy.typing import ArrayLike
 
 from fgl_secure.runtime import Party
 from fgl_secure.statistics.exact import ExactComparison, compare_exactly
 from fgl_secure.testing.arms import Aligned, Arm, aligned
-from fgl_secure.testing.evidence import Evidence, NotPrivateError, PrivacyTestWarning
+from fgl_secure.testing.evidence import Evidence, PrivacyTestWarning
 from fgl_secure.testing.protocol import Protocol, Question, words
-from fgl_secure.testing.twins import judge, require_twin
-from fgl_secure.testing.vacuous import Probe, Rehearsals, Waivers, require_fair
+from fgl_secure.testing.vacuous import judge_question, require_twin
 
 _SHOWN = 12  # coordinates of a view in a message
 
@@ -50,57 +47,13 @@ def assert_exactly_private(
     """
     __tracebackhide__ = True
 
-    def compare(tested: Protocol, asked: Question) -> Evidence:
+    def compare(tested: Protocol, asked: Question, _sure: bool) -> Evidence:
         a, b = (Arm(tested, values, asked.coalition) for values in (asked.a, asked.b))
         return exact_evidence("exact privacy", a, b, ("inputs_a", "inputs_b"))
 
     require_twin(protocol, broken_twin)
     question = Question.about(protocol, inputs_a, inputs_b, coalition)
-    return judge_question(compare, protocol, broken_twin, question, Waivers.of(waived))
-
-
-def judge_question(
-    compare: Callable[[Protocol, Question], Evidence],
-    protocol: Protocol,
-    broken_twin: Protocol,
-    question: Question,
-    waivers: Waivers,
-    rehearsals: Rehearsals | None = None,
-) -> Evidence:
-    """Judges a protocol and its twin by an exact comparison of the views for two inputs.
-
-    Args:
-        compare: what the comparison finds of a protocol.
-        protocol: what must pass.
-        broken_twin: what must not.
-        question: two inputs, and who looks.
-        waivers: of the test.
-        rehearsals: those of earlier questions about the same protocols.
-
-    Raises:
-        NotPrivateError: the distributions differ.
-        VacuousTestError: those of the twin do not, or the test would pass whatever the protocol does.
-    """
-    __tracebackhide__ = True
-    inputs = {"inputs_a": question.a, "inputs_b": question.b}
-    probe = Probe(protocol, inputs, question.coalition, rehearsals or Rehearsals())
-    probe.require_different()
-
-    def check(tested: Protocol) -> Evidence:
-        return compare(tested, question)
-
-    def sees(party: Party) -> bool:
-        return compare(protocol, replace(question, coalition=(*question.coalition, party))).rejected
-
-    return judge(
-        check,
-        protocol,
-        broken_twin,
-        NotPrivateError,
-        "{protocol} lets a coalition tell inputs_a from inputs_b",
-        fair=partial(require_fair, probe, broken_twin, waivers, sees),
-        waived=waivers.notes,
-    )
+    return judge_question(compare, protocol, broken_twin, question, waived)
 
 
 def exact_evidence(check: str, a: Arm, b: Arm, names: tuple[str, str]) -> Evidence:

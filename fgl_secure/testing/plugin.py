@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 import pytest
 
-from fgl_secure.testing.settings import CURRENT, Settings
+from fgl_secure.testing.evidence import CURRENT, Settings
 
 _PROPERTY = "privacy"
 

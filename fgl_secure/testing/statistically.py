@@ -1,21 +1,42 @@
-"""Privacy by samples, at production size."""
+"""Privacy by samples, at production size, and by simulation: the coalition's view made up from its allowed leakage."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import partial
+import hashlib
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from fgl_secure.runtime import Party
-from fgl_secure.statistics.features import MAX_PAIRS
-from fgl_secure.statistics.statistical import ALPHA
-from fgl_secure.testing.arms import Arm
-from fgl_secure.testing.evidence import Evidence, NotPrivateError
-from fgl_secure.testing.protocol import Protocol, Question
-from fgl_secure.testing.sampling import Contest, Plan
-from fgl_secure.testing.twins import judge, require_twin
-from fgl_secure.testing.vacuous import Probe, Waivers, require_fair
+from fgl_secure.coins import MAX_TAPES, Coins, SimulationCoins, SystemCoins
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import Channel, Party, Private
+from fgl_secure.statistics.statistical import (
+    ALPHA,
+    MAX_COLUMNS,
+    MAX_PAIRS,
+    POWER,
+    SPARE,
+    Comparison,
+    Joins,
+    Pairs,
+    Power,
+    affine_relations,
+    compare_samples,
+    family_size,
+    features_of,
+    has_ratios,
+)
+from fgl_secure.testing.arms import Aligned, Arm, Frame, Views, aligned
+from fgl_secure.testing.coins import tape_count
+from fgl_secure.testing.evidence import CURRENT, Evidence, NotSimulatableError
+from fgl_secure.testing.exactly import exact_evidence
+from fgl_secure.testing.protocol import Inputs, Protocol, Question, words
+from fgl_secure.testing.vacuous import Probe, judge, judge_question, require_leakage, require_twin
 
 
 def assert_statistically_private(
@@ -61,27 +82,233 @@ def assert_statistically_private(
     """
     __tracebackhide__ = True
     require_twin(protocol, broken_twin)
-    waivers = Waivers.of(waived)
     question = Question.about(protocol, inputs_a, inputs_b, coalition)
-    probe = Probe(protocol, {"inputs_a": question.a, "inputs_b": question.b}, question.coalition)
-    probe.require_different()
-    plan = Plan(advantage, alpha, samples, seed, pairs).with_settings()
+    plan = _Plan(advantage, alpha, samples, seed, pairs).with_settings()
 
-    def check(tested: Protocol, *joining: Party, decisive: float = 0.0) -> Evidence:
-        together = (*question.coalition, *joining)
-        a, b = Arm(tested, question.a, together), Arm(tested, question.b, together)
-        return Contest("statistical privacy", a, b, plan).evidence(decisive=decisive)
+    def compare(tested: Protocol, asked: Question, sure: bool) -> Evidence:
+        a, b = (Arm(tested, values, asked.coalition) for values in (asked.a, asked.b))
+        return _Contest("statistical privacy", a, b, plan).evidence(decisive=alpha**2 if sure else 0.0)
 
-    def sees(party: Party) -> bool:
-        return check(protocol, party, decisive=alpha**2).rejected
+    return judge_question(compare, protocol, broken_twin, question, waived)
 
-    return judge(
-        check,
-        protocol,
-        broken_twin,
-        NotPrivateError,
-        "{protocol} lets a coalition tell inputs_a from inputs_b",
-        fair=partial(require_fair, probe, broken_twin, waivers, sees),
-        waived=waivers.notes,
-        check_twin=partial(check, decisive=alpha**2),
-    )
+
+_Leakage = TypeVar("_Leakage")
+
+_OWN = (Private.COINS,)  # own inputs are given to the simulator as leakage and are constants here
+
+
+def assert_simulatable(
+    protocol: Protocol,
+    inputs: ArrayLike,
+    coalition: Iterable[Party],
+    simulator: Callable[[_Leakage, Channel], object],
+    *,
+    leakage: Callable[[Inputs], _Leakage],
+    broken_twin: Protocol,
+    advantage: float = 0.03,
+    alpha: float = ALPHA,
+    samples: int | None = None,
+    seed: int | None = None,
+    pairs: int = MAX_PAIRS,
+    waived: Mapping[str, str] | None = None,
+) -> Evidence:
+    """Compares the coalition's view of real runs with the view that a simulator makes up.
+
+    The simulator is written like a protocol: it gets what `leakage` lets through, sends the coalition's messages over
+    the channel in the order in which the protocol sends them, and draws the coalition's own coins there. The
+    comparison is exact where the coin tapes of both can be enumerated, and statistical otherwise.
+
+    Args:
+        protocol: what is tested.
+        inputs: one row for each owner.
+        coalition: who pools views.
+        simulator: `simulator(leakage(inputs), channel)`.
+        leakage: what the coalition may know of the inputs, its own rows included.
+        broken_twin: the same protocol with a flaw that this check must find.
+        advantage: the smallest advantage that must be detected with probability .99; statistical comparison only.
+        alpha: false-alarm probability of one run of all tests together; statistical comparison only.
+        samples: sample size of each arm; None takes `--privacy-samples`, or what `advantage` needs.
+        seed: makes the check repeatable; None takes `--privacy-seed`, or secret coins.
+        pairs: how many pairs of coordinates are looked at.
+        waived: rules of `docs/privacy_tests.md` that this test breaks on purpose, by name, each with a reason:
+            "coalition", "trace" or "values".
+
+    Raises:
+        NotSimulatableError: real and simulated views were told apart.
+        VacuousTestError: those of the twin were not, or the test would pass whatever the protocol does, for instance
+            because `leakage` returns the honest rows as they are.
+        SampleTooSmallError: the sample cannot show `advantage`.
+    """
+    __tracebackhide__ = True
+    require_twin(protocol, broken_twin)
+    real = protocol.checked_inputs(inputs, "inputs")
+    members = tuple(sorted(set(coalition)))
+    if not members:
+        raise InputError("coalition must have at least one member; found none")
+    require_leakage(leakage(real.copy()), real, protocol.rows_of(members))
+    plan = _Plan(advantage, alpha, samples, seed, pairs).with_settings()
+
+    def simulate(given: Inputs, channel: Channel) -> None:
+        simulator(leakage(given), channel)
+
+    def check(tested: Protocol, sure: bool) -> Evidence:
+        simulated = Arm(replace(tested, run=simulate, name=f"simulator of {protocol}"), real, members, _OWN)
+        return _compare(Arm(tested, real, members, _OWN), simulated, plan, alpha**2 if sure else 0.0)
+
+    headline = f"{protocol} shows a coalition more than the allowed leakage"
+    probe = Probe(protocol, {"inputs": real}, members)
+    return judge(check, probe, broken_twin, NotSimulatableError, headline, waived)
+
+
+def _compare(real: Arm, simulated: Arm, plan: _Plan, decisive: float) -> Evidence:
+    if all(tape_count(arm.draws()) <= MAX_TAPES for arm in (real, simulated)):
+        return exact_evidence("simulation, exact", real, simulated, ("the protocol", "the simulator"))
+    return _Contest("simulation, statistical", real, simulated, plan).evidence(decisive=decisive)
+
+
+_LOG = logging.getLogger("fgl_secure.testing")
+
+_PILOT = MAX_COLUMNS + SPARE
+_RERUN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How samples are taken and judged.
+
+    Attributes:
+        advantage: the smallest advantage that must be detected with probability .99.
+        alpha: false-alarm probability of one run of all tests together.
+        samples: sample size of each arm; None takes the smallest that detects `advantage`.
+        seed: makes the check repeatable; None draws secret coins.
+        pairs: how many pairs of coordinates are looked at.
+    """
+
+    advantage: float = 0.03
+    alpha: float = ALPHA
+    samples: int | None = None
+    seed: int | None = None
+    pairs: int = MAX_PAIRS
+
+    def with_settings(self) -> _Plan:
+        """Fills in what pytest's command line says about what the caller left open."""
+        settings = CURRENT.get()
+        samples = settings.samples if self.samples is None else self.samples
+        return replace(self, samples=samples, seed=settings.seed if self.seed is None else self.seed)
+
+    def power(self, tests: int) -> Power:
+        """Sample size and power for a family of tests; raises where the sample is too small."""
+        if self.samples is None:
+            return Power.for_advantage(self.advantage, tests, self.alpha)
+        if self.samples < 2:
+            raise InputError(f"samples must be at least 2 per arm; found {self.samples}")
+        power = Power(self.samples, tests, self.alpha)
+        power.require(self.advantage)
+        return power
+
+    def coins(self, *purpose: str) -> Coins:
+        """Independent coins for each purpose."""
+        return SystemCoins() if self.seed is None else SimulationCoins(_derived(self.seed, *purpose))
+
+    def classifier_seed(self, run: str) -> int:
+        """Seed of the classifier."""
+        return secrets.randbits(32) if self.seed is None else _derived(self.seed, run, "classifier")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Contest:
+    """Two arms, and the plan by which they are told apart.
+
+    Attributes:
+        check: what the comparison is called.
+        a: the first arm.
+        b: the second.
+        plan: with the settings of the command line filled in.
+    """
+
+    check: str
+    a: Arm
+    b: Arm
+    plan: _Plan
+
+    def evidence(self, *, decisive: float = 0.0) -> Evidence:
+        """Runs the tests, and once more on four times the sample before anything is called different.
+
+        Args:
+            decisive: an adjusted p-value up to which a rejection is sure: it needs no second one, and no classifier.
+        """
+        found = self._attempt("", None, decisive)
+        if isinstance(found, Frame):  # a layout that the pilot had not seen: number them all, on fresh coins
+            found = self._attempt("again, ", found, decisive)
+        if isinstance(found, Frame):
+            raise AssertionError("layouts must be numbered once they are known to differ")
+        return found
+
+    def _attempt(self, purpose: str, frame: Frame | None, decisive: float) -> Evidence | Frame:
+        samples = self._sampled(purpose + "pilot", _PILOT)
+        frame = Frame.of((*samples[0], *samples[1])) if frame is None else frame
+        numbered = frame.numbered
+        pilot = aligned(*samples, self.a.protocol.parties, frame)
+        joins = self._joins(pilot)
+        power = self.plan.power(family_size(len(pilot.labels), joins, self.a.protocol.modulus))
+        runs: list[Comparison] = []
+        for name, size in (("first run", power.n), ("second run", _RERUN * power.n)):
+            sampled = self._sampled(purpose + name, size)
+            views = aligned(*sampled, self.a.protocol.parties, frame)
+            if frame.numbered != numbered:
+                return Frame.of((*sampled[0], *sampled[1]))
+            runs.append(self._compared(views, joins, purpose + name, decisive))
+            words = "first run rejected" if len(runs) == 1 else name
+            if not runs[0].rejected or runs[0].p_value <= decisive:
+                break
+            _LOG.warning("%s, %s: %s: %s", self.check, self.a.protocol, words, _words(runs[-1]))
+        return self._evidence(runs, joins, pilot.note)
+
+    def _joins(self, pilot: Aligned) -> Joins:
+        """What to look at together, from samples that are used for nothing else."""
+        modulus = self.a.protocol.modulus
+        varying = np.flatnonzero((np.concatenate([pilot.a, pilot.b]) != pilot.a[0]).any(axis=0))
+        pairs = Pairs.among(pilot.positions, varying.tolist(), self.plan.pairs)
+        relations = np.zeros((0, len(pilot.labels)), dtype=np.int64)
+        if has_ratios(modulus) and pilot.labels:
+            found = [affine_relations(arm, modulus) for arm in (pilot.a, pilot.b)]
+            relations = np.unique(np.concatenate(found), axis=0)
+        return Joins(pairs, relations)
+
+    def _compared(self, views: Aligned, joins: Joins, name: str, decisive: float) -> Comparison:
+        modulus = self.a.protocol.modulus
+        a, b = (features_of(sample, modulus, joins, views.labels) for sample in (views.a, views.b))
+        seed = self.plan.classifier_seed(name)
+        return compare_samples(a, b, modulus, views.labels, alpha=self.plan.alpha, seed=seed, decisive=decisive)
+
+    def _sampled(self, name: str, size: int) -> tuple[list[Views], list[Views]]:
+        return self.a.sample(size, self.plan.coins(name, "a")), self.b.sample(size, self.plan.coins(name, "b"))
+
+    def _evidence(self, runs: list[Comparison], joins: Joins, note: str) -> Evidence:
+        power, last = runs[0].power, runs[-1]
+        labels = ("first run", f"fresh run on {_RERUN} times the sample")
+        notes = [f"{label}: {_words(run)}" for label, run in zip(labels, runs, strict=False)] if len(runs) > 1 else []
+        pairs = joins.pairs
+        return Evidence(
+            self.check,
+            str(self.a.protocol),
+            words(self.a.coalition),
+            last.rejected,
+            _words(last),
+            f"{power.fixed:.3g} in one bit of the view, {power.classifier:.3g} by the classifier, with probability "
+            f"{POWER:g} at level {power.alpha:g} over {power.tests} tests, {power.n} samples per arm, "
+            f"{len(pairs.chosen)} of {pairs.possible} pairs and {len(joins.relations)} linear relations of coordinates",
+            power.fixed,
+            (*notes, *([note] if note else [])),
+        )
+
+
+def _words(run: Comparison) -> str:
+    if run.strongest is None:
+        return "an empty view"
+    return f"{run.strongest}, adjusted p-value {run.p_value:.3g}"
+
+
+def _derived(seed: int, *purpose: str) -> int:
+    text = "|".join([str(seed), *purpose])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])

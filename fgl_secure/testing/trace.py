@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 import scipy  # its statistics are loaded when they are first asked for
@@ -17,10 +16,9 @@ from fgl_secure.testing.arms import Trace, first_difference, trace_of
 from fgl_secure.testing.coins import BatchCoins
 from fgl_secure.testing.evidence import Evidence, TraceDiffersError
 from fgl_secure.testing.protocol import Inputs, Protocol
-from fgl_secure.testing.twins import judge, require_twin
-from fgl_secure.testing.vacuous import Probe, Waivers, require_fair
+from fgl_secure.testing.vacuous import Probe, judge, require_twin
 
-RUNS = 8
+_RUNS = 8
 
 _TESTS = 3
 _OBSERVER = "an observer of the network"
@@ -32,7 +30,7 @@ def assert_same_trace(
     inputs_b: ArrayLike,
     *,
     broken_twin: Protocol,
-    runs: int = RUNS,
+    runs: int = _RUNS,
     advantage: float = 0.1,
     waived: Mapping[str, str] | None = None,
 ) -> Evidence:
@@ -58,26 +56,18 @@ def assert_same_trace(
     """
     __tracebackhide__ = True
     require_twin(protocol, broken_twin)
-    waivers = Waivers.of(waived)
     a, b = protocol.checked_inputs(inputs_a, "inputs_a"), protocol.checked_inputs(inputs_b, "inputs_b")
     if a.shape != b.shape or np.array_equal(a, b):
         raise InputError(f"inputs_a and inputs_b must differ and have one shape; found {a.shape} and {b.shape}")
     if runs < 1:
         raise InputError(f"runs must be at least 1; found {runs}")
-    probe = Probe(protocol, {"inputs_a": a, "inputs_b": b}, ())
-    probe.require_different()
-
-    def check(tested: Protocol) -> Evidence:
-        return _evidence(tested, a, b, runs, advantage)
-
     return judge(
-        check,
-        protocol,
+        lambda tested, _sure: _evidence(tested, a, b, runs, advantage),
+        Probe(protocol, {"inputs_a": a, "inputs_b": b}, ()),
         broken_twin,
         TraceDiffersError,
-        "{protocol} sends messages that depend on the inputs",
-        fair=partial(require_fair, probe, broken_twin, waivers),
-        waived=waivers.notes,
+        f"{protocol} sends messages that depend on the inputs",
+        waived,
     )
 
 

@@ -1,4 +1,4 @@
-"""What makes a privacy test pass whatever the protocol does, and is refused.
+"""The rules that no check can avoid: what passes the protocol must reject its broken twin, in a test that can fail.
 
 A test that passes shows something only if the protocol reads its inputs, sends something, and sends some of it to a
 coalition that is as large as may be; if the inputs are such that a flaw would show; and if the twin is rejected for its
@@ -7,8 +7,10 @@ flaw and not for messages that the protocol does not send.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -20,71 +22,59 @@ from fgl_secure.errors import InputError
 from fgl_secure.runtime import MessageBatch, Party, Recording, Transcript
 from fgl_secure.testing.arms import Trace, first_difference, trace_of, views_of
 from fgl_secure.testing.coins import BatchCoins, CountingCoins
-from fgl_secure.testing.evidence import VacuousTestError
-from fgl_secure.testing.protocol import Inputs, Protocol, words
+from fgl_secure.testing.evidence import CURRENT, Evidence, NotPrivateError, PrivacyAssertionError, VacuousTestError
+from fgl_secure.testing.protocol import Inputs, Protocol, Question, words
+
+_LOG = logging.getLogger("fgl_secure.testing")
 
 _TAPES = 8
 _RUNS = 3
 _TRACES = 8
 
-WAIVABLE = ("coalition", "trace", "values")
+_WAIVABLE = ("coalition", "trace", "values")
+
+Waivers = Mapping[str, str]
+"""Rules that a test breaks on purpose, each with its reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waivers:
-    """Rules that a test breaks on purpose, each with its reason; "" for those that hold.
+def _checked_waivers(waived: Waivers | None) -> Waivers:
+    """Return what a test waives.
 
-    Attributes:
-        coalition: why the coalition is smaller than one that could see no more.
-        trace: why the twin sends other messages than the protocol.
-        values: why all honest values are equal.
+    Raises:
+        InputError: for a rule that can't be waived, or one without a reason.
     """
-
-    coalition: str = ""
-    trace: str = ""
-    values: str = ""
-
-    @classmethod
-    def of(cls, waived: Mapping[str, str] | None) -> Waivers:
-        """Waivers by name.
-
-        Raises:
-            InputError: for a rule that nobody may waive, or one without a reason.
-        """
-        given = dict(waived or {})
-        for name, reason in given.items():
-            if name not in WAIVABLE:
-                raise InputError(f"waived must name rules among {', '.join(WAIVABLE)}; found {name!r}")
-            if not isinstance(reason, str) or not reason.strip():
-                raise InputError(f"waived must give a reason for each rule; found {reason!r} for {name!r}")
-        return cls(**given)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """A line for each."""
-        return tuple(f"waived, {name}: {reason}" for name in WAIVABLE if (reason := getattr(self, name)))
+    for name, reason in (waived or {}).items():
+        if name not in _WAIVABLE:
+            raise InputError(f"waived must name rules among {', '.join(_WAIVABLE)}; found {name!r}")
+        if not isinstance(reason, str) or not reason.strip():
+            raise InputError(f"waived must give a reason for each rule; found {reason!r} for {name!r}")
+    return waived or {}
 
 
 class Rehearsals:
     """Runs on coins that are the same for all inputs, each made once for a protocol and an input."""
 
     def __init__(self) -> None:
-        self._runs: dict[tuple[Protocol, str, bytes], list[Transcript]] = {}
-        self._traces: dict[tuple[Protocol, str, bytes, int], set[Trace]] = {}
+        self._made: dict[tuple[object, ...], list[Transcript]] = {}
 
     def runs(self, protocol: Protocol, inputs: Inputs) -> list[Transcript]:
         """A few runs, everything of which is recorded."""
-        key = (protocol, *_key(inputs))
-        if key not in self._runs:
-            self._runs[key] = list(_runs(protocol, inputs))
-        return self._runs[key]
+        seeds = 1 if protocol.batched else _RUNS
+        return self._recorded(protocol, inputs, Recording.everything(), seeds, _TAPES)
 
     def traces(self, protocol: Protocol, inputs: Inputs, runs: int) -> set[Trace]:
         """What the network sees of some runs."""
-        key = (protocol, *_key(inputs), runs)
-        if key not in self._traces:
-            self._traces[key] = _traces(protocol, inputs, runs)
-        return self._traces[key]
+        return {trace_of(run) for run in self._recorded(protocol, inputs, Recording(), runs, 1)}
+
+    def _recorded(
+        self, protocol: Protocol, inputs: Inputs, recording: Recording, seeds: int, tapes: int
+    ) -> list[Transcript]:
+        key = (protocol, inputs.dtype.str, inputs.shape, inputs.tobytes(), seeds, tapes)
+        if key not in self._made:
+            coins: list[Coins] = [SimulationCoins(seed) for seed in range(seeds)]
+            coins = [BatchCoins(each, tapes) for each in coins] if protocol.batched else coins
+            self._made[key] = [protocol.run_once(inputs, each, recording)[0] for each in coins]
+        return self._made[key]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,14 +112,14 @@ class Probe:
                 f"coalition must be sent something that can be looked at; found no coordinate in what "
                 f"{words(self.coalition)} received of {self.protocol}"
             )
-        if not waivers.values:
+        if "values" not in waivers:
             self._require_unequal(every)
         self._require_read(next(iter(runs.values())))
 
     def require_twin_alike(self, twin: Protocol, waivers: Waivers) -> None:
         """Refuses a twin that could be rejected for messages that the protocol does not send."""
         values, traces = next(iter(self.inputs.values())), self.rehearsals.traces
-        if waivers.trace or traces(self.protocol, values, 1) == traces(twin, values, 1):
+        if "trace" in waivers or traces(self.protocol, values, 1) == traces(twin, values, 1):
             return
         own, others = (traces(each, values, _TRACES) for each in (self.protocol, twin))
         if own.isdisjoint(others):
@@ -197,35 +187,124 @@ class Probe:
         return bool((values[0] % modulus == values[1] % modulus).all())
 
 
-def require_fair(probe: Probe, twin: Protocol, waivers: Waivers, sees: Callable[[Party], bool] | None = None) -> None:
-    """All rules together, the cheap ones first.
+_Compare = Callable[[Protocol, Question, bool], Evidence]
+"""What a comparison finds of a protocol and a question; the switch is on where a first rejection is sure enough."""
+
+
+def require_twin(protocol: Protocol, broken_twin: Protocol) -> None:
+    """Refuses what is not a protocol between the same parties, before anything runs."""
+    for name, value in (("protocol", protocol), ("broken_twin", broken_twin)):
+        if not isinstance(value, Protocol):
+            raise InputError(f"{name} must be a Protocol; found {type(value).__name__}")
+    if protocol.parties.counts != broken_twin.parties.counts:
+        raise InputError(
+            f"broken_twin must run between the protocol's parties {dict(protocol.parties.counts)}; "
+            f"found {dict(broken_twin.parties.counts)}"
+        )
+
+
+def judge_question(
+    compare: _Compare,
+    protocol: Protocol,
+    broken_twin: Protocol,
+    question: Question,
+    waived: Waivers | None,
+    rehearsals: Rehearsals | None = None,
+) -> Evidence:
+    """Judges a protocol and its twin by the views of a coalition for two inputs.
 
     Args:
+        compare: what the comparison finds.
+        protocol: what must pass.
+        broken_twin: what must not.
+        question: two inputs, and who looks.
+        waived: rules that the test breaks on purpose, with reasons.
+        rehearsals: those of earlier questions about the same protocols.
+
+    Raises:
+        NotPrivateError: the views differ.
+        VacuousTestError: those of the twin do not, or the test would pass whatever the protocol does.
+    """
+    __tracebackhide__ = True
+    inputs = {"inputs_a": question.a, "inputs_b": question.b}
+    probe = Probe(protocol, inputs, question.coalition, rehearsals or Rehearsals())
+
+    def sees(party: Party) -> bool:
+        return compare(protocol, replace(question, coalition=(*question.coalition, party)), True).rejected
+
+    return judge(
+        lambda tested, sure: compare(tested, question, sure),
+        probe,
+        broken_twin,
+        NotPrivateError,
+        f"{protocol} lets a coalition tell inputs_a from inputs_b",
+        waived,
+        sees,
+    )
+
+
+def judge(
+    check: Callable[[Protocol, bool], Evidence],
+    probe: Probe,
+    broken_twin: Protocol,
+    failure: type[PrivacyAssertionError],
+    headline: str,
+    waived: Waivers | None,
+    sees: Callable[[Party], bool] | None = None,
+) -> Evidence:
+    """Runs one check on a protocol and on its twin: what passes the protocol must reject the twin.
+
+    A test that is not fair, because it passes whatever the protocol does, is refused where the protocol passes.
+
+    Args:
+        check: what is found of a protocol; the switch is on where a first rejection is sure enough.
         probe: the protocol on its inputs.
-        twin: broken on purpose.
-        waivers: of the test.
+        broken_twin: what must not pass.
+        failure: what to raise for the protocol.
+        headline: first line of that error.
+        waived: rules that the test breaks on purpose, with reasons.
         sees: whether the coalition with one party more finds what it looks for; None where that is not asked.
 
     Raises:
-        VacuousTestError: a rule is broken that the test does not waive.
+        PrivacyAssertionError: of the type `failure`, when the protocol is rejected.
+        VacuousTestError: when the twin is not, or the test shows nothing.
     """
+    __tracebackhide__ = True
+    waivers = _checked_waivers(waived)
+    probe.require_different()
+    evidence = check(probe.protocol, False)
+    notes = (f"waived, {name}: {waivers[name]}" for name in _WAIVABLE if name in waivers)
+    evidence = replace(evidence, notes=(*evidence.notes, *notes))
+    _LOG.info(evidence.summary)
+    CURRENT.get().report(evidence.summary)
+    if evidence.rejected:
+        raise failure(evidence.message(headline))
     probe.require_sound(waivers)
     if probe.coalition:
-        probe.require_twin_alike(twin, waivers)
-    if sees is not None:
-        require_maximal(probe, sees, waivers)
+        probe.require_twin_alike(broken_twin, waivers)
+    if sees is not None and "coalition" not in waivers:
+        _require_maximal(probe, sees)
+    on_twin = check(broken_twin, True)
+    _LOG.info("broken twin: %s", on_twin.summary)
+    if not on_twin.rejected:
+        same = "broken_twin must differ from protocol; found the protocol itself. "
+        raise VacuousTestError(
+            on_twin.message(f"{same if _is_itself(probe.protocol, broken_twin) else ''}{evidence.check}: the broken "
+                            f"twin {broken_twin} was not rejected, so the test of {probe.protocol} shows nothing")
+        )  # fmt: skip
+    return evidence
 
 
-def require_maximal(probe: Probe, sees: Callable[[Party], bool], waivers: Waivers) -> None:
-    """Refuses a coalition that somebody can join, and that sees no more whoever does.
+def _is_itself(protocol: Protocol, twin: Protocol) -> bool:
+    here, there = (
+        (run.func, run.args, tuple(run.keywords.items())) if isinstance(run, partial) else run
+        for run in (protocol.run, twin.run)
+    )
+    return bool(here == there)
 
-    Args:
-        probe: the protocol on its two inputs.
-        sees: whether the coalition with this party can tell the inputs apart.
-        waivers: of the test.
-    """
-    if waivers.coalition:
-        return
+
+def _require_maximal(probe: Probe, sees: Callable[[Party], bool]) -> None:
+    """Refuses a coalition that a party can join, and that sees no more whichever does."""
     tried = None
     for party in probe.bystanders():
         try:
@@ -282,18 +361,6 @@ def _moved(protocol: Protocol, inputs: Inputs, coalition: tuple[Party, ...]) -> 
             yield other
 
 
-def _key(inputs: Inputs) -> tuple[str, bytes]:
-    return f"{inputs.dtype.str} {inputs.shape}", inputs.tobytes()
-
-
-def _runs(protocol: Protocol, inputs: Inputs) -> Iterator[Transcript]:
-    """A few runs whose coins are the same for all inputs."""
-    for seed in range(1 if protocol.batched else _RUNS):
-        coins: Coins = SimulationCoins(seed)
-        coins = BatchCoins(coins, _TAPES) if protocol.batched else coins
-        yield protocol.run_once(inputs, coins, Recording.everything())[0]
-
-
 def _same(some: list[Transcript], others: list[Transcript]) -> bool:
     pairs = (
         (a, b) for one, other in zip(some, others, strict=True) for a, b in zip_longest(one.messages, other.messages)
@@ -310,12 +377,3 @@ def _same_batch(a: MessageBatch, b: MessageBatch) -> bool:
     return here.keys() == there.keys() and all(
         here[name].dtype == there[name].dtype and here[name].tobytes() == there[name].tobytes() for name in here
     )
-
-
-def _traces(protocol: Protocol, inputs: Inputs, runs: int) -> set[Trace]:
-    found: set[Trace] = set()
-    for seed in range(runs):
-        coins: Coins = SimulationCoins(seed)
-        coins = BatchCoins(coins, 1) if protocol.batched else coins
-        found.add(trace_of(protocol.run_once(inputs, coins, Recording())[0]))
-    return found

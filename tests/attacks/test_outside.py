@@ -35,7 +35,7 @@ MODULE = dedent('''
     from fgl_secure.auditing.recorded_run import RecordedRun
     from fgl_secure.methods.hifgl.controls import CONTROLS as TREE
     from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, Step, Transcript
-    from fgl_secure.statistics import exact_proportion
+    from fgl_secure.statistics.metrics import exact_proportion
 
 
     @dataclass(frozen=True)

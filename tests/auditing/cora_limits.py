@@ -19,8 +19,16 @@ from fgl_secure.attacks.base import Measurement
 from fgl_secure.auditing.audit import detectable
 from fgl_secure.auditing.verdict import judge
 from fgl_secure.graph import Data, FederatedGraph
-from fgl_secure.statistics import Interval, Proportion, advantage, clustered_proportion, exact_proportion
-from fgl_secure.statistics.bootstrap import clustered_advantage, node_block_proportion, pair_advantage
+from fgl_secure.statistics.metrics import (
+    Interval,
+    Proportion,
+    advantage,
+    clustered_advantage,
+    clustered_proportion,
+    exact_proportion,
+    node_block_proportion,
+    pair_advantage,
+)
 
 Rng = np.random.Generator
 Plant = Callable[[Rng, float], Proportion]

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from fgl_secure.attacks.base import Alone
 from fgl_secure.auditing.matrix import Cell, State
-from fgl_secure.auditing.records import Record, Verdict
+from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Exposure, Report
+from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.runtime import Secret
-from fgl_secure.statistics.intervals import Interval
+from fgl_secure.statistics.metrics import Interval
 
 CLAIM = "No party learns the embedding of a single device."
 

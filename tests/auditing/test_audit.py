@@ -18,7 +18,7 @@ from fgl_secure.graph import Data, FederatedGraph, Graph, random_split
 from fgl_secure.methods import HiFGL
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.runtime import Circumstance
-from fgl_secure.statistics import Interval
+from fgl_secure.statistics.metrics import Interval
 from tests.error_codes import about
 
 QUICK = HiFGL(epochs=1)

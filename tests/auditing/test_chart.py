@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.auditing.chart import Axis, common_axis, lanes, scatters
-from fgl_secure.auditing.findings import groups
-from fgl_secure.statistics.intervals import Interval
+from fgl_secure.auditing.html import Axis, axis_down_to, lanes, scatters
+from fgl_secure.auditing.tables import groups
+from fgl_secure.statistics.metrics import Interval
 from tests.auditing.samples import ACCURACY, COST, RECORD, REPORT
 
 
@@ -31,7 +31,7 @@ def test_positions_stay_on_the_axis(value: float, low: float) -> None:
 )
 def test_one_axis_fits_every_finding(lowest: float, axis: float, labels: list[str]) -> None:
     """The shared axis reaches just below the smallest figure of the report, with labels at round values."""
-    found = common_axis([RECORD, replace(RECORD, ci95=Interval(lowest, 1.0))])
+    found = axis_down_to(lowest)
     assert found.low == axis
     assert [label for label, _ in found.ticks()] == labels
 
@@ -51,10 +51,10 @@ def test_a_lane_is_the_figure_that_exceeds_its_prior_most() -> None:
 
 def test_figures_without_both_coordinates_are_left_out() -> None:
     """A plot of accuracy against a price needs two schemes that have both figures; others are not drawn."""
-    assert [len(plot.points) for plot in scatters(REPORT, REPORT.protocols)] == [2, 2]
+    assert [len(plot["points"]) for plot in scatters(REPORT, REPORT.protocols)] == [2, 2]
     none = {**COST, "bytes": None}
     half = replace(REPORT, cost={**COST, "protocols": {"plaintext": none, "secmp": COST}})
-    assert [plot.title for plot in scatters(half, half.protocols)] == ["Accuracy against time of training"]
+    assert [plot["title"] for plot in scatters(half, half.protocols)] == ["Accuracy against time of training"]
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=5), st.floats(1, 1e12))
@@ -70,6 +70,6 @@ def test_points_lie_inside_their_plot(scores: list[float], most: float) -> None:
         run={"protocol": names[0]},
     )
     for plot in scatters(report, names):
-        assert all(0 <= point.x <= 100 and 0 <= point.y <= 100 for point in plot.points)
-        assert 2 <= len(plot.across) <= 8
-        assert 2 <= len(plot.up) <= 8
+        assert all(0 <= point["x"] <= 100 and 0 <= point["y"] <= 100 for point in plot["points"])
+        assert 2 <= len(plot["across"]) <= 8
+        assert 2 <= len(plot["up"]) <= 8

@@ -12,8 +12,7 @@ import pytest
 
 from fgl_secure.auditing.audit import detectable
 from fgl_secure.graph import Data, FederatedGraph
-from fgl_secure.statistics import Proportion
-from fgl_secure.statistics.metrics import wilson_interval
+from fgl_secure.statistics.metrics import Proportion, wilson_interval
 from tests.auditing.cora_limits import (
     CAUGHT,
     COVERED,

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from fgl_secure.attacks.registry import attacks
-from fgl_secure.auditing import picture, wording
+from fgl_secure.auditing import wording
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report, render_json
-from fgl_secure.auditing.schema import contradictions
 from fgl_secure.auditing.terminal import LINES
 from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.auditing.wording import figure, with_interval
@@ -94,7 +93,7 @@ def test_run_says_how_to_repeat_it(demonstration: Report) -> None:
 
 def test_both_breaks_and_the_request_leak_contradict_the_claims(audited: Report) -> None:
     """Breaks a, b, c, e and f and what silos see contradict claims of the published scheme, with both controls."""
-    found = contradictions(audited)
+    found = audited.contradictions
     assert {record.attack for record in found} == {
         *READING, "shared-mask", "small-field", "visible-devices", "differencing-silo", "differencing-device",
         "containment-silo",
@@ -222,13 +221,13 @@ def test_a_protocol_named_twice_runs_once(audited: Report) -> None:
 def test_a_real_audit_fills_it(demonstration: Report) -> None:
     """Of the published scheme four promises fall, of its repair none, and plaintext promises nothing."""
     of = {name: [c for c in demonstration.matrix if c.scheme == name] for name in ("secmp", "relay-coded", "plaintext")}
-    states = {name: picture.tally(cells) for name, cells in of.items()}
+    states = {name: [cell.state for cell in cells] for name, cells in of.items()}
     assert len({len(cells) for cells in of.values()}) == 1
-    assert states["secmp"][State.CONTRADICTED] == 4
+    assert states["secmp"].count(State.CONTRADICTED) == 4
     assert State.CONTRADICTED not in states["relay-coded"]
     assert {State.KEPT, State.ADMITTED, State.UNREAD} <= set(states["relay-coded"])
     assert set(states["plaintext"]) == {State.NO_CLAIM}
-    fell = {attack for cell in picture.fallen(demonstration) for attack in cell.attacks}
+    fell = {attack for cell in demonstration.matrix if cell.state is State.CONTRADICTED for attack in cell.attacks}
     assert fell == {record.attack for record in demonstration.records if record.contradicts_claim}
 
 

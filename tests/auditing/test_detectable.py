@@ -17,8 +17,16 @@ from fgl_secure.auditing.verdict import (
     detectable_shift,
     judge,
 )
-from fgl_secure.statistics import Interval, Proportion, advantage, clustered_proportion, exact_proportion
-from fgl_secure.statistics.bootstrap import clustered_advantage, node_block_proportion, pair_advantage
+from fgl_secure.statistics.metrics import (
+    Interval,
+    Proportion,
+    advantage,
+    clustered_advantage,
+    clustered_proportion,
+    exact_proportion,
+    node_block_proportion,
+    pair_advantage,
+)
 
 RUNS = 300
 LEAST = 291

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fgl_secure.auditing.figures import summary
 from fgl_secure.auditing.plan import Plan
-from fgl_secure.auditing.schema import Score
 from fgl_secure.auditing.train import Trained
+from fgl_secure.auditing.wording import Score
 from fgl_secure.cli.printing import describe
 from fgl_secure.methods import FedVN
 from fgl_secure.runtime import Directory, Transcript
@@ -26,20 +25,22 @@ def plan_of(score: Score) -> Plan:
 def test_accuracies_are_percent() -> None:
     """Shares are printed in percent, and stand under a key of their name."""
     plan = plan_of(Score.ACCURACY)
-    text = describe(Trained(plan, "plaintext", RESULT, None))
+    done = Trained(plan, "plaintext", RESULT, None)
+    text = describe(done)
     assert "test accuracy  82.69% mean of" in text
     assert "90.00%  not measured" in text
-    assert summary(plan, "plaintext", RESULT)["accuracy"]
+    assert done.to_json()["accuracy"]
 
 
 def test_errors_are_no_percent() -> None:
     """Mean absolute errors are in the unit of the targets, and called what they are."""
     plan = plan_of(Score.ABSOLUTE_ERROR)
-    text = describe(Trained(plan, "plaintext", RESULT, None))
+    done = Trained(plan, "plaintext", RESULT, None)
+    text = describe(done)
     assert "test error     0.8269 mean of" in text
     assert "0.9  not measured" in text
     assert "validation     1.145" in text
     assert "%" not in text
-    written = summary(plan, "plaintext", RESULT)
+    written = done.to_json()
     assert "accuracy" not in written
     assert isinstance(written["mean_absolute_error"], dict)

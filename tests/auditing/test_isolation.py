@@ -13,7 +13,7 @@ from fgl_secure.attacks.base import Card, InformedAttack, Measurement, Truth
 from fgl_secure.auditing.recorded_run import RecordedRun, truth_within
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, Transcript, View
-from fgl_secure.statistics import exact_proportion
+from fgl_secure.statistics.metrics import exact_proportion
 from tests.error_codes import about
 
 

@@ -6,14 +6,13 @@ import pytest
 
 from fgl_secure.attacks.base import Card
 from fgl_secure.attacks.registry import attack, attacks
-from fgl_secure.auditing import picture
+from fgl_secure.auditing import tables
 from fgl_secure.auditing.matrix import Cell, State, matrix
-from fgl_secure.auditing.records import Record, Verdict
-from fgl_secure.errors import InputError
+from fgl_secure.auditing.records import Record
+from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
-from fgl_secure.statistics.intervals import Interval
-from tests.auditing.samples import CELLS, QUIET, RECORD
-from tests.error_codes import about
+from fgl_secure.statistics.metrics import Interval
+from tests.auditing.samples import QUIET, RECORD
 
 PROMISE = Guarantee(Secret.EMBEDDING, {Role.DEVICE: 1}, Strength.PERFECT, "rows stay", "here")
 SHARED = replace(RECORD, attack="shared-mask", protocol="one", contradicts_claim=False, claim="")
@@ -113,14 +112,6 @@ def test_pooled_promises_have_rows_where_somebody_looks() -> None:
 
 def test_every_secret_has_a_short_name() -> None:
     """A column has room for few words, and no two secrets have the same."""
-    assert set(picture.SHORT) == {str(secret) for secret in Secret}
-    assert len(set(picture.SHORT.values())) == len(Secret)
-    assert max(map(len, picture.SHORT.values())) <= 20
-
-
-def test_half_a_cell_is_refused() -> None:
-    """A figure comes with its prior, and a state is one of those that there are."""
-    with pytest.raises(InputError, check=about("value and prior")):
-        replace(CELLS[1], prior=None)
-    with pytest.raises(InputError, check=about("state")):
-        replace(CELLS[1], state="kept")  # type: ignore[arg-type]
+    assert set(tables.SHORT) == {str(secret) for secret in Secret}
+    assert len(set(tables.SHORT.values())) == len(Secret)
+    assert max(map(len, tables.SHORT.values())) <= 20

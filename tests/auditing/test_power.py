@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import pytest
-
 from fgl_secure.attacks.base import Alone
 from fgl_secure.attacks.registry import attack
 from fgl_secure.auditing.html import render_html
-from fgl_secure.auditing.records import Record, Verdict
-from fgl_secure.auditing.write_up import promises_tested
-from fgl_secure.errors import InputError
+from fgl_secure.auditing.report import promises_tested
+from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.methods import HiFGL
 from tests.auditing.samples import QUIET, RECORD, REPORT
 from tests.auditing.test_terminal import printed
@@ -43,27 +40,3 @@ def test_words_and_charts_show_it() -> None:
     assert "The prior leaves out what the attack knows beside its view" in page
     assert re.search(r"prior +clear *$", narrow, re.MULTILINE)
     assert "0.012" in narrow
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"in_the_clear": None}, "in_the_clear and in_the_clear_verdict must come together"),
-        ({"in_the_clear_verdict": "broken?"}, "in_the_clear and in_the_clear_verdict must come together"),
-        ({"in_the_clear": 1.5}, r"in_the_clear must be finite and in \[-1, 1\]; found 1.5"),
-        ({"knowledge": "a lot"}, "knowledge must be one of nothing is known beside the view"),
-    ],
-)
-def test_half_a_comparison_is_refused(fields: dict[str, object], message: str) -> None:
-    """A figure without its verdict, one beyond its range, and words that nobody has agreed on."""
-    with pytest.raises(InputError, match=message):
-        replace(RECORD, **fields)  # type: ignore[arg-type]
-
-
-def test_json_keeps_it() -> None:
-    """There and back, also where nothing compares."""
-    for record in (RECORD, replace(QUIET, in_the_clear=None, in_the_clear_verdict=None)):
-        assert Record.from_json(record.to_json()) == record
-    for name in ("knowledge", "in_the_clear_verdict"):
-        with pytest.raises(InputError, match=f"{name} must be one of"):
-            Record.from_json({**RECORD.to_json(), name: "x"})

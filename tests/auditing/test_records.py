@@ -1,53 +1,17 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from math import inf, nan
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fgl_secure.auditing.records import Record, Verdict
+from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.errors import InputError
-from fgl_secure.statistics.intervals import Interval
+from fgl_secure.statistics.metrics import Interval
 from tests.auditing.samples import QUIET, RECORD
 from tests.error_codes import about
-
-texts = st.text(min_size=1).filter(str.strip)
-figures = st.floats(-1, 1)
-
-
-def around(value: float, width: float) -> Interval:
-    return Interval(value - width, value + width)
-
-
-@st.composite
-def records(draw: st.DrawFn) -> Record:
-    value, null, width = draw(figures), draw(figures), draw(st.floats(0, 0.5))
-    verdict = draw(st.sampled_from(Verdict))
-    return replace(
-        RECORD,
-        attack=draw(texts),
-        finding=draw(texts),
-        value=value,
-        ci95=around(value, width),
-        prior=draw(figures),
-        n=draw(st.integers(0, 10**9)),
-        positive_control=draw(st.none() | figures),
-        null_control=null,
-        null_interval=around(null, width),
-        verdict=verdict,
-        contradicts_claim=verdict.is_exposure and draw(st.booleans()),
-    )
-
-
-@given(records())
-def test_a_record_survives_json(record: Record) -> None:
-    """Written as JSON text and read again, a record equals itself."""
-    assert Record.from_json(json.loads(json.dumps(record.to_json(), allow_nan=False))) == record
 
 
 def test_json_holds_the_agreed_keys() -> None:
@@ -60,35 +24,30 @@ def test_json_holds_the_agreed_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "message"),
+    ("field", "value"),
     [
-        ("value", nan, "value must be finite"),
-        ("value", 1.5, "value must be finite and in"),
-        ("random", -inf, "random must be finite"),
-        ("prior", "0.1", "prior must be finite"),
-        ("positive_control", 2.0, "positive_control must be"),
-        ("null_control", nan, "null_control must be"),
-        ("positive_minimum", None, "positive_minimum must be"),
-        ("ci95", Interval(0.0, 0.5), "ci95 must be an interval that contains value"),
-        ("ci95", (0.9, 1.0), "ci95 must be an interval"),
-        ("null_interval", Interval(0.5, 0.6), "null_interval must contain null_control"),
-        ("null_interval", None, "must come together"),
-        ("n", -1, "n must be a whole number"),
-        ("n", True, "n must be a whole number"),
-        ("seed", 1.5, "seed must be a whole number"),
-        ("detectable_advantage", inf, "detectable_advantage must be finite"),
-        ("verdict", "broken", "verdict must be a Verdict"),
-        ("verdict", Verdict.NOT_DETECTED, "contradicts_claim needs the verdict broken or leaks"),
-        ("claim", " ", "contradicts_claim needs"),
-        ("finding", "", "finding must not be empty"),
-        ("attack", 3, "attack must be text"),
+        ("value", nan),
+        ("value", 1.5),
+        ("random", -inf),
+        ("prior", "0.1"),
+        ("positive_control", 2.0),
+        ("null_control", nan),
+        ("ci95", Interval(0.0, 0.5)),
+        ("finding", ""),
     ],
 )
-def test_a_bad_field_is_refused_by_name(field: str, value: object, message: str) -> None:
-    """A field that breaks its rule raises an InputError that names it."""
+def test_a_bad_figure_is_refused_by_name(field: str, value: object) -> None:
+    """A figure or text of an attack that breaks its rule raises an InputError that names it."""
     changes: dict[str, Any] = {field: value}
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(field)):
         replace(RECORD, **changes)
+
+
+def test_a_contradiction_is_an_exposure_with_its_claim() -> None:
+    """Only a figure that shows something contradicts a claim, and names it."""
+    for changes in ({"verdict": Verdict.NOT_DETECTED}, {"claim": " "}):
+        with pytest.raises(InputError, check=about("contradicts_claim")):
+            replace(RECORD, **changes)
 
 
 def test_measured_verdicts_need_a_null_control() -> None:
@@ -102,7 +61,7 @@ def test_measured_verdicts_need_a_null_control() -> None:
 def test_a_value_may_miss_its_interval_by_rounding_only() -> None:
     """The interval contains the value within 1e-9."""
     assert replace(RECORD, value=0.5, ci95=Interval(0.5 + 1e-10, 0.6)).value == 0.5
-    with pytest.raises(InputError, match="ci95"):
+    with pytest.raises(InputError, check=about("ci95")):
         replace(RECORD, value=0.5, ci95=Interval(0.5 + 1e-8, 0.6))
 
 
@@ -127,16 +86,3 @@ def test_controls_hold_at_their_limits(positive: float | None, null_low: float, 
 def test_numpy_floats_become_plain_numbers() -> None:
     """Figures computed by numpy are written as plain JSON numbers."""
     assert type(replace(RECORD, value=np.float64(0.998)).to_json()["value"]) is float
-
-
-def test_unknown_and_missing_keys_are_refused() -> None:
-    """A record is read only when its keys are exactly those of the schema, and its verdict is known."""
-    data = RECORD.to_json()
-    with pytest.raises(InputError, check=about("a record")):
-        Record.from_json({**data, "extra": 1})
-    with pytest.raises(InputError, check=about("a record")):
-        Record.from_json({key: item for key, item in data.items() if key != "value"})
-    with pytest.raises(InputError, check=about("verdict")):
-        Record.from_json({**data, "verdict": "fine"})
-    with pytest.raises(InputError, match=r"ci95 must be \[low, high\]"):
-        Record.from_json({**data, "ci95": [0.1]})

@@ -2,16 +2,20 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
+from math import nan
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from fgl_secure.auditing import report as report_module
-from fgl_secure.auditing.junit import render_junit
-from fgl_secure.auditing.markdown import render_markdown
-from fgl_secure.auditing.report import Report, render_html, write_report
+from fgl_secure.auditing.html import render_html
+from fgl_secure.auditing.report import Report, render_json
+from fgl_secure.auditing.texts import render_junit, render_markdown
 from fgl_secure.errors import InputError
-from tests.auditing.samples import REPORT
+from tests.auditing.samples import RECORD, REPORT
 from tests.error_codes import about
 
 
@@ -25,7 +29,7 @@ FILES = ["report.html", "report.json", "report.md", "report.xml"]
 def test_all_files_are_written(tmp_path: Path) -> None:
     """A missing folder is made, and the files hold what the renderers give, with nothing left beside them."""
     folder = tmp_path / "a" / "b"
-    assert write_report(REPORT, folder) == tuple(folder / name for name in FILES)
+    assert REPORT.write(folder) == tuple(folder / name for name in FILES)
     assert names(folder) == FILES
     assert json.loads((folder / "report.json").read_text(encoding="utf-8")) == REPORT.to_json()
     assert (folder / "report.html").read_text(encoding="utf-8") == render_html(REPORT)
@@ -35,9 +39,9 @@ def test_all_files_are_written(tmp_path: Path) -> None:
 
 def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:
     """Writing again into the same folder replaces all files, and equal reports give equal bytes."""
-    write_report(REPORT, tmp_path)
+    REPORT.write(tmp_path)
     first = (tmp_path / "report.html").read_bytes()
-    write_report(REPORT, tmp_path)
+    REPORT.write(tmp_path)
     assert (tmp_path / "report.html").read_bytes() == first
     assert names(tmp_path) == FILES
 
@@ -50,7 +54,7 @@ def test_a_render_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(report_module, "render_html", fail)
     with pytest.raises(RuntimeError, match="no page"):
-        write_report(REPORT, tmp_path / "new")
+        REPORT.write(tmp_path / "new")
     assert names(tmp_path) == []
 
 
@@ -63,7 +67,7 @@ def test_a_failed_move_leaves_the_old_files(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(InputError, check=about("folder")):
-        write_report(REPORT, tmp_path)
+        REPORT.write(tmp_path)
     assert names(tmp_path) == ["report.json"]
     assert (tmp_path / "report.json").read_text(encoding="utf-8") == "old"
 
@@ -74,5 +78,39 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, below: str) ->
     taken = tmp_path / "taken"
     taken.write_text("mine", encoding="utf-8")
     with pytest.raises(InputError, check=about("folder")):
-        write_report(REPORT, taken / below if below else taken)
+        REPORT.write(taken / below if below else taken)
     assert taken.read_text(encoding="utf-8") == "mine"
+
+
+def test_json_has_the_agreed_shape() -> None:
+    """The JSON form has schema 3, the agreed top level, and every record in full."""
+    data = json.loads(render_json(REPORT))
+    assert list(data) == [
+        "schema", "run", "matrix", "accuracy", "cost", "records", "attacks", "exposures", "claims", "notes",
+    ]  # fmt: skip
+    assert data["schema"] == 3
+    assert data["records"] == [record.to_json() for record in REPORT.records]
+    assert data["accuracy"]["protocols"]["secmp"]["per_silo"] == [0.84, None, 0.79]
+
+
+def test_a_report_does_not_follow_later_changes() -> None:
+    """Mappings are copied on construction, with numpy values made plain."""
+    run: dict[str, Any] = {"dataset": "Cora", "rates": np.array([0.5])}
+    report = replace(REPORT, run=run)
+    run["dataset"] = "other"
+    assert report.run == {"dataset": "Cora", "rates": [0.5]}
+
+
+@pytest.mark.parametrize("value", [{"x": {"y": [1.0, nan]}}, {3: "x"}, {"x": object()}, [1]])
+def test_what_json_cannot_hold_is_refused(value: Any) -> None:
+    """NaN, keys that are no text, and objects are refused."""
+    with pytest.raises(InputError):
+        replace(REPORT, run=value)
+
+
+def test_protocols_come_in_the_order_of_the_run() -> None:
+    """The protocols of the run come first, then any that only findings or claims name."""
+    report: Report = replace(REPORT, claims={"other": {}})
+    assert report.protocols == ("plaintext", "secmp", "other")
+    assert report.audited == "secmp"
+    assert report.contradictions == (RECORD,)

@@ -6,9 +6,8 @@ import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
-from fgl_secure.auditing.junit import render_junit
-from fgl_secure.auditing.markdown import render_markdown
 from fgl_secure.auditing.matrix import State
+from fgl_secure.auditing.texts import render_junit, render_markdown
 from tests.auditing.samples import CELLS, CLAIM, RECORD, REPORT
 from tests.auditing.test_html import HOSTILE, hostile
 

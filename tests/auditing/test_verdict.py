@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.auditing.verdict import Verdict, judge
-from fgl_secure.statistics.intervals import Interval
+from fgl_secure.statistics.metrics import Interval
 
 rates = st.floats(0, 1)
 

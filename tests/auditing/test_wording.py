@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fgl_secure.auditing import wording
-from fgl_secure.auditing.records import Verdict
-from fgl_secure.auditing.schema import Score
-from fgl_secure.statistics.intervals import Interval
+from fgl_secure.auditing.verdict import Verdict
+from fgl_secure.auditing.wording import Score
+from fgl_secure.statistics.metrics import Interval
 from tests.auditing.samples import QUIET, RECORD, REPORT
 
 

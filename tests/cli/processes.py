@@ -29,7 +29,7 @@ LOADED = (
     "fgl_secure.auditing.html",
     "fgl_secure.methods.hifgl.subjects",
     "fgl_secure.methods.hifgl.controls",
-    "fgl_secure.graph.digits",
+    "fgl_secure.graph.datasets",
     "tests.cli.processes",
 )
 """Modules that the server loads; what a command needs besides it loads itself."""

@@ -11,9 +11,8 @@ from fgl_secure import plugins
 from fgl_secure.cli.main import BAD_INPUT, OK, main
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph, GraphDataset, load
-from fgl_secure.graph.datasets import GROUP
-from fgl_secure.graph.graph_sets import GraphSetDataset
-from fgl_secure.graph.graph_sets.motif import motif_mini
+from fgl_secure.graph.datasets import GROUP, GraphSetDataset
+from fgl_secure.graph.motif import motif
 from tests.graphs import two_communities
 
 
@@ -23,7 +22,7 @@ def _communities(_data_root: Path | None, _cache: Path) -> Graph:
 
 
 COMMUNITIES = GraphDataset("Communities", "two of them", _communities, nodes=48, edges=0, features=8, classes=2)
-MOTIFS = GraphSetDataset("Motifs", "from outside", lambda seed, _root: motif_mini(seed), 3, 60, 1, 3, "basis")
+MOTIFS = GraphSetDataset("Motifs", "from outside", lambda seed, _: motif("Motif-mini", seed, 60), 3, 60, 1, 3, "basis")
 DIGITS = GraphDataset("digits", "a name of the toolkit", _communities, nodes=48, edges=0, features=8, classes=2)
 
 

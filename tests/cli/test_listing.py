@@ -10,16 +10,13 @@ import pytest
 
 from fgl_secure import plugins, schemes
 from fgl_secure.attacks.registry import attacks
-from fgl_secure.cli import kept as kept_module
-from fgl_secure.cli.catalogue import lines_of
-from fgl_secure.cli.kept import kept
-from fgl_secure.cli.listing import listing
-from fgl_secure.graph import available
-from fgl_secure.graph.graph_sets import available_sets
+from fgl_secure.cli import listing as listing_module
+from fgl_secure.cli.listing import kept, listing
+from fgl_secure.graph import GraphSetDataset, available
 from fgl_secure.methods import method, names
 
 EVERYTHING = {
-    "datasets": (*available(), *available_sets()),
+    "datasets": (*available(), *available(GraphSetDataset)),
     "schemes": schemes.names(),
     "attacks": attacks(),
     "methods": names(),
@@ -38,10 +35,12 @@ def test_a_kind_lists_all_its_names_and_no_others(kind: str) -> None:
 
 def test_a_method_says_what_is_summed_and_who_sees_what() -> None:
     """Every method has its sums, a line for each scheme, and the schemes are real ones that serve it."""
+    text = listing("methods")
     for each in map(method, names()):
-        lines = [line for _, line in lines_of(each)]
+        lines = text.partition(f"\n  {each.name} ")[2].split("\n  ")[1:]
         seen = ["sees" for _ in each.sees] + ["tells" for _ in each.tells]
-        assert [line.split()[0] for line in lines[1:]] == ["sums", *seen, "schemes", "backbones"]
+        wanted = ["sums", *seen, "schemes", "backbones"]
+        assert [line.split()[0] for line in lines[: len(wanted)]] == wanted
         known = {name for group in each.sees for name in group.split(", ")}
         assert "plaintext" in known
         assert all(any(schemes.refusal(name, where) is None for where in each.topologies) for name in known)
@@ -78,7 +77,7 @@ def test_what_was_listed_is_kept(tmp_path: Path) -> None:
 def test_changed_sources_are_listed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key of other sources is another file, and the old one goes."""
     kept("schemes", tmp_path, lambda: [("old", "")])
-    monkeypatch.setattr(kept_module, "_key", lambda: "another")
+    monkeypatch.setattr(listing_module, "_key", lambda: "another")
     assert kept("schemes", tmp_path, lambda: [("new", "")]) == [("new", "")]
     assert [path.name for path in (tmp_path / "listings").iterdir()] == ["schemes-another.json"]
 
@@ -114,7 +113,7 @@ def test_kept_names_load_nothing(tmp_path: Path) -> None:
     lines = (
         "import sys",
         "from fgl_secure.cli.main import main",
-        "assert main(['list', 'datasets']) == 0",
+        "assert main(['list', 'attacks']) == 0",
         "print('torch' in sys.modules)",
     )
     cache = {**os.environ, "FGL_SECURE_CACHE": str(tmp_path)}

@@ -19,7 +19,7 @@ from fgl_secure import __version__, schemes
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
 from fgl_secure.graph import available
-from fgl_secure.graph.digits import load_digits_graph
+from fgl_secure.graph.datasets import load_digits_graph
 from fgl_secure.runtime import Channel
 from tests.cli.processes import started
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from fgl_secure.cli import progress
-from fgl_secure.cli.progress import State, shown
+from fgl_secure.cli.progress import Lines, shown
 
 
 def ticking(*times: float) -> Callable[[], float]:
@@ -18,8 +18,8 @@ def ticking(*times: float) -> Callable[[], float]:
 
 def test_a_line_says_what_how_far_and_how_long_yet() -> None:
     """The phase, its steps, all time so far, and what the phase takes yet at its pace."""
-    state = State(ticking(0, 60, 90, 3720))
-    steps = state.phase("training under secmp")
+    state = Lines(ticking(0, 60, 90, 3720))
+    steps = state("training under secmp")
     steps(2, 10)
     assert state.line() == ("fgl-secure: training under secmp, 2 of 10, 1:30 so far, about 2:00 left of this")
     steps(10, 10)
@@ -28,16 +28,16 @@ def test_a_line_says_what_how_far_and_how_long_yet() -> None:
 
 def test_a_phase_without_steps_has_no_rest() -> None:
     """Before the first step nothing is said of how long it takes."""
-    state = State(ticking(0, 5, 30))
-    state.phase("attacking relay-coded")
+    state = Lines(ticking(0, 5, 30))
+    state("attacking relay-coded")
     assert state.line() == "fgl-secure: attacking relay-coded, 0:30 so far"
 
 
 def test_a_phase_that_goes_on_is_named_again() -> None:
     """Steps of an earlier phase bring its name back."""
-    state = State(ticking(0, 1, 2, 3, 4, 5))
-    first = state.phase("first")
-    state.phase("second")
+    state = Lines(ticking(0, 1, 2, 3, 4, 5))
+    first = state("first")
+    state("second")
     first(1, 2)
     assert "first, 1 of 2" in state.line()
 

@@ -21,7 +21,7 @@ from fgl_secure.errors import DeviceUnavailableError, InputError, ProtocolError,
 from fgl_secure.flower.programs import gpu_share, save_shares
 from fgl_secure.flower.training import train_on_flower
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.graph_sets.catalogue import GraphSets
+from fgl_secure.graph.data import GraphSets
 from fgl_secure.methods import (
     Fed2GNN,
     FedAvg,

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph
-from fgl_secure.graph.adjacency_powers import (
+from fgl_secure.graph.structure_features import (
     adjacency_powers,
     combined_adjacency,
     largest_entries,

@@ -10,19 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_secure.errors import UnknownNameError
+from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import (
     FederatedGraph,
     GraphDataset,
+    GraphSetDataset,
     available,
-    boundary_share,
+    boundary_nodes,
     degree_one_share,
     describe,
     load,
+    load_set,
     partition,
     random_split,
 )
-from fgl_secure.graph.digits import load_digits_graph
+from fgl_secure.graph.datasets import load_digits_graph
+from tests.error_codes import about
 
 needs_public_data = pytest.mark.skipif(
     not os.environ.get("FGL_SECURE_DATA"), reason="FGL_SECURE_DATA doesn't name a folder with the raw public data"
@@ -37,8 +40,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_listing_and_names_agree() -> None:
     """The listing has one line for each available name, in the same order."""
     assert available()[:8] == ("digits", "Cora", "CiteSeer", "PubMed", "Photo", "CS", "Physics", "DBLP")
-    assert tuple(info.name for info in describe()) == available()
-    assert all(info.description and "\n" not in info.description for info in describe())
+    assert tuple(info.name for info in describe(GraphDataset)) == available()
+    assert all(info.description and "\n" not in info.description for info in describe(GraphDataset))
 
 
 def test_unknown_data_set_is_refused_with_the_known_names() -> None:
@@ -57,7 +60,8 @@ def test_import_is_light() -> None:
 
 
 @pytest.mark.parametrize(
-    "info", [info if info.name == "digits" else pytest.param(info, marks=needs_public_data) for info in describe()]
+    "info",
+    [info if info.name == "digits" else pytest.param(info, marks=needs_public_data) for info in describe(GraphDataset)],
 )
 def test_data_sets_have_the_sizes_of_the_listing(info: GraphDataset, cache: Path) -> None:
     """A loaded graph has the sizes that the listing states, and all but Chameleon are symmetric."""
@@ -65,6 +69,25 @@ def test_data_sets_have_the_sizes_of_the_listing(info: GraphDataset, cache: Path
     found = (graph.name, graph.num_nodes, graph.edges.shape[1], graph.num_features, graph.num_classes)
     assert found == (info.name, info.nodes, info.edges, info.features, info.classes)
     assert graph.is_symmetric == (info.name != "Chameleon")
+
+
+@pytest.mark.parametrize("info", [info for info in describe(GraphSetDataset) if info.name.startswith("Motif")])
+def test_generated_sets_are_as_listed(info: GraphSetDataset) -> None:
+    """Clients, graphs, features, classes and shift are those of the listing."""
+    sets = load_set(info.name.lower())
+    assert (sets.name, sets.shift) == (info.name, info.shift)
+    assert (sets.num_clients, sets.num_features, sets.num_classes) == (info.clients, info.features, info.classes)
+    assert sets.num_graphs == info.clients * info.graphs
+
+
+def test_a_set_of_graphs_is_no_graph() -> None:
+    """A name of the other kind is refused with what it stands for, and an unknown one with those that exist."""
+    with pytest.raises(InputError, match="Motif-mini, a set of many graphs, which is for fedvn"):
+        load("motif-mini")
+    with pytest.raises(InputError, check=about("graph set")):
+        load_set("digits")
+    with pytest.raises(UnknownNameError, check=about("graph set")):
+        load_set("Motif")
 
 
 def test_digits_are_images_joined_to_their_nearest() -> None:
@@ -102,7 +125,7 @@ def test_random_silos_expose_what_hifgl_prints(name: str, share: float, cache: P
     graph = load(name, cache_dir=cache)
     masks = random_split(graph.num_nodes, seed=0)
     shares = [
-        boundary_share(FederatedGraph.from_assignment(graph, partition("random", graph, 5, seed), masks))
+        boundary_nodes(FederatedGraph.from_assignment(graph, partition("random", graph, 5, seed), masks)).mean()
         for seed in range(5)
     ]
     assert np.mean(shares) == pytest.approx(share, abs=0.01)

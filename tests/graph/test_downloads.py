@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fgl_secure.errors import DataNotFoundError
+from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph import load
+from fgl_secure.graph.raw_files import CACHE_VARIABLE, cache_folder
 from tests.graph import test_npz_archives
 
 
@@ -49,7 +50,7 @@ def test_archives_are_downloaded_once(name: str, served: Path, tmp_path: Path) -
     written = test_npz_archives.written(tmp_path / "root", name) / file
     written.rename(served / written.name)
     assert load(name, cache_dir=tmp_path / "cache").num_nodes == 3
-    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [file.parts[0], "graphs"]
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [file.parts[0]]
     (served / written.name).unlink()
     assert load(name, cache_dir=tmp_path / "cache").num_nodes == 3
 
@@ -61,3 +62,21 @@ def test_failed_downloads_leave_nothing(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataNotFoundError, match=f"{name} could not be downloaded .* set FGL_SECURE_DATA to a folder"):
         load(name, cache_dir=tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_user_without_a_home_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container: nothing can be kept, least of all in a folder called ~; a folder under ~ is refused."""
+
+    def unknown(_user: int) -> None:
+        raise KeyError("uid not found")
+
+    for name in ("HOME", "XDG_CACHE_HOME", CACHE_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.chdir(tmp_path)
+    assert not cache_folder().is_relative_to(tmp_path)
+    with pytest.raises(OSError, match="Not a directory"):
+        cache_folder().mkdir(parents=True)
+    monkeypatch.setenv(CACHE_VARIABLE, "~/cache")
+    with pytest.raises(InputError, match=CACHE_VARIABLE):
+        cache_folder()

@@ -10,10 +10,9 @@ from fgl_secure.graph import (
     Graph,
     SplitMasks,
     boundary_nodes,
-    boundary_share,
     degree_one_share,
-    random_partition,
 )
+from fgl_secure.graph.partition import partition
 from tests.graph.strategies import graph_from_pairs, graphs_and_silos
 
 
@@ -26,7 +25,7 @@ def _federate(graph: Graph, silo_of: np.typing.ArrayLike) -> FederatedGraph:
 def test_boundary_agrees_with_looking_at_each_node(example: tuple[Graph, int]) -> None:
     """A node is on the boundary exactly if an edge, in or out, leads to another silo."""
     graph, silos = example
-    silo_of = random_partition(graph, silos, 1)
+    silo_of = partition("random", graph, silos, 1)
     neighbours: list[set[int]] = [set() for _ in range(graph.num_nodes)]
     for source, target in graph.edges.T.tolist():
         neighbours[source].add(target)
@@ -34,14 +33,6 @@ def test_boundary_agrees_with_looking_at_each_node(example: tuple[Graph, int]) -
     wanted = [any(silo_of[other] != silo_of[node] for other in neighbours[node]) for node in range(graph.num_nodes)]
     federated = _federate(graph, silo_of)
     assert boundary_nodes(federated).tolist() == wanted
-    assert boundary_share(federated) == np.mean(wanted)
-
-
-def test_boundary_share_is_the_weighted_mean_over_silos() -> None:
-    """With one exposed node of four in silo 0 and one of one in silo 1, two of five nodes are exposed."""
-    federated = _federate(graph_from_pairs(5, [(0, 1), (3, 4)]), [0, 0, 0, 0, 1])
-    assert boundary_nodes(federated).tolist() == [False, False, False, True, True]
-    assert boundary_share(federated) == 0.4
 
 
 def test_degree_one_counts_incoming_edges_only() -> None:

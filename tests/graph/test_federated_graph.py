@@ -13,7 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, random_partition, random_split, within_silos
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, random_split, within_silos
+from fgl_secure.graph.partition import partition
 from tests.error_codes import about
 from tests.graph.strategies import graph_from_pairs, graphs_and_silos
 
@@ -58,7 +59,7 @@ def test_crossing_edges_and_devices_agree_with_looking(example: tuple[Graph, int
     graph, silos = example
     everyone = np.ones(graph.num_nodes, dtype=bool)
     masks = SplitMasks(train=everyone, validation=~everyone, test=~everyone)
-    federated = FederatedGraph.from_assignment(graph, random_partition(graph, silos, 0), masks)
+    federated = FederatedGraph.from_assignment(graph, partition("random", graph, silos, 0), masks)
     members = [set(federated.devices_of(silo).tolist()) for silo in range(silos)]
     assert sum(len(nodes) for nodes in members) == graph.num_nodes
     assert set[int]().union(*members) == set(range(graph.num_nodes))
@@ -164,7 +165,7 @@ def test_edges_within_silos_are_those_that_do_not_cross(example: tuple[Graph, in
     """Restricted to silos, an edge stays exactly if one silo holds both of its ends, and nothing else changes."""
     graph, silos = example
     masks = SplitMasks(*(np.full(graph.num_nodes, each) for each in (True, False, False)))
-    whole = FederatedGraph.from_assignment(graph, random_partition(graph, silos, seed), masks)
+    whole = FederatedGraph.from_assignment(graph, partition("random", graph, silos, seed), masks)
     within = whole.restricted_to_silos()
     silo_of = whole.silo_of.tolist()
     assert within.edges.T.tolist() == [[a, b] for a, b in graph.edges.T.tolist() if silo_of[a] == silo_of[b]]
@@ -269,7 +270,7 @@ def test_redealt_graphs_have_the_same_shape(example: tuple[Graph, int], seed: in
     graph, silos = example
     split = random_split(graph.num_nodes, seed)
     everyone = SplitMasks(np.ones_like(split.train), *[np.zeros_like(split.train)] * 2)
-    before = FederatedGraph.from_assignment(graph, random_partition(graph, silos, 0), everyone)
+    before = FederatedGraph.from_assignment(graph, partition("random", graph, silos, 0), everyone)
     after = before.redealt(seed, split_apart=apart)
     swap = within_silos(before.silo_of, seed)
     np.testing.assert_array_equal(after.silo_of, before.silo_of)
@@ -291,7 +292,7 @@ def test_drawn_devices_keep_all_whom_they_hear_from(example: tuple[Graph, int], 
     n = numbered.num_nodes
     graph = replace(numbered, stored=np.arange(n, dtype=np.float32)[:, None])
     train, validation, test = np.arange(n) % 3 == np.arange(3)[:, None]
-    whole = FederatedGraph(graph, random_partition(graph, silos, 0), train, validation, test, "random")
+    whole = FederatedGraph(graph, partition("random", graph, silos, 0), train, validation, test, "random")
     some = whole.some_neighbourhoods(most, seed)
     devices = some.features[:, 0].astype(np.int64)
     np.testing.assert_array_equal(devices, np.unique(devices))

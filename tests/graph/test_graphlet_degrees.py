@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 
 from fgl_secure.graph import Graph, load
-from fgl_secure.graph.graphlet_degrees import graphlet_degrees
-from fgl_secure.graph.graphlets import FIRST_OF_FIVE, GRAPHLETS, ORBITS, edges_of_orbit, equation_matrix
+from fgl_secure.graph.graphlets import (
+    FIRST_OF_FIVE,
+    GRAPHLETS,
+    ORBITS,
+    edges_of_orbit,
+    equation_matrix,
+    graphlet_degrees,
+)
 from tests.graph.orbits_by_brute_force import NAMED, brute_force_orbits
 from tests.graph.strategies import graph_from_pairs
 from tests.graph.test_datasets import needs_public_data

@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.errors import InputError
-from fgl_secure.graph import Graph, load, louvain_delta_partition, partition
+from fgl_secure.graph import Graph, load, partition
 from fgl_secure.graph.partition import pack_in_turn
-from tests.error_codes import about
-from tests.graph.strategies import graph_from_pairs, graphs_and_silos
 
 Groups = list[list[int]]
 
@@ -70,25 +67,8 @@ def test_silos_that_would_stay_empty_get_the_last_pieces() -> None:
     assert sorted(np.bincount(pack_in_turn([[node] for node in range(10)], 3, 2)).tolist()) == [3, 3, 4]
 
 
-@given(graphs_and_silos(), st.integers(0, 1000))
-def test_partition_repeats_and_fills_every_silo(example: tuple[Graph, int], seed: int) -> None:
-    """On every graph, without edges too, each silo has a node, and the seed repeats the partition."""
-    graph, silos = example
-    silo_of = partition("louvain-delta", graph, silos, seed)
-    assert set(silo_of.tolist()) == set(range(silos))
-    np.testing.assert_array_equal(silo_of, louvain_delta_partition(graph, silos, seed))
-
-
-def test_delta_of_a_whole_share_is_refused() -> None:
-    """With 10 nodes and 2 silos, delta must leave pieces of at least one node."""
-    graph = graph_from_pairs(10, [])
-    for delta in (-1, 5):
-        with pytest.raises(InputError, check=about("delta")):
-            louvain_delta_partition(graph, 2, 0, delta=delta)
-
-
 def _cross_edges(graph: Graph, silos: int, seed: int) -> int:
-    silo_of = louvain_delta_partition(graph, silos, seed)
+    silo_of = partition("louvain-delta", graph, silos, seed)
     return int((silo_of[graph.edges[0]] != silo_of[graph.edges[1]]).sum()) // 2
 
 

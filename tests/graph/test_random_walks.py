@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.graph import Graph
-from fgl_secure.graph.node2vec import OutEdges, random_walks
+from fgl_secure.graph.node2vec import out_edges, random_walks
 from tests.graph.strategies import graph_from_pairs, graphs_and_silos
 
 
@@ -19,7 +19,7 @@ def test_walks_follow_edges_and_stay_where_none_leads_away(
     """Every step is an edge in its direction, or a stay at a node without one."""
     graph, seed = example
     starts = np.arange(graph.num_nodes)
-    walks = random_walks(OutEdges.of_graph(graph), starts, 6, *bias, np.random.default_rng(seed))
+    walks = random_walks(*out_edges(graph), starts, 6, *bias, np.random.default_rng(seed))
     assert walks.shape == (graph.num_nodes, 7)
     np.testing.assert_array_equal(walks[:, 0], starts)
     edges = set(map(tuple, graph.edges.T.tolist()))
@@ -33,7 +33,7 @@ def test_second_steps_have_the_weights_of_node2vec(p: float, q: float) -> None:
     """From 0 by 1, the chances to go back to 0, to their common neighbour 2 and on to 3 are as 1/p, 1 and 1/q."""
     pairs = [(0, 1), (0, 2), (1, 2), (1, 3)]
     graph = graph_from_pairs(4, pairs + [(target, source) for source, target in pairs])
-    walks = random_walks(OutEdges.of_graph(graph), np.zeros(60000, dtype=np.int64), 2, p, q, np.random.default_rng(0))
+    walks = random_walks(*out_edges(graph), np.zeros(60000, dtype=np.int64), 2, p, q, np.random.default_rng(0))
     by_one = walks[walks[:, 1] == 1]
     assert len(by_one) == pytest.approx(30000, abs=5 * 123)
     weights = np.array([1 / p, 0, 1, 1 / q])

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph
 from fgl_secure.graph import structure_features as module
-from fgl_secure.graph.adjacency_powers import adjacency_powers
-from fgl_secure.graph.structure_features import return_probabilities
+from fgl_secure.graph.structure_features import adjacency_powers, return_probabilities
 from tests.error_codes import about
 from tests.graph.strategies import graph_from_pairs, graphs_and_silos
 

@@ -10,8 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph, Graph, sparse_rows
-from fgl_secure.graph.raw_files import read_graph, write_graph
+from fgl_secure.graph import FederatedGraph, Graph, attributed_graph
 from fgl_secure.graph.split import random_split
 from fgl_secure.training.silo import Silo
 from tests.error_codes import about
@@ -24,14 +23,14 @@ DENSE = Graph.from_arrays("g", ROWS, LABELS, EDGES)
 @pytest.fixture
 def sparse(monkeypatch: pytest.MonkeyPatch) -> Graph:
     """The same graph with features that count as large."""
-    monkeypatch.setattr(sparse_rows, "LARGE", 1)
+    monkeypatch.setattr(attributed_graph, "LARGE", 1)
     graph = Graph.from_arrays("g", csr_array(ROWS), LABELS, EDGES)
-    assert isinstance(graph.stored, sparse_rows.SparseRows)
+    assert isinstance(graph.stored, attributed_graph.SparseRows)
     return graph
 
 
 def test_features_are_the_same(sparse: Graph) -> None:
-    """Whole, of some nodes, of silos, of other inputs, and read from a cache; few of them are laid out at once."""
+    """Whole, of some nodes, of silos, and of other inputs; few of them are laid out at once."""
     assert np.array_equal(sparse.features, DENSE.features)
     assert sparse.features.dtype == np.float32
     assert (sparse.num_nodes, sparse.num_features, repr(sparse)) == (40, 30, repr(DENSE))
@@ -44,16 +43,6 @@ def test_features_are_the_same(sparse: Graph) -> None:
     for silo in range(4):
         assert np.array_equal(Silo.of(one, silo).features, Silo.of(other, silo).features)
     assert isinstance(Graph.from_arrays("g", csr_array(ROWS[:2]), LABELS[:2], EDGES[:, :0]).num_nodes, int)
-
-
-def test_a_cache_holds_the_same(sparse: Graph, tmp_path: object) -> None:
-    """Whether features were sparse when they were written or not."""
-    for number, graph in enumerate((sparse, DENSE)):
-        entry = tmp_path / f"{number}.npz"  # type: ignore[operator]
-        write_graph(entry, graph)
-        again = read_graph(entry, "g")
-        assert again is not None
-        assert np.array_equal(again.features, DENSE.features)
 
 
 def test_features_are_laid_out_while_somebody_holds_them(sparse: Graph) -> None:

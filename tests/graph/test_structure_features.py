@@ -8,13 +8,10 @@ from hypothesis import given
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Graph
-from fgl_secure.graph.graphlet_degrees import graphlet_degrees
+from fgl_secure.graph.graphlets import graphlet_degrees
 from fgl_secure.graph.structure_features import (
     STRUCTURE_FEATURES,
-    fedstar_features,
     hop2vec_start,
-    one_hot_degree,
-    standardised,
     structure_features,
 )
 from tests.error_codes import about
@@ -25,47 +22,44 @@ STAR = graph_from_pairs(5, [(0, 1), (1, 0), (0, 2), (2, 0), (0, 3), (3, 0)])
 
 def test_degrees_are_one_hot() -> None:
     """The 1 is at the degree, and all degrees from the largest on share its column."""
-    assert one_hot_degree(STAR, 4).argmax(axis=1).tolist() == [3, 1, 1, 1, 0]
-    assert one_hot_degree(STAR, 2).argmax(axis=1).tolist() == [2, 1, 1, 1, 0]
-    encoded = one_hot_degree(STAR, 4)
-    assert encoded.shape == (5, 5)
-    assert encoded.dtype == np.float32
+    encoded = structure_features("degree", STAR, 5, 0)
+    assert encoded.argmax(axis=1).tolist() == [3, 1, 1, 1, 0]
+    assert structure_features("degree", STAR, 3, 0).argmax(axis=1).tolist() == [2, 1, 1, 1, 0]
     assert (np.sort(encoded, axis=1) == [0, 0, 0, 0, 1]).all()
 
 
 def test_edges_in_one_direction_count_half() -> None:
     """In a directed path of three the ends have half a neighbour, rounded to none, and the middle two halves."""
-    assert one_hot_degree(graph_from_pairs(3, [(0, 1), (1, 2)]), 2).argmax(axis=1).tolist() == [0, 1, 0]
+    path = graph_from_pairs(3, [(0, 1), (1, 2)])
+    assert structure_features("degree", path, 3, 0).argmax(axis=1).tolist() == [0, 1, 0]
 
 
 def test_fedstar_has_the_walk_first_and_the_degree_behind() -> None:
     """A walk from a leaf of a star is back after one step with chance 1/2, from the centre of four nodes with 1/4."""
-    features = fedstar_features(STAR, 2, largest=3)
-    assert features.dtype == np.float32
-    np.testing.assert_array_equal(features[:, 2:], one_hot_degree(STAR, 3))
+    features = structure_features("fedstar", STAR, 54, 0)
+    np.testing.assert_array_equal(features[:, 50:], structure_features("degree", STAR, 4, 0))
     np.testing.assert_allclose(features[:, 0], [1 / 4, 1 / 2, 1 / 2, 1 / 2, 1])
     # Two steps: stay twice, or go to the centre and come back.
     np.testing.assert_allclose(features[1, 1], 1 / 4 + 1 / 2 * 1 / 4)
-    np.testing.assert_array_equal(fedstar_features(STAR, 2), features[:, :2])
 
 
 def test_hop2vec_starts_from_small_normal_numbers() -> None:
     """The start has mean 0 and deviation 0.05, and the seed repeats it."""
     start = hop2vec_start(400, 100, seed=3)
-    assert start.shape == (400, 100)
-    assert start.dtype == np.float32
     assert abs(start.mean()) < 5 * 0.05 / 200
     assert start.std() == pytest.approx(0.05, rel=5 / np.sqrt(2 * 40000))
     np.testing.assert_array_equal(start, hop2vec_start(400, 100, seed=3))
     assert not np.array_equal(start, hop2vec_start(400, 100, seed=4))
 
 
-def test_standardised_columns_have_mean_0_and_variance_1() -> None:
-    """Counts as large as graphlets' are standardised exactly, and a constant column becomes 0."""
-    counts = np.array([[10**15, 7, 0], [10**15 + 2, 7, 4], [10**15 + 4, 7, 8]])
-    scaled = standardised(counts)
-    assert scaled.dtype == np.float32
-    np.testing.assert_allclose(scaled, np.outer([-1, 0, 1], [np.sqrt(1.5), 0, np.sqrt(1.5)]), rtol=1e-6)
+def test_graphlets_have_mean_0_and_variance_1() -> None:
+    """Each column of counts is standardised, and a constant column becomes 0."""
+    counts, scaled = graphlet_degrees(STAR), structure_features("graphlet", STAR, 9, 0)
+    moving = counts.std(axis=0) > 0
+    np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(scaled.std(axis=0), moving, rtol=1e-6)
+    assert moving.any()
+    assert not moving.all()
 
 
 @pytest.mark.parametrize("name", list(STRUCTURE_FEATURES))
@@ -82,20 +76,10 @@ def test_every_name_gives_finite_features_of_any_graph(name: str, example: tuple
     np.testing.assert_array_equal(found, structure_features(name, graph, 60, seed))
 
 
-def test_names_stand_for_what_the_experiments_use() -> None:
-    """Degrees fill the width, fedstar has 50 steps before the degree, and graphlets are standardised."""
-    np.testing.assert_array_equal(structure_features("degree", STAR, 4, 0), one_hot_degree(STAR, 3))
-    np.testing.assert_array_equal(structure_features("fedstar", STAR, 60, 0), fedstar_features(STAR, 50, 9))
-    np.testing.assert_array_equal(structure_features("graphlet", STAR, 9, 0), standardised(graphlet_degrees(STAR)))
-    np.testing.assert_array_equal(structure_features("hop2vec", STAR, 9, 1), hop2vec_start(5, 9, 1))
-
-
 def test_bad_arguments_are_refused() -> None:
     """Sizes below 1, a width without room for the degree, negative seeds and unknown names are refused."""
-    with pytest.raises(InputError, check=about("largest")):
-        one_hot_degree(STAR, 0)
-    with pytest.raises(InputError, check=about("steps")):
-        fedstar_features(STAR, 0)
+    with pytest.raises(InputError, check=about("width")):
+        structure_features("degree", STAR, 1, 0)
     with pytest.raises(InputError, check=about("n and d")):
         hop2vec_start(5, 0, 0)
     with pytest.raises(InputError, check=about("seed")):

@@ -15,10 +15,10 @@ import pytest
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.report import Report
 from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
-from fgl_secure.cli.print_comparison import describe
+from fgl_secure.cli.printing import describe_comparison
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data, datasets
-from fgl_secure.graph.graph_sets import GraphSets
+from fgl_secure.graph.data import GraphSets
 from fgl_secure.ledger import Ledger
 from fgl_secure.methods import Fed2GNN, FedSpray, FedVN, HiFGL, names
 from fgl_secure.methods import method as method_of
@@ -294,7 +294,7 @@ def test_all_forms_tell_the_same(found: Comparison, tmp_path: Path) -> None:
     written = {place.suffix: place.read_text(encoding="utf-8") for place in found.write(tmp_path / "out")}
     assert written[".md"] == render_markdown(found)
     assert json.loads(written[".json"]) == json.loads(json.dumps(found.as_json()))
-    for text in (written[".md"], describe(found)):
+    for text in (written[".md"], describe_comparison(found)):
         for _, cells in rows(found):
             assert all(re.search(re.escape(cell), text) for cell in cells[2:5])
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from fgl_secure.auditing.method import Method, Source
 from fgl_secure.coins import Coins, SimulationCoins
-from fgl_secure.graph.graph_sets.catalogue import GraphSets
+from fgl_secure.graph.data import GraphSets
 from fgl_secure.methods import (
     Fed2GNN,
     FedAvg,

@@ -19,8 +19,8 @@ import numpy as np
 from fgl_secure import schemes
 from fgl_secure.algebra import PrimeField
 from fgl_secure.auditing.method import Method
-from fgl_secure.auditing.picture import MEANING, SHORT
-from fgl_secure.cli.catalogue import matrix
+from fgl_secure.auditing.tables import MEANING, SHORT
+from fgl_secure.cli.listing import matrix
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods import method, names
 from fgl_secure.protocols.collective import Collective

@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fgl_secure.errors import InputError
-from fgl_secure.statistics import bootstrap
-from fgl_secure.statistics.bootstrap import clustered_proportion, node_block_proportion
-from fgl_secure.statistics.intervals import Interval, clopper_pearson, exact_proportion
+from fgl_secure.statistics import metrics as bootstrap
+from fgl_secure.statistics.metrics import (
+    Interval,
+    clopper_pearson,
+    clustered_proportion,
+    exact_proportion,
+    node_block_proportion,
+)
 from tests.error_codes import about
 
 Bools = npt.NDArray[np.bool_]

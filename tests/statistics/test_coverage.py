@@ -8,13 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fgl_secure.statistics.bootstrap import (
+from fgl_secure.statistics.metrics import (
+    Proportion,
+    advantage,
     clustered_advantage,
     clustered_proportion,
+    exact_proportion,
     node_block_proportion,
     pair_advantage,
 )
-from fgl_secure.statistics.intervals import Proportion, advantage, exact_proportion
 
 RUNS = 300
 LEAST = 279

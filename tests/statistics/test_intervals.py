@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fgl_secure.errors import InputError
-from fgl_secure.statistics.intervals import (
+from fgl_secure.statistics.metrics import (
     Interval,
     advantage,
     exact_proportion,

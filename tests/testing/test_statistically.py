@@ -13,14 +13,17 @@ from sklearn.linear_model import LogisticRegression
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Role, Step
-from fgl_secure.statistics.features import Joins, Pairs, affine_relations, features_of
 from fgl_secure.statistics.statistical import (
     Comparison,
+    Joins,
+    Pairs,
     Power,
     SampleTooSmallError,
+    affine_relations,
     chi_square,
     compare_samples,
     family_size,
+    features_of,
     holm,
 )
 from fgl_secure.testing import NotPrivateError, Protocol, VacuousTestError, assert_statistically_private

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.graph.digits import load_digits_graph
-from fgl_secure.graph.partition import random_partition
+from fgl_secure.graph.datasets import load_digits_graph
+from fgl_secure.graph.partition import partition
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -88,7 +88,7 @@ def _arrays(model: GraphSAGE) -> Arrays:
 
 def _part(silo: int, silos: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     graph = load_digits_graph()
-    mine = random_partition(graph, silos, seed=0) == silo
+    mine = partition("random", graph, silos, seed=0) == silo
     number = np.cumsum(mine) - 1
     inside = mine[graph.edges[0]] & mine[graph.edges[1]]
     return (

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fgl_secure.graph import FederatedGraph, Graph
-from fgl_secure.graph.digits import load_digits_graph
+from fgl_secure.graph.datasets import load_digits_graph
 from fgl_secure.graph.split import random_split
 from fgl_secure.methods.fedavg.training import FedAvg
 from fgl_secure.methods.fedstruct.exchange import RowExchange

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from fgl_secure.auditing.schema import Score
+from fgl_secure.auditing.wording import Score
 
 TONES = ("contradicted", "found", "quiet")
 """The outcome of an attack, the worst first: it contradicts a claim, it recovered something, it recovered nothing."""

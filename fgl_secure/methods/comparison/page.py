@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 from pathlib import Path
 
-from fgl_secure.auditing.chart import LANE, Axis, Lane, axis_down_to, score_ticks, share
-from fgl_secure.auditing.html import environment
+from fgl_secure.auditing.html import LANE, Axis, Lane, axis_down_to, environment, score_ticks, share
 from fgl_secure.auditing.report import write_files
 from fgl_secure.auditing.wording import DASH, bytes_text, figure, score_text, seconds_text
 from fgl_secure.methods.comparison.lines import Compared, Line, Reading, Side

@@ -12,15 +12,16 @@ from typing import Any, cast
 import numpy as np
 
 from fgl_secure import __version__
-from fgl_secure.auditing import Report, findings
+from fgl_secure.auditing import Report
 from fgl_secure.auditing.audit import chosen_attacks, examine
 from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.method import SEEDS, Method, Source
-from fgl_secure.auditing.schema import Score
+from fgl_secure.auditing.tables import UnderScheme, groups
+from fgl_secure.auditing.wording import Score
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import Data, FederatedGraph
-from fgl_secure.graph.graph_sets import GraphSets
-from fgl_secure.graph.graph_sets.catalogue import is_known_set
+from fgl_secure.graph.data import GraphSets
+from fgl_secure.graph.datasets import GraphSetDataset, find_dataset
 from fgl_secure.host import library_settings
 from fgl_secure.ledger import Entry, Ledger, Run, Watch, completed, provenance
 from fgl_secure.methods import method as method_of
@@ -143,7 +144,7 @@ def source_of(data: Source | str | None, root: Path | None = None) -> Source:
     if data is None:
         return Data()
     if isinstance(data, str):
-        return GraphSets(data, root) if is_known_set(data) else Data(data, root=root)
+        return GraphSets(data, root) if isinstance(find_dataset(data), GraphSetDataset) else Data(data, root=root)
     return data
 
 
@@ -254,7 +255,7 @@ def _not_attacked(report: Report, name: str) -> list[str]:
 
 def _readings(report: Report, name: str, seed: int) -> Iterator[Reading]:
     """Of each attack that could read the runs under a scheme, those in special circumstances included, the worst."""
-    for group in findings.groups(report):
+    for group in groups(report):
         for entry in (*group.told, *group.quiet):
             mine = [under for under in entry.schemes if _belongs(under.scheme, name) and under.tone in TONES]
             found = [_reading(under, seed) for under in mine]
@@ -266,7 +267,7 @@ def _belongs(scheme: str, name: str) -> bool:
     return scheme == name or scheme.startswith(f"{name}[")
 
 
-def _reading(under: findings.UnderScheme, seed: int) -> Reading:
+def _reading(under: UnderScheme, seed: int) -> Reading:
     record = under.headline
     return Reading(
         record.attack,

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.adjacency_powers import normalised_adjacency
+from fgl_secure.graph.structure_features import normalised_adjacency
 from fgl_secure.methods.fedstruct.presets import FeatureModelKind, FedStructPreset
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.sparse_products import MOST_DENSE, SparseMatrix

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.typing import Ids
 
 Floats = NDArray[np.float32]

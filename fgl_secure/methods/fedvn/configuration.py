@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method
 from fgl_secure.choices import choice
-from fgl_secure.graph.graph_sets.catalogue import GraphSets
+from fgl_secure.graph.data import GraphSets
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.method import Asked

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, FEDVN_SKEWED
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.graph.graph_sets.motif import MotifEnvironment, motif_set
+from fgl_secure.graph.graph_sets import GraphSet
+from fgl_secure.graph.motif import MotifEnvironment, motif_set
 from fgl_secure.methods.fedvn.preset import FedVNPreset
 from fgl_secure.methods.fedvn.scenarios import Setting, recorded_rounds
 from fgl_secure.protocols.plaintext import Plaintext

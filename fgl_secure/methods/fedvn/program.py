@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.batches import GraphBatch, GraphStore, graph_sums, types_of
 from fgl_secure.methods.fedvn.losses import contrast_loss, decoupling_loss, descend, penalties, task_loss
 from fgl_secure.methods.fedvn.models import Dropout, EdgeGenerator, Encoder, GraphModel, Tied, collecting

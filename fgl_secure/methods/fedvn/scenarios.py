@@ -12,7 +12,7 @@ from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.batches import GraphStore
 from fgl_secure.methods.fedvn.preset import FedVNPreset, GlobalScore
 from fgl_secure.methods.fedvn.program import first_model

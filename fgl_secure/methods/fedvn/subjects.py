@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.auditing.schema import Score
-from fgl_secure.graph.graph_sets import GraphSets
+from fgl_secure.auditing.wording import Score
+from fgl_secure.graph.data import GraphSets
 from fgl_secure.methods.fedvn.claims import claim_of
 from fgl_secure.methods.fedvn.controls import CONTROLS
 from fgl_secure.methods.fedvn.preset import fedvn_preset

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from fgl_secure.coins import Coins
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.preset import FedVNPreset
 from fgl_secure.methods.fedvn.program import ClientGraphs, FedVN
 from fgl_secure.protocols.scheme import Scheme

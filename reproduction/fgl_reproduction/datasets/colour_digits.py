@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from fgl_reproduction.datasets.published_sets import cached_set, gunzipped, optional_library
 from fgl_secure.errors import DataNotFoundError, InputError
-from fgl_secure.graph.graph_sets import GraphSetDataset
-from fgl_secure.graph.graph_sets.graph_set import GraphSet, client_split
+from fgl_secure.graph.datasets import GraphSetDataset
+from fgl_secure.graph.graph_sets import GraphSet, client_split
 from fgl_secure.graph.raw_files import DATA_VARIABLE
 from fgl_secure.graph.split import seeded_generator
 

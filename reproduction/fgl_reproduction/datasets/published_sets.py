@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.graph.own_files import plain_arrays
 from fgl_secure.graph.raw_files import cache_folder
 from fgl_secure.graph.split import SplitMasks

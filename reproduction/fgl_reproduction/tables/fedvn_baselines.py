@@ -22,7 +22,7 @@ from torch import nn
 
 from fgl_reproduction.methods.fedstar.structure import StructureEncoder, structure_rows
 from fgl_reproduction.methods.gcfl.clusters import ClusterRule, Clusters
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.batches import GraphBatch, GraphStore
 from fgl_secure.methods.fedvn.losses import descend, task_loss
 from fgl_secure.methods.fedvn.models import BatchNorm, Dropout, Encoder, GINLayer, GraphModel, Linear, active, dropped

@@ -14,8 +14,8 @@ import torch
 from fgl_reproduction.tables.fedvn_baselines import PROGRAMS
 from fgl_reproduction.tables.table import Choices, Metric
 from fgl_secure.errors import InputError
-from fgl_secure.graph.graph_sets.catalogue import load_set
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.datasets import load_set
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.program import FedVN
 from fgl_secure.methods.fedvn.training import clients_of

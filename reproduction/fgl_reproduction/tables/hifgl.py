@@ -27,7 +27,8 @@ from fgl_reproduction.tables.hifgl_baselines import (
 )
 from fgl_reproduction.tables.statistics import CLIENTS, CROSSING, EDGES_EACH, NODES_EACH, Counted
 from fgl_reproduction.tables.table import Case, Choices, Derived, Metric, Paper
-from fgl_secure.graph import FederatedGraph, Graph, load, random_partition, random_split
+from fgl_secure.graph import FederatedGraph, Graph, load, random_split
+from fgl_secure.graph.partition import partition
 from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.schemes import parse
 from fgl_secure.training.job import Job
@@ -127,7 +128,7 @@ def federated(data: Graph, silos: int, seed: int) -> FederatedGraph:
 
     Every framework gets the same silos and the same split of a seed.
     """
-    silo_of, masks = random_partition(data, silos, seed), random_split(data.num_nodes, seed)
+    silo_of, masks = partition("random", data, silos, seed), random_split(data.num_nodes, seed)
     return FederatedGraph.from_assignment(data, silo_of, masks, "random")
 
 

@@ -14,8 +14,8 @@ from fgl_reproduction.datasets.published_sets import cached_set, optional_librar
 from fgl_reproduction.datasets.zinc import RAW_FILE, zinc
 from fgl_secure.cli.main import OK, main
 from fgl_secure.errors import InputError
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.graph.graph_sets.motif import motif_mini
+from fgl_secure.graph.graph_sets import GraphSet
+from fgl_secure.graph.motif import motif
 
 
 def test_installed_data_sets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +46,7 @@ def test_gzipped_files_unpack_to_a_limit(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_sets_survive_the_cache(tmp_path: Path) -> None:
     """What is read is what was written; an absent or damaged entry is none."""
-    sets, entry = motif_mini(0), tmp_path / "folder" / "set.npz"
+    sets, entry = motif("Motif-mini", 0, 60, 0.2), tmp_path / "folder" / "set.npz"
     assert read_set(entry) is None
     write_set(entry, sets)
     read = read_set(entry)
@@ -66,7 +66,7 @@ def test_sets_are_made_once_a_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     def make(seed: int, _root: Path | None) -> GraphSet:
         made.append(seed)
-        return motif_mini(seed)
+        return motif("Motif-mini", seed, 60, 0.2)
 
     for seed in (0, 0, 1):
         assert cached_set("Mini", make, seed, tmp_path).num_clients == 3

@@ -9,7 +9,6 @@ from fgl_reproduction.methods import FedGCN
 from fgl_reproduction.methods.fedgcn.audit_target import claim_of
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.report import Report
-from fgl_secure.auditing.schema import contradictions
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -44,7 +43,7 @@ def test_single_neighbours_are_read_in_the_clear_and_not_under_the_scheme(report
 def test_nothing_contradicts_a_claim(report: Report) -> None:
     """What subtraction tells is declared."""
     assert [name.split("[")[0] for name in report.claims] == list(FedGCN.demonstrated)
-    assert not contradictions(report)
+    assert not report.contradictions
 
 
 def test_sums_are_promised_where_small_ones_are_refused_alone() -> None:

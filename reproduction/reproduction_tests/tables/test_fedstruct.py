@@ -54,7 +54,7 @@ from fgl_reproduction.tables.rows import printed_figures
 from fgl_reproduction.tables.table import Choices, PaperTable
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph, load
-from fgl_secure.graph.partition import binomial_partition
+from fgl_secure.graph.partition import partition
 from fgl_secure.methods.fedstruct.models import neighbour_means
 from fgl_secure.methods.fedstruct.presets import FeatureModelKind
 from fgl_secure.methods.fedstruct.program import HOP2VEC
@@ -171,7 +171,7 @@ def test_a_partition_that_leaves_a_client_idle_is_drawn_again() -> None:
     for seed in range(5):
         graph = Setting(60).federated(digits, seed)
         assert np.bincount(graph.silo_of[graph.train_mask], minlength=60).all()
-        first = binomial_partition(digits, 60, seed)
+        first = partition("binomial", digits, 60, seed)
         idle += not np.bincount(first[graph.train_mask], minlength=60).all()
         assert np.array_equal(first, graph.silo_of) == bool(np.bincount(first[graph.train_mask], minlength=60).all())
     assert idle

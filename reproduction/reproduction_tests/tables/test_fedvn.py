@@ -50,8 +50,8 @@ from fgl_reproduction.tables.fedvn_runs import (
 from fgl_reproduction.tables.rows import printed_figures
 from fgl_reproduction.tables.table import Choices
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.graph.graph_sets.catalogue import load_set
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.datasets import load_set
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.preset import FedVNPreset
 from fgl_secure.training.job import Job
 from fgl_secure.training.parameters import flat

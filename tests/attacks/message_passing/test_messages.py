@@ -27,7 +27,8 @@ from fgl_secure.attacks.message_passing.messages import (
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import RecoveredRows
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.graph import FederatedGraph, boundary_share
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph.federated_graph import boundary_nodes
 from fgl_secure.methods.hifgl.controls import send_gradients
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -145,9 +146,9 @@ class TestVisibleDevices(AttackConformance):
         """If sources ask the target's silo, silos see exactly the devices on the boundary: eps_p of HiFGL."""
         graph = _graph(seed)
         seen, advantage = _measured(self.attack, graph, ASKING)
-        assert seen.value == pytest.approx(boundary_share(graph))
+        assert seen.value == pytest.approx(boundary_nodes(graph).mean())
         assert seen.value == seen.reachable
-        assert advantage.value == (1 if boundary_share(graph) else 0)
+        assert advantage.value == (1 if boundary_nodes(graph).mean() else 0)
 
     @given(SEEDS, st.sampled_from([FORWARDING, Plaintext()]))
     def test_devices_that_talk_to_devices_show_silos_nothing(self, seed: int, scheme: Scheme) -> None:
@@ -160,7 +161,7 @@ class TestVisibleDevices(AttackConformance):
         """If silos add up in the clear they see every device on the boundary."""
         graph = _graph(seed)
         seen, _ = _measured(self.attack, graph, Plaintext(Path.SILO))
-        assert seen.value == pytest.approx(boundary_share(graph))
+        assert seen.value == pytest.approx(boundary_nodes(graph).mean())
 
     @given(SEEDS, st.sampled_from([ASKING, Plaintext(Path.SILO)]))
     def test_names_the_senders_to_each_silo(self, seed: int, scheme: Scheme) -> None:

@@ -25,7 +25,7 @@ from fgl_secure.attacks.truth import sent_rows
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.adjacency_powers import looped_adjacency, normalised_adjacency
+from fgl_secure.graph.structure_features import looped_adjacency, normalised_adjacency
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of, note_membership

@@ -15,7 +15,7 @@ from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency
+from fgl_secure.graph.structure_features import adjacency_powers, combined_adjacency
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step, View
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of, note_membership

@@ -16,7 +16,7 @@ from fgl_secure.attacks.structure.columns import CombinedColumns
 from fgl_secure.attacks.structure.hop_sums import HopSumEdges, HopSumRows, QueryRowSpace, leaking_although_allowed
 from fgl_secure.attacks.structure.hops import HopFingerprint, HopShares, HopUnfolding
 from fgl_secure.graph import FederatedGraph, SplitMasks, load, partition
-from fgl_secure.graph.adjacency_powers import adjacency_powers, normalised_adjacency
+from fgl_secure.graph.structure_features import adjacency_powers, normalised_adjacency
 from fgl_secure.runtime import Party, Role, Step
 from tests.attacks.recorded import Run
 from tests.attacks.structure.hop_runs import record_exchange, record_hopwise, record_queries, record_rows

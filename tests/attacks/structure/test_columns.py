@@ -21,7 +21,7 @@ from fgl_secure.attacks.structure.columns import (
     two_hop_pairs,
 )
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency
+from fgl_secure.graph.structure_features import adjacency_powers, combined_adjacency
 from fgl_secure.runtime import Role, Step
 from tests.attacks.conformance import Claims
 from tests.attacks.recorded import Run

@@ -23,7 +23,7 @@ from fgl_secure.attacks.structure.hop_sums import (
     queries_allowed,
 )
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.adjacency_powers import adjacency_powers, largest_entries
+from fgl_secure.graph.structure_features import adjacency_powers, largest_entries
 from fgl_secure.runtime import Party, Phase, PublicParameters, Role, Step
 from tests.attacks.conformance import Claims
 from tests.attacks.recorded import Run, both_ways, federated, random_graph

@@ -13,7 +13,7 @@ from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.edge_claims import ForeignEdges
 from fgl_secure.attacks.structure.hops import HopFingerprint, HopShares, HopUnfolding, neighbour_lists, one_explanation
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.adjacency_powers import adjacency_powers, normalised_adjacency
+from fgl_secure.graph.structure_features import adjacency_powers, normalised_adjacency
 from fgl_secure.runtime import Phase, Role, Step
 from tests.attacks.recorded import Run, both_ways, federated
 from tests.attacks.structure.hop_runs import EdgeConformance, Network, record_exchange, record_rows, scale_free

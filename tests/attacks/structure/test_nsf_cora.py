@@ -13,7 +13,7 @@ from fgl_secure.attacks.structure.nsf_identity import NsfNearest
 from fgl_secure.attacks.structure.nsf_predictions import NsfTrainingLabels
 from fgl_secure.attacks.structure.structure_gradients import StructureGradientLabels
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
-from fgl_secure.graph.structure_features import fedstar_features
+from fgl_secure.graph.structure_features import return_probabilities
 from fgl_secure.runtime import Role
 from tests.attacks.recorded import Run
 from tests.attacks.structure.structure_runs import Floats, Ids, record_hop2vec, record_rule
@@ -33,7 +33,7 @@ def cora_of_ten_clients() -> FederatedGraph:
 def walks(edges: Ids, owners: Ids) -> Floats:
     """FedStar's features without the degree, ten steps."""
     copy = Graph.from_arrays("copy", np.ones((len(owners), 1)), np.zeros(len(owners), dtype=np.int64), edges)
-    return fedstar_features(copy, 10).astype(np.float64)
+    return return_probabilities(copy, 10)
 
 
 def first_figure(attack: Attack[Any, Any], run: Run) -> float:

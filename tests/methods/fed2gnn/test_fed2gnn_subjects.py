@@ -15,7 +15,6 @@ from fgl_secure.attacks.rooted_trees.single import HopFeatureSingle, SingleRows
 from fgl_secure.attacks.rooted_trees.truth import TreeTruth
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.report import Report
-from fgl_secure.auditing.schema import contradictions
 from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.errors import FglSecureError
 from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks
@@ -121,7 +120,7 @@ def test_single_neighbours_are_read_in_the_clear_and_not_under_the_scheme(report
 
 def test_what_remains_under_the_scheme_is_declared(report: Report) -> None:
     """Nothing that is found contradicts a claim: what subtraction tells is named in it, and is less than before."""
-    assert not contradictions(report)
+    assert not report.contradictions
     name = ("hop-feature-topology", "nodes exposed")
     clear, hidden = _figures(report, "plaintext"), _figures(report, "relay-coded")
     assert hidden.get(name, 0.0) < clear[name] / 4

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fgl_secure.auditing import Record, Report, Verdict, contradictions
+from fgl_secure.auditing import Record, Report, Verdict
 from fgl_secure.auditing.audit import audit
 from fgl_secure.cli.main import BAD_INPUT, OK, main
 from fgl_secure.errors import InputError
@@ -55,7 +55,7 @@ def test_labels_are_read_from_the_sum_as_well() -> None:
 
 def test_no_finding_contradicts_masks() -> None:
     """Masks promise that no single update is seen, and no attack here sees one."""
-    assert not contradictions(report())
+    assert not report().contradictions
 
 
 def test_every_scheme_trains_to_the_same_model() -> None:

@@ -13,7 +13,6 @@ from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report
-from fgl_secure.auditing.schema import contradictions
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods import FedSpray
@@ -71,7 +70,7 @@ def test_single_nodes_contradict_that_averages_are_irreversible() -> None:
 
 def test_masks_are_not_contradicted() -> None:
     """What attacks find in sums is declared, and controls hold throughout."""
-    assert not [record for record in contradictions(report()) if record.protocol.startswith("pairwise-masking")]
+    assert not [record for record in report().contradictions if record.protocol.startswith("pairwise-masking")]
     assert all(record.controls_hold for record in report().records if record.verdict.is_measured)
 
 

@@ -11,7 +11,7 @@ import torch
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph
-from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency
+from fgl_secure.graph.structure_features import adjacency_powers, combined_adjacency
 from fgl_secure.methods.fedstruct.exchange import HopwiseExchange
 from fgl_secure.methods.fedstruct.presets import fedstruct_preset
 from fgl_secure.methods.fedstruct.program import FedStructTask

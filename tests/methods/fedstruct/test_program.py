@@ -13,7 +13,7 @@ from torch.nn import functional
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.adjacency_powers import adjacency_powers
+from fgl_secure.graph.structure_features import adjacency_powers
 from fgl_secure.methods.fedstruct.client import ClientModel, first_features, loss_weight
 from fgl_secure.methods.fedstruct.exchange import (
     Exchange,

@@ -10,7 +10,7 @@ from scipy import sparse
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.adjacency_powers import adjacency_powers
+from fgl_secure.graph.structure_features import adjacency_powers
 from fgl_secure.methods.fedstruct.gradients import RowSums, SumsByOwners, SumsByServer
 from fgl_secure.methods.fedstruct.queries import EVERYTHING, Answering, Queries, ask
 from fgl_secure.methods.fedstruct.query_audit import AuditRule

@@ -12,7 +12,6 @@ from fgl_secure.attacks.registry import attacks
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_HOPWISE, FEDSTRUCT_LOUVAIN, FEDSTRUCT_QUERIES
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.report import Report
-from fgl_secure.auditing.schema import contradictions
 from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
 from fgl_secure.errors import FglSecureError, InputError
@@ -101,7 +100,7 @@ def test_hiding_terms_leaves_nothing_for_the_attack_on_terms(report: Report) -> 
 
 def test_what_is_published_is_contradicted_and_what_is_ours_is_not(report: Report) -> None:
     """The paper's promise about terms falls; the other claims name what attacks find."""
-    assert {record.protocol for record in contradictions(report)} == {"plaintext"}
+    assert {record.protocol for record in report.contradictions} == {"plaintext"}
 
 
 def test_encryption_changes_no_figure_of_what_clients_hold(report: Report) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.graph.split import SplitMasks
 from fgl_secure.methods.fedvn.batches import GraphBatch
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from fgl_secure.graph import SplitMasks
-from fgl_secure.graph.graph_sets.catalogue import load_set
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.datasets import load_set
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods import FedVN
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.scenarios import Setting

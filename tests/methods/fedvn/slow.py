@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.models import EPSILON, BatchNorm, Encoder, GINLayer, Linear, VirtualUpdate
 from fgl_secure.methods.fedvn.preset import Injection
 

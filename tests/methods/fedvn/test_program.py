@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import SplitMasks
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.preset import FedVNPreset, fedvn_preset
 from fgl_secure.methods.fedvn.program import SCORED, UNIT, ClientGraphs, FedVN, first_model
 from fgl_secure.methods.fedvn.training import clients_of

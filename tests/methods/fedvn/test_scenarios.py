@@ -12,7 +12,7 @@ from fgl_secure.attacks.virtual_nodes.knowledge import VirtualSlices, client_sta
 from fgl_secure.attacks.virtual_nodes.labels import VirtualNodeLabels, VirtualNodePopulation
 from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.graph.graph_sets.catalogue import load_set
+from fgl_secure.graph.datasets import load_set
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.program import FedVN
 from fgl_secure.methods.fedvn.scenarios import ROUNDS, handed_out, recorded_rounds, secrets

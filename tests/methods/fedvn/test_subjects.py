@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fgl_secure.auditing import Record, Report, contradictions
+from fgl_secure.auditing import Record, Report
 from fgl_secure.auditing.audit import audit
 from fgl_secure.cli.main import OK, main
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data
-from fgl_secure.graph.graph_sets import GraphSets
+from fgl_secure.graph.data import GraphSets
 from fgl_secure.methods import FedVN
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.schemes import names
@@ -64,7 +64,7 @@ def test_reports_say_which_rounds_attacks_read() -> None:
 
 def test_no_finding_contradicts_a_claim_and_all_controls_hold() -> None:
     """Attacks break what they must break and are at chance on permuted truth, and no promise is broken."""
-    assert not contradictions(report())
+    assert not report().contradictions
     assert all(record.controls_hold for record in report().records if record.verdict.is_measured)
 
 
@@ -82,7 +82,7 @@ def test_clients_that_leak_under_masks_are_caught(monkeypatch: pytest.MonkeyPatc
     """The broken twin: what clients send beside their masked vectors contradicts what masks promise."""
     monkeypatch.setattr("fgl_secure.methods.fedvn.training.OneProcess", Leaking)
     twin = audit(replace(QUICK, epochs=8), None, "pairwise-masking", READING)
-    assert {record.attack for record in contradictions(twin)} == {"virtual-node-clients"}
+    assert {record.attack for record in twin.contradictions} == {"virtual-node-clients"}
     assert any(record.attack == "virtual-node-labels" for record in twin.records)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.graph.graph_sets.catalogue import load_set
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.datasets import load_set
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.graph.split import SplitMasks
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Statistics, fedvn_preset
 from fgl_secure.methods.fedvn.program import SCORED, first_model

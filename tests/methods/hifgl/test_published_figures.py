@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fgl_secure.auditing import Record, Report, Verdict, contradictions
+from fgl_secure.auditing import Record, Report, Verdict
 from fgl_secure.auditing.audit import audit
 from fgl_secure.graph import Data, boundary_nodes, degree_one_share, load
 from fgl_secure.methods import HiFGL
@@ -83,7 +83,7 @@ def test_null_controls_sit_at_chance_on_cora(cora: Report) -> None:
 
 def test_cora_contradicts_all_four_promises(cora: Report) -> None:
     """What devices and silos may not read, whom silos may not see, and cross-silo edges, which no message names."""
-    broken = {record.claim for record in contradictions(cora) if record.protocol == "secmp"}
+    broken = {record.claim for record in cora.contradictions if record.protocol == "secmp"}
     assert len(broken) == 4
     assert _one(cora, "visible-edges", "vis_edge").value == 0
 

@@ -12,7 +12,7 @@ from fgl_secure.graph.attributed_graph import MOST_CLASSES, Graph, integers, rea
 from fgl_secure.graph.federated_graph import FederatedGraph
 from fgl_secure.graph.split import AssignmentRules, SplitMasks
 
-TEST_SHARE = 0.2
+_TEST_SHARE = 0.2
 """FedVN (AAAI 2025, appendix E.1) trains on 80 % of a client's graphs and tests on the rest."""
 
 
@@ -35,15 +35,15 @@ def client_split(client_of: NDArray[np.int64], draw: np.random.Generator, valida
     for client in range(int(client_of.max()) + 1):
         own = np.flatnonzero(client_of == client)
         share[own[draw.permutation(len(own))]] = np.arange(len(own)) / len(own)
-    test = share < TEST_SHARE
-    chooses = ~test & (share < TEST_SHARE + validation - 1e-9)
+    test = share < _TEST_SHARE
+    chooses = ~test & (share < _TEST_SHARE + validation - 1e-9)
     return SplitMasks(train=~test & ~chooses, validation=chooses, test=test)
 
 
-CLIENTS = AssignmentRules("client_of", "graph", "client")
+_CLIENTS = AssignmentRules("client_of", "graph", "client")
 
 
-def checked_graph_of(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
+def _checked_graph_of(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
     """The graph of each node: ascending, none left out.
 
     Raises:
@@ -65,7 +65,7 @@ def checked_graph_of(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
     return graph_of
 
 
-def check_edges_inside_graphs(graph: Graph, graph_of: NDArray[np.int64]) -> None:
+def _check_edges_inside_graphs(graph: Graph, graph_of: NDArray[np.int64]) -> None:
     """Check that no edge joins two graphs, and that every edge goes both ways.
 
     Raises:
@@ -82,7 +82,7 @@ def check_edges_inside_graphs(graph: Graph, graph_of: NDArray[np.int64]) -> None
         raise InputError(f"edges must be there in both directions; {source[lonely]} -> {target[lonely]} has no return")
 
 
-def checked_node_types(features: NDArray[np.float32], node_types: bool) -> None:
+def _checked_node_types(features: NDArray[np.float32], node_types: bool) -> None:
     """Check that types of nodes, where features are that, are one column of integers from 0.
 
     Raises:
@@ -100,7 +100,7 @@ def checked_node_types(features: NDArray[np.float32], node_types: bool) -> None:
         )
 
 
-def checked_targets(values: ArrayLike, num_graphs: int) -> NDArray[np.int64] | NDArray[np.float32]:
+def _checked_targets(values: ArrayLike, num_graphs: int) -> NDArray[np.int64] | NDArray[np.float32]:
     """Labels as int64 or values as float32, one a graph.
 
     Raises:
@@ -209,19 +209,19 @@ class GraphSet:
             InputError: An argument breaks one of these rules; the message names the node, edge, graph or client.
         """
         graph = Graph.from_arrays(name, features, np.zeros(len(np.atleast_1d(features)), dtype=np.int64), edges)
-        owner = checked_graph_of(graph_of, graph.num_nodes)
+        owner = _checked_graph_of(graph_of, graph.num_nodes)
         num_graphs = int(owner[-1]) + 1
-        check_edges_inside_graphs(graph, owner)
-        checked_node_types(graph.features, node_types)
-        clients = CLIENTS.checked_owners(client_of, num_graphs)
-        train, validation, test = CLIENTS.checked_masks(masks, clients)
+        _check_edges_inside_graphs(graph, owner)
+        _checked_node_types(graph.features, node_types)
+        clients = _CLIENTS.checked_owners(client_of, num_graphs)
+        train, validation, test = _CLIENTS.checked_masks(masks, clients)
         starts = np.arange(num_graphs + 1)
         return cls(
             name=name,
             features=graph.features,
             edges=graph.edges,
             graph_of=read_only(owner),
-            targets=checked_targets(targets, num_graphs),
+            targets=_checked_targets(targets, num_graphs),
             client_of=read_only(clients),
             train=read_only(train),
             validation=read_only(validation),

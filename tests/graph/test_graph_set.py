@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import SplitMasks
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.graph_sets import GraphSet
 from tests.error_codes import about
-from tests.graph.graph_sets.strategies import graph_sets
+from tests.graph.graph_set_strategies import graph_sets
 
 YES, NO = True, False
 

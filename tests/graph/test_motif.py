@@ -14,18 +14,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.graph.graph_sets.motif import (
+from fgl_secure.graph.graph_sets import GraphSet
+from fgl_secure.graph.motif import (
     BASES,
     MOTIFS,
     Edges,
     MotifEnvironment,
-    motif_basis,
-    motif_basis_concept,
-    motif_mini,
+    motif,
     motif_set,
-    motif_size,
-    motif_size_concept,
 )
 from tests.error_codes import about
 
@@ -100,7 +96,7 @@ def test_motifs_are_house_cycle_and_crane() -> None:
 
 @pytest.fixture(scope="module")
 def basis() -> GraphSet:
-    return motif_basis(seed=0)
+    return motif("Motif-basis", 0)
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +208,7 @@ def test_widths_of_the_basis_domain_are_ten_give_or_take_five(basis: GraphSet) -
 
 def test_widths_of_the_size_domain() -> None:
     """Widths are 6, 10, 15, 30 and 70, each +- 5, one client each; the base is any of the five."""
-    sets = motif_size(seed=0)
+    sets = motif("Motif-size", 0)
     for client, width in enumerate((6, 10, 15, 30, 70)):
         widths = range(width - 5, width + 6)
         assert _sizes(sets, client) == {count(each) for count, each in itertools.product(NODES.values(), widths)}
@@ -229,7 +225,7 @@ def test_labels_do_not_follow_clients_or_sizes(basis: GraphSet, motifs: NDArray[
 
 def test_the_base_follows_the_label_in_the_concept_shift_of_the_basis() -> None:
     """Houses have wheels, cycles trees and cranes ladders in 99, 97, 95, 30 and 0 % of graphs; else any."""
-    sets = motif_basis_concept(seed=0, graphs=300)
+    sets = motif("Motif-basis-concept", 0, graphs=300)
     motifs, bases = _motifs(sets), np.array([_base_of(_graph_of_set(sets, each)) for each in range(sets.num_graphs)])
     for client, share in enumerate((0.99, 0.97, 0.95, 0.3, 0.0)):
         own = sets.graphs_of(client)
@@ -247,7 +243,7 @@ def _base_of(graph: nx.Graph) -> int:
 
 def test_the_size_follows_the_label_in_the_concept_shift_of_the_size() -> None:
     """Widths are 10 for houses, 40 for cycles and 70 for cranes, so often as for bases; bases are any of the five."""
-    sets = motif_size_concept(seed=0, graphs=200)
+    sets = motif("Motif-size-concept", 0, graphs=200)
     motifs, nodes = _motifs(sets), np.bincount(sets.graph_of) - 5
     possible = [{count(width + off) for count in NODES.values() for off in range(-5, 6)} for width in (10, 40, 70)]
     for client, share in enumerate((0.99, 0.97, 0.95, 0.3, 0.0)):
@@ -262,7 +258,7 @@ def test_the_size_follows_the_label_in_the_concept_shift_of_the_size() -> None:
 
 def test_mini_is_small() -> None:
     """Three clients with wheels, trees and ladders of widths 5 to 9."""
-    sets = motif_mini(seed=0)
+    sets = motif("Motif-mini", 0, 60, 0.2)
     assert (sets.num_clients, sets.num_graphs) == (3, 180)
     for client, name in enumerate(("wheel", "tree", "ladder")):
         assert _sizes(sets, client) == {NODES[name](width) for width in range(5, 10)}
@@ -270,11 +266,15 @@ def test_mini_is_small() -> None:
 
 def test_seed_repeats_the_set() -> None:
     """Equal seeds give equal sets and others do not; without validation graphs the same graphs test."""
-    first, again, other = motif_mini(1), motif_mini(1), motif_mini(2)
+    first, again, other = (
+        motif("Motif-mini", 1, 60, 0.2),
+        motif("Motif-mini", 1, 60, 0.2),
+        motif("Motif-mini", 2, 60, 0.2),
+    )
     np.testing.assert_array_equal(first.edges, again.edges)
     np.testing.assert_array_equal(first.train, again.train)
     assert first.edges.shape != other.edges.shape or not np.array_equal(first.edges, other.edges)
-    as_published = motif_mini(1, validation=0.0)
+    as_published = motif("Motif-mini", 1, 60, 0.0)
     np.testing.assert_array_equal(first.test, as_published.test)
     assert not as_published.validation.any()
     np.testing.assert_array_equal(as_published.train, first.train | first.validation)
@@ -283,11 +283,11 @@ def test_seed_repeats_the_set() -> None:
 def test_wrong_arguments_are_named() -> None:
     """Numbers of graphs, shares, environments and seeds out of range."""
     with pytest.raises(InputError, check=about("graphs")):
-        motif_basis(0, graphs=9)
+        motif("Motif-basis", 0, graphs=9)
     with pytest.raises(InputError, check=about("validation")):
-        motif_basis(0, graphs=10, validation=0.8)
+        motif("Motif-basis", 0, graphs=10, validation=0.8)
     with pytest.raises(InputError, check=about("seed")):
-        motif_size(-1)
+        motif("Motif-size", -1)
     with pytest.raises(InputError, check=about("environments")):
         motif_set("none", [], "basis", 0, 10, 0.0)
     with pytest.raises(InputError, check=about("noise")):

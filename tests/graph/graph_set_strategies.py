@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fgl_secure.graph import SplitMasks
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.graph_sets import GraphSet
 
 
 @st.composite

@@ -28,46 +28,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph.graph_sets.graph_set import GraphSet, client_split
+from fgl_secure.graph.graph_sets import GraphSet, client_split
 from fgl_secure.graph.split import seeded_generator
 
 Edges = NDArray[np.int64]
 
 
-def wheel(width: int) -> Edges:
+def _wheel(width: int) -> Edges:
     """A hub, node 0, joined to every node of a ring; w nodes. A ring of two is an edge, and one of one is a node."""
     ring = np.arange(1, width)
     around = np.stack([ring, np.roll(ring, -1)])[:, : width - 1 if width > 3 else max(width - 2, 0)]
     return np.concatenate([np.stack([np.zeros_like(ring), ring]), around], axis=1)
 
 
-def tree(width: int) -> Edges:
+def _tree(width: int) -> Edges:
     """The full binary tree, int(log2 w) - 1 high and at least 1: three nodes for w below 8, seven below 16."""
     height = max(width.bit_length() - 2, 1)
     child = np.arange(1, 2 ** (height + 1) - 1)
     return np.stack([(child - 1) // 2, child])
 
 
-def ladder(width: int) -> Edges:
+def _ladder(width: int) -> Edges:
     """Two rails of w nodes, with a rung between any two that are opposite: 2 w nodes."""
     along, rung = np.arange(2 * width - 2), np.arange(0, 2 * width, 2)
     return np.concatenate([np.stack([along, along + 2]), np.stack([rung, rung + 1])], axis=1)
 
 
-def star(width: int) -> Edges:
+def _star(width: int) -> Edges:
     """Node 0 joined to w others."""
     leaf = np.arange(1, width + 1)
     return np.stack([np.zeros_like(leaf), leaf])
 
 
-def path(width: int) -> Edges:
+def _path(width: int) -> Edges:
     """A line of w nodes."""
     along = np.arange(width - 1)
     return np.stack([along, along + 1])
 
 
 BASES: Mapping[str, Callable[[int], Edges]] = MappingProxyType(
-    {"wheel": wheel, "tree": tree, "ladder": ladder, "star": star, "path": path}
+    {"wheel": _wheel, "tree": _tree, "ladder": _ladder, "star": _star, "path": _path}
 )
 """By name; edges int64 [2, m], one direction each. The first three are the bases of Spurious-Motif."""
 
@@ -85,20 +85,20 @@ MOTIFS: Mapping[str, Edges] = MappingProxyType(
 )
 """By name, in the order of the labels 0, 1, 2. Each has five nodes, of which node 0 is joined to the base."""
 
-MOTIF_NODES = 5
-SPREAD = 5
+_MOTIF_NODES = 5
+_SPREAD = 5
 """Widths are drawn uniformly from as far around those of an environment."""
-BASIS_WIDTH = 10
+_BASIS_WIDTH = 10
 """Of all environments that differ in bases."""
 SIZES = (6, 10, 15, 30, 70)
 """Widths of the five environments that differ in size."""
-CONCEPT_SIZES = (10, 40, 70)
+_CONCEPT_SIZES = (10, 40, 70)
 """Widths that follow the labels 0, 1, 2."""
-FOLLOWING = (0.99, 0.97, 0.95, 0.3, 0.0)
+_FOLLOWING = (0.99, 0.97, 0.95, 0.3, 0.0)
 """How often base or width follows the label in the five environments of a concept shift."""
-NOISE = 0.1
+_NOISE = 0.1
 """Share of the labels that are drawn anew."""
-RANDOM_EDGES = 20
+_RANDOM_EDGES = 20
 """A random edge, or one that is dropped, for so many that there are."""
 
 
@@ -119,8 +119,8 @@ class MotifEnvironment:
     """
 
     bases: tuple[str, ...]
-    widths: tuple[int, ...] = (BASIS_WIDTH,)
-    spread: int = SPREAD
+    widths: tuple[int, ...] = (_BASIS_WIDTH,)
+    spread: int = _SPREAD
     bases_follow: float = 0.0
     widths_follow: float = 0.0
 
@@ -147,12 +147,32 @@ class _Piece:
     label: int
 
 
-def motif_basis(seed: int, graphs: int = 1000, validation: float = 0.1) -> GraphSet:
-    """GOOD-Motif with covariate shift of the basis, a client for every base: wheel, tree, ladder, then star and path.
+_SETS: Mapping[str, tuple[str, tuple[MotifEnvironment, ...]]] = MappingProxyType({
+    "Motif-basis": ("basis", tuple(MotifEnvironment((base,)) for base in BASES)),
+    "Motif-size": ("size", tuple(MotifEnvironment(tuple(BASES), (width,)) for width in SIZES)),
+    "Motif-basis-concept": (
+        "basis concept", tuple(MotifEnvironment(tuple(BASES)[:3], bases_follow=share) for share in _FOLLOWING)
+    ),
+    "Motif-size-concept": (
+        "size concept",
+        tuple(MotifEnvironment(tuple(BASES), _CONCEPT_SIZES, widths_follow=share) for share in _FOLLOWING),
+    ),
+    "Motif-mini": ("basis", tuple(MotifEnvironment((base,), (7,), 2) for base in ("wheel", "tree", "ladder"))),
+})  # fmt: skip
+"""By name: what differs between the clients, and the environment of each of them."""
 
-    As in FedVN (AAAI 2025, table 3). Widths are 10 +- 5, so graphs have 16 nodes on average.
+
+def motif(name: str, seed: int, graphs: int = 1000, validation: float = 0.1) -> GraphSet:
+    """Draw one of GOOD's Motif sets, or a small one.
+
+    Motif-basis has a client for every base, with widths 10 +- 5, so that graphs have 16 nodes on average, as in FedVN
+    (AAAI 2025, table 3). Motif-size has a client for each of five widths, at any of the five bases. In
+    Motif-basis-concept houses have wheels, cycles trees and cranes ladders, in 99, 97, 95, 30 and 0 % of the five
+    clients' graphs. In Motif-size-concept houses have width 10, cycles 40 and cranes 70, as often. Motif-mini has three
+    clients with wheels, trees and ladders of width 7 +- 2.
 
     Args:
+        name: One of these five.
         seed: Repeats the set.
         graphs: Graphs a client.
         validation: Share of a client's graphs, of the 80 % that would train, that choose the model instead.
@@ -160,68 +180,8 @@ def motif_basis(seed: int, graphs: int = 1000, validation: float = 0.1) -> Graph
     Raises:
         InputError: An argument is out of range.
     """
-    environments = [MotifEnvironment((base,)) for base in BASES]
-    return motif_set("Motif-basis", environments, "basis", seed, graphs, validation)
-
-
-def motif_size(seed: int, graphs: int = 1000, validation: float = 0.1) -> GraphSet:
-    """GOOD-Motif with covariate shift of the size, a client for each of five widths; the base is any of the five.
-
-    Args:
-        seed: Repeats the set.
-        graphs: Graphs a client.
-        validation: Share of a client's graphs that choose the model.
-
-    Raises:
-        InputError: An argument is out of range.
-    """
-    environments = [MotifEnvironment(tuple(BASES), (width,)) for width in SIZES]
-    return motif_set("Motif-size", environments, "size", seed, graphs, validation)
-
-
-def motif_basis_concept(seed: int, graphs: int = 1000, validation: float = 0.1) -> GraphSet:
-    """GOOD-Motif with concept shift of the basis: houses have wheels, cycles trees and cranes ladders, or not.
-
-    That is so of 99, 97, 95, 30 and 0 % of the five clients' graphs; the others' base is any of the three.
-
-    Args:
-        seed: Repeats the set.
-        graphs: Graphs a client.
-        validation: Share of a client's graphs that choose the model.
-
-    Raises:
-        InputError: An argument is out of range.
-    """
-    bases = tuple(BASES)[: len(MOTIFS)]
-    environments = [MotifEnvironment(bases, bases_follow=share) for share in FOLLOWING]
-    return motif_set("Motif-basis-concept", environments, "basis concept", seed, graphs, validation)
-
-
-def motif_size_concept(seed: int, graphs: int = 1000, validation: float = 0.1) -> GraphSet:
-    """GOOD-Motif with concept shift of the size: bases have widths 10 with houses, 40 with cycles, 70 with cranes.
-
-    That is so of 99, 97, 95, 30 and 0 % of the five clients' graphs; the others' width is any of the three, and bases
-    are any of the five.
-
-    Args:
-        seed: Repeats the set.
-        graphs: Graphs a client.
-        validation: Share of a client's graphs that choose the model.
-
-    Raises:
-        InputError: An argument is out of range.
-    """
-    environments = [MotifEnvironment(tuple(BASES), CONCEPT_SIZES, widths_follow=share) for share in FOLLOWING]
-    return motif_set("Motif-size-concept", environments, "size concept", seed, graphs, validation)
-
-
-def motif_mini(seed: int, graphs: int = 60, validation: float = 0.2) -> GraphSet:
-    """Three clients with small wheels, trees and ladders, widths 7 +- 2, for tries, tests and audits.
-
-    Arguments as of `motif_basis`.
-    """
-    environments = [MotifEnvironment((base,), (7,), 2) for base in ("wheel", "tree", "ladder")]
-    return motif_set("Motif-mini", environments, "basis", seed, graphs, validation)
+    shift, environments = _SETS[name]
+    return motif_set(name, environments, shift, seed, graphs, validation)
 
 
 def motif_set(
@@ -231,7 +191,7 @@ def motif_set(
     seed: int,
     graphs: int,
     validation: float,
-    noise: float = NOISE,
+    noise: float = _NOISE,
 ) -> GraphSet:
     """Draw the same number of graphs from every environment, one client each.
 
@@ -280,7 +240,7 @@ def _graph(environment: MotifEnvironment, noise: float, draw: np.random.Generato
     joint = np.array([[draw.integers(nodes)], [nodes]])
     joined = np.concatenate([edges, list(MOTIFS.values())[label] + nodes, joint], axis=1)
     told = int(draw.integers(len(MOTIFS))) if draw.random() < noise else label
-    inner = np.arange(nodes + MOTIF_NODES) < nodes
+    inner = np.arange(nodes + _MOTIF_NODES) < nodes
     inner[:nodes][_OUTER.get(base, [])] = False
     return _Piece(np.concatenate([joined, _random_edges(joined, inner, draw)], axis=1), len(inner), told)
 
@@ -294,7 +254,7 @@ def _random_edges(edges: Edges, inner: NDArray[np.bool_], draw: np.random.Genera
     free = np.triu(np.ones((len(inner), len(inner)), dtype=np.bool_), 1)
     free[edges.min(axis=0), edges.max(axis=0)] = False
     chosen = []
-    for _ in range(edges.shape[1] // RANDOM_EDGES):
+    for _ in range(edges.shape[1] // _RANDOM_EDGES):
         one, other = divmod(int(draw.choice(np.flatnonzero(free))), len(inner))
         if inner[one] or inner[other]:
             chosen.append((one, other))
