@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.graph.attributed_graph import Graph
-from fgl_secure.jit import njit
+from fgl_secure.threads import njit
 
 ORBITS = 73
 FIRST_OF_FIVE = 15
