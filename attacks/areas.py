@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.recovery import share_right
-from fgl_secure.attacks.truth import LabelledDevices
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.statistics.intervals import clopper_pearson
 from fgl_secure.statistics.metrics import Interval
 from fgl_secure.typing import Flags, Floats, Ids
@@ -141,7 +141,7 @@ def _area(up: Floats, down: Floats, positive: Floats, negative: Floats) -> Float
         return np.asarray((up * (passed[:, below] + passed[:, upto])).sum(axis=1) / (2 * both))
 
 
-def share_of_labels(metric: str, guess: Ids, nodes: Ids, truth: LabelledDevices) -> Measurement:
+def share_of_labels(metric: str, guess: Ids, nodes: Ids, truth: StructureTruth) -> Measurement:
     """The share of labels that are right.
 
     The prior is to know the most frequent label of each client: where clients are communities, that is right often.

@@ -11,7 +11,7 @@ from scipy import sparse
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.neighbourhoods import Client
 from fgl_secure.attacks.row_space import exposed, row_basis
-from fgl_secure.attacks.truth import LinkedDevices, LinkedParties, crosses_silos, foreign_neighbours
+from fgl_secure.attacks.truth import DeviceTruth, MessageTruth, crosses_silos, foreign_neighbours
 from fgl_secure.runtime import Role
 from fgl_secure.statistics.metrics import clustered_proportion, node_block_proportion, pair_advantage
 from fgl_secure.typing import Floats, Ids
@@ -36,7 +36,7 @@ class ClaimedEdges:
         return len(np.unique(self.sources * apart + self.targets))
 
 
-def score_claimed_edges(guess: ClaimedEdges, truth: LinkedParties, *, crossing: bool) -> tuple[Measurement, ...]:
+def score_claimed_edges(guess: ClaimedEdges, truth: MessageTruth, *, crossing: bool) -> tuple[Measurement, ...]:
     """Precision, recall and advantage over ordered pairs of different devices.
 
     An edge that several observers claim, each alone, counts once. Without the transcript a claim is right as often as
@@ -127,7 +127,7 @@ class ForeignEdges:
 
 
 def score_foreign_edges(
-    guess: ForeignEdges, truth: LinkedDevices, within_reach: NDArray[np.bool_]
+    guess: ForeignEdges, truth: DeviceTruth, within_reach: NDArray[np.bool_]
 ) -> tuple[Measurement, ...]:
     """Precision, recall and advantage over all pairs of a client and two nodes that are not its own.
 
@@ -155,7 +155,7 @@ def score_foreign_edges(
     return _figures(read, right, *ends, pairs, nodes, finding, reach)
 
 
-def foreign_edges(truth: LinkedDevices) -> tuple[Ids, Ids, Ids]:
+def foreign_edges(truth: DeviceTruth) -> tuple[Ids, Ids, Ids]:
     """For every client all undirected edges without an end in it: int64 client, lower end and upper end."""
     lower, upper = np.unique(np.sort(truth.edges, axis=0), axis=1)
     apart = lower != upper
@@ -165,7 +165,7 @@ def foreign_edges(truth: LinkedDevices) -> tuple[Ids, Ids, Ids]:
     return client.astype(np.int64), lower[edge], upper[edge]
 
 
-def linked_pairs(truth: LinkedDevices) -> sparse.csr_array:
+def linked_pairs(truth: DeviceTruth) -> sparse.csr_array:
     """The edges of a graph both ways, without self-loops: 0/1 float64 CSR [n, n]."""
     n = len(truth.silo_of)
     source, target = truth.edges[:, truth.edges[0] != truth.edges[1]]
@@ -175,7 +175,7 @@ def linked_pairs(truth: LinkedDevices) -> sparse.csr_array:
     return matrix
 
 
-def edges_at_neighbours(truth: LinkedDevices) -> NDArray[np.bool_]:
+def edges_at_neighbours(truth: DeviceTruth) -> NDArray[np.bool_]:
     """Bool [m] in the order of `foreign_edges`: whether an end is a neighbour of the client's nodes."""
     client, lower, upper = foreign_edges(truth)
     touched = foreign_neighbours(truth)
@@ -217,7 +217,7 @@ def explained_by(known: Floats, error: Floats, change: Floats, later: Floats, sl
     return one.astype(np.int64) if len(one) else np.concatenate([a[fits], b[fits]])
 
 
-def edges_of_known_surroundings(truth: LinkedDevices) -> NDArray[np.bool_]:
+def edges_of_known_surroundings(truth: DeviceTruth) -> NDArray[np.bool_]:
     """Bool [m] in the order of `foreign_edges`: whether an end and all its neighbours are read or the client's own."""
     client, lower, upper = foreign_edges(truth)
     edges, silo_of = linked_pairs(truth), truth.silo_of

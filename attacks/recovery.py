@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
-from fgl_secure.attacks.truth import SentRows
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.runtime import Direction, Role, Step
 from fgl_secure.statistics.metrics import clustered_proportion, exact_rows_recovered, node_block_proportion
 from fgl_secure.typing import Ids
@@ -56,7 +56,7 @@ class ClaimedTerms:
 METRICS = {Direction.FORWARD: "exact recovery", Direction.BACKWARD: "exact gradients"}
 
 
-def score_recovered_rows(guess: Iterable[RecoveredRows], truth: SentRows) -> tuple[Measurement, ...]:
+def score_recovered_rows(guess: Iterable[RecoveredRows], truth: MessageTruth) -> tuple[Measurement, ...]:
     """The share of claimed rows that are exact, over the messages that the observers could attack.
 
     Embeddings (forward) and gradients (backward) are scored apart. Rows of zeros are left out: the gradient of a
@@ -75,7 +75,7 @@ def score_recovered_rows(guess: Iterable[RecoveredRows], truth: SentRows) -> tup
     return tuple(found)
 
 
-def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: SentRows) -> Measurement | None:
+def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: MessageTruth) -> Measurement | None:
     hits, owners, most_frequent = [], [], 0.0
     for batch in batches:
         unnamed = bool((batch.senders == UNNAMED).all())
@@ -108,7 +108,7 @@ def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: SentR
     return Measurement.of_share(metric, share, finding, prior=prior)
 
 
-def score_claimed_terms(guess: ClaimedTerms, truth: SentRows) -> tuple[Measurement, ...]:
+def score_claimed_terms(guess: ClaimedTerms, truth: MessageTruth) -> tuple[Measurement, ...]:
     """The share of all messages whose row is claimed for the right sum, and the share of claims that are right.
 
     Rows are compared bit for bit, as a multiset for every sum: a row that two neighbours have counts twice if it is

@@ -16,12 +16,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import area_within, mean_area, ranking_of_nodes
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG,
     UPDATES,
@@ -31,8 +32,8 @@ from fgl_secure.attacks.gradients.knowledge import (
     client_gradients,
 )
 from fgl_secure.attacks.gradients.model import Activation, GradientModel
-from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.attacks.neighbourhoods import undirected
+from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_advantage, clustered_proportion
 from fgl_secure.typing import Flags, Floats, Ids
@@ -63,7 +64,7 @@ class FieldGuess:
     owners_known: bool
 
 
-def fields_of(
+def _fields_of(
     seen: ClientGradients, candidates: Candidates, entering: dict[str, Floats], scores: Floats, hits: Flags | None
 ) -> FieldGuess:
     """A guess from scores [k, n] of the gradients that were seen, or [1, n] of their sum."""
@@ -211,19 +212,14 @@ ROUNDED_INSIDE = 1e-2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Span:
-    """The column space of a gradient.
+class _Span:
+    """The column space of a gradient."""
 
-    Attributes:
-        basis: float64 [d, r], orthonormal.
-        inside: up to which residual a row counts as inside.
-    """
-
-    basis: Floats
-    inside: float
+    basis: Floats  # float64 [d, r], orthonormal
+    inside: float  # up to which residual a row counts as inside
 
 
-def span_of(gradient: Floats, noise: float = 0.0) -> Span:
+def span_of(gradient: Floats, noise: float = 0.0) -> _Span:
     """The column space of a gradient [d, h] whose rounding has singular values up to about `noise`, or more.
 
     Rounding that nobody stated fills all dimensions, and shows as a drop in the singular values before its own.
@@ -234,10 +230,10 @@ def span_of(gradient: Floats, noise: float = 0.0) -> Span:
     if len(drops) and len(kept) == len(singular):
         noise, kept = float(kept[drops[0] + 1]), kept[: drops[0] + 1]
     blur = float(2 * noise / kept[-1]) ** 2 if len(kept) else 0.0
-    return Span(left[:, : len(kept)], min(max(INSIDE, blur), ROUNDED_INSIDE))
+    return _Span(left[:, : len(kept)], min(max(INSIDE, blur), ROUNDED_INSIDE))
 
 
-def residuals(rows: Floats, span: Span) -> Floats:
+def residuals(rows: Floats, span: _Span) -> Floats:
     """Which share of the squared length of each row [n, d] is outside of a span, float64 [n]; 1 for a row of zeros."""
     total = (rows * rows).sum(axis=1)
     inside = ((rows @ span.basis) ** 2).sum(axis=1)
@@ -253,7 +249,7 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
         if seen is None or candidates is None:
             return None
         entering = candidates.entering(seen.model)
-        return fields_of(seen, candidates, entering, *self._scored(seen, entering))
+        return _fields_of(seen, candidates, entering, *self._scored(seen, entering))
 
     @abstractmethod
     def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
@@ -268,7 +264,7 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
         return _score_fields(guess, truth)
 
 
-class GradientSpan(_Fields):
+class _GradientSpan(_Fields):
     """The distance of every public row to the span, for each weight of the first layer; the larger one counts."""
 
     card = Card(
@@ -302,7 +298,7 @@ def _tested(seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats,
     return -farthest, hits
 
 
-class GradientFilter(_Fields):
+class _GradientFilter(_Fields):
     """The best product of a gradient with what a node of any class would add."""
 
     card = Card(
@@ -354,3 +350,6 @@ def _slope(activation: Activation, outputs: Floats) -> Floats:
 def _unit(rows: Floats) -> Floats:
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(length > 0, length, 1))
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_GradientSpan(), _GradientFilter())

@@ -101,7 +101,7 @@ class Effort:
         return tuple(torch.Generator().manual_seed(self.seed + each) for each in range(self.restarts))
 
 
-def reconstruction(
+def _reconstruction(
     x: torch.Tensor, logits: torch.Tensor, distance: torch.Tensor, adjacency: torch.Tensor | None = None
 ) -> Reconstruction:
     """What a try has arrived at: rows [m, d], labels as the largest of logits [b, c], and weights of pairs [m, m].
@@ -115,8 +115,8 @@ def reconstruction(
     return Reconstruction(np.nan_to_num(rows), labels, math.inf if far else last, weights)
 
 
-def nearest(tries: Sequence[Reconstruction]) -> Reconstruction:
-    """The try whose gradient is nearest to the one that was seen."""
+def _nearest(tries: Sequence[Reconstruction]) -> Reconstruction:
+    """The try whose gradient is _nearest to the one that was seen."""
     return min(tries, key=lambda each: each.distance)
 
 
@@ -239,16 +239,16 @@ def _signed_descent(
 
 def deep_leakage(seen: SeenGradient, effort: Effort) -> Reconstruction:
     """DLG: rows and soft labels together."""
-    return nearest([_one_leakage(seen, effort.steps, start, soft=True) for start in effort.starts()])
+    return _nearest([_one_leakage(seen, effort.steps, start, soft=True) for start in effort.starts()])
 
 
 def improved_deep_leakage(seen: SeenGradient, effort: Effort) -> Reconstruction:
     """iDLG: labels from the last bias, then rows alone.
 
     The paper is about one node. Of several the last bias does not tell which row has which label, so that every try
-    draws an order, and the try with the nearest gradient is kept.
+    draws an order, and the try with the _nearest gradient is kept.
     """
-    return nearest([_one_leakage(seen, effort.steps, start, soft=False) for start in effort.starts()])
+    return _nearest([_one_leakage(seen, effort.steps, start, soft=False) for start in effort.starts()])
 
 
 def _one_leakage(seen: SeenGradient, steps: int, start: torch.Generator, *, soft: bool) -> Reconstruction:
@@ -264,7 +264,7 @@ def _one_leakage(seen: SeenGradient, steps: int, start: torch.Generator, *, soft
         return squared_distance(seen.of(x, edges, logits.softmax(dim=1) if soft else labels), goal)
 
     _quasi_newton(distance, (x, logits) if soft else (x,), steps)
-    return reconstruction(x, logits, distance())
+    return _reconstruction(x, logits, distance())
 
 
 RATE = 0.1
@@ -280,7 +280,7 @@ def inverting_gradients(seen: SeenGradient, effort: Effort) -> Reconstruction:
 
     The paper takes labels as known.
     """
-    return nearest([_one_inverted(seen, effort.steps, start) for start in effort.starts()])
+    return _nearest([_one_inverted(seen, effort.steps, start) for start in effort.starts()])
 
 
 def _one_inverted(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
@@ -298,7 +298,7 @@ def _one_inverted(seen: SeenGradient, steps: int, start: torch.Generator) -> Rec
         return distance() + prior
 
     _signed_descent(objective, (x, logits) if len(logits) > 1 else (x,), x, steps, RATE)
-    return reconstruction(x, logits, distance())
+    return _reconstruction(x, logits, distance())
 
 
 JOINT_RATE = 0.05
@@ -316,7 +316,7 @@ def features_and_edges(seen: SeenGradient, effort: Effort) -> Reconstruction:
     """Rows in [0, 1], labels and a weight for every pair; reads of the field its sizes only."""
     if seen.field.nodes > MOST_NODES:
         raise InputError(f"field must have up to {MOST_NODES} nodes for edges to be sought; found {seen.field.nodes}")
-    return nearest([_one_joint(seen, effort.steps, start) for start in effort.starts()])
+    return _nearest([_one_joint(seen, effort.steps, start) for start in effort.starts()])
 
 
 def likeliest_edges(weights: NDArray[np.float64], pairs: int) -> NDArray[np.bool_]:
@@ -352,4 +352,4 @@ def _one_joint(seen: SeenGradient, steps: int, start: torch.Generator) -> Recons
     leaves = [x, *([theta] if ends.shape[1] else []), *([logits] if len(logits) > 1 else [])]
     _signed_descent(objective, leaves, x, steps, JOINT_RATE)
     found = adjacency().detach()
-    return reconstruction(x, logits, distance(found), found)
+    return _reconstruction(x, logits, distance(found), found)

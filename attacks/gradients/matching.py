@@ -25,7 +25,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from fgl_secure.attacks.areas import area
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.inversion import (
     MOST_NODES,
     Effort,
@@ -47,8 +47,8 @@ from fgl_secure.attacks.gradients.knowledge import (
 )
 from fgl_secure.attacks.gradients.model import side_by_side
 from fgl_secure.attacks.gradients.single import counted, mean_predictions
-from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.attacks.recovery import share_right
+from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.typing import Flags, Floats, Ids
 
@@ -57,21 +57,15 @@ MOST_ENTRIES = 2**15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Exhibit:
-    """A gradient to be inverted, and whose it is.
+class _Exhibit:
+    """A gradient to be inverted, and whose it is."""
 
-    Attributes:
-        seen: the gradient.
-        clients: int64 [k], the silos that it is the mean of; one, unless only a sum was seen.
-        place: int64 [m], which row of the field each row of the clients' own fields, one after the other, has become.
-    """
-
-    seen: SeenGradient
-    clients: Ids
-    place: Ids
+    seen: SeenGradient  # the gradient
+    clients: Ids  # int64 [k], the silos that it is the mean of; one, unless only a sum was seen
+    place: Ids  # int64 [m], which row of the field each row of the clients' own fields, one after the other, has become
 
 
-def exhibits(view: View, public: PublicParameters, known: GradientKnowledge) -> tuple[Exhibit, ...]:
+def exhibits(view: View, public: PublicParameters, known: GradientKnowledge) -> tuple[_Exhibit, ...]:
     """Every gradient of the round that the observer knows the model of, and whose field it knows the shape of.
 
     A sum over clients is the mean over all of their nodes times the number of clients. It is attacked as one batch on
@@ -87,7 +81,7 @@ def exhibits(view: View, public: PublicParameters, known: GradientKnowledge) -> 
     )
 
 
-def _exhibits(gradients: ClientGradients, known: GradientKnowledge) -> Iterator[Exhibit]:
+def _exhibits(gradients: ClientGradients, known: GradientKnowledge) -> Iterator[_Exhibit]:
     fields = known.fields or {}
     expected = mean_predictions(gradients.model, None)
     for row, client in enumerate(gradients.clients):
@@ -96,7 +90,9 @@ def _exhibits(gradients: ClientGradients, known: GradientKnowledge) -> Iterator[
             yield _exhibit(gradients, row, members, known, expected)
 
 
-def _exhibit(gradients: ClientGradients, row: int, members: Ids, known: GradientKnowledge, expected: Floats) -> Exhibit:
+def _exhibit(
+    gradients: ClientGradients, row: int, members: Ids, known: GradientKnowledge, expected: Floats
+) -> _Exhibit:
     fields = known.fields or {}
     field, place = side_by_side([fields[int(member)] for member in members])
     model = gradients.model
@@ -104,7 +100,7 @@ def _exhibit(gradients: ClientGradients, row: int, members: Ids, known: Gradient
     bias = gradients.parts[model.last_bias][row] / len(members)
     labels = np.repeat(np.arange(model.widths[-1]), counted(bias, expected, field.batch))
     clip = known.clip if len(members) == 1 else None
-    return Exhibit(SeenGradient(model, flat, field, labels, known.image_shape, clip), members, place)
+    return _Exhibit(SeenGradient(model, flat, field, labels, known.image_shape, clip), members, place)
 
 
 HALF_STEP = 1 / 32
@@ -192,12 +188,12 @@ class Inverted:
         found: a reconstruction of each.
     """
 
-    exhibits: tuple[Exhibit, ...]
+    exhibits: tuple[_Exhibit, ...]
     found: tuple[Reconstruction, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Aligned:
+class _Aligned:
     """A reconstruction in the order of the truth: devices int64 [m], rows [m, d], order int64 [m], batch b."""
 
     devices: Ids
@@ -206,19 +202,19 @@ class Aligned:
     batch: int
 
 
-def aligned_with(guess: Inverted, truth: GradientTruth) -> list[Aligned]:
+def aligned_with(guess: Inverted, truth: GradientTruth) -> list[_Aligned]:
     """Every reconstruction in the order of the devices that its field is made of."""
     return [_aligned(exhibit, found, truth) for exhibit, found in zip(guess.exhibits, guess.found, strict=True)]
 
 
-def _aligned(exhibit: Exhibit, found: Reconstruction, truth: GradientTruth) -> Aligned:
+def _aligned(exhibit: _Exhibit, found: Reconstruction, truth: GradientTruth) -> _Aligned:
     devices = np.empty(exhibit.seen.field.nodes, dtype=np.int64)
     devices[exhibit.place] = np.concatenate([truth.fields[int(client)] for client in exhibit.clients])
     order = matched(found.features, truth.features[devices], exhibit.seen.field.batch)
-    return Aligned(devices, found.features[order], order, exhibit.seen.field.batch)
+    return _Aligned(devices, found.features[order], order, exhibit.seen.field.batch)
 
 
-def _rows_recovered(aligned: list[Aligned], truth: GradientTruth) -> Measurement:
+def _rows_recovered(aligned: list[_Aligned], truth: GradientTruth) -> Measurement:
     """The share of batch nodes whose rows are right up to half a step of grey."""
     hits = [recovered(each.rows[: each.batch], truth.features[each.devices[: each.batch]]) for each in aligned]
     usual = [recovered(_prior(each, truth), truth.features[each.devices[: each.batch]]) for each in aligned]
@@ -226,7 +222,7 @@ def _rows_recovered(aligned: list[Aligned], truth: GradientTruth) -> Measurement
     return _share("rows recovered", hits, float(np.concatenate(usual).mean()), 0.0, told)
 
 
-def _nodes_told(aligned: list[Aligned], truth: GradientTruth) -> Measurement:
+def _nodes_told(aligned: list[_Aligned], truth: GradientTruth) -> Measurement:
     """The share of batch nodes that a public list of all rows would tell by what was found."""
     hits = [_own_nearest(each.rows[: each.batch], each, truth) for each in aligned]
     usual = [_own_nearest(_prior(each, truth), each, truth) for each in aligned]
@@ -235,7 +231,7 @@ def _nodes_told(aligned: list[Aligned], truth: GradientTruth) -> Measurement:
     return _share("nodes told by their rows", hits, float(np.concatenate(usual).mean()), random, told)
 
 
-def _edges_found(guess: Inverted, aligned: list[Aligned]) -> Measurement | None:
+def _edges_found(guess: Inverted, aligned: list[_Aligned]) -> Measurement | None:
     """The share of edges among as many pairs of largest weight; None where no field has any.
 
     Counted are edges that some average on the way to the batch depends on: the others leave no trace in a gradient. The
@@ -270,12 +266,12 @@ def _share(metric: str, hits: list[Flags], prior: float, random: float, told: st
     return share_right(metric, hit, cluster, told, random=random, prior=max(prior, random))
 
 
-def _prior(each: Aligned, truth: GradientTruth) -> Floats:
+def _prior(each: _Aligned, truth: GradientTruth) -> Floats:
     """The mean row of each batch node's class: the best guess of who knows labels and public rows."""
     return class_means(truth.features, truth.labels, truth.labels[each.devices[: each.batch]])
 
 
-def _own_nearest(rows: Floats, each: Aligned, truth: GradientTruth) -> Flags:
+def _own_nearest(rows: Floats, each: _Aligned, truth: GradientTruth) -> Flags:
     """Bool [b]: whether no row of another node is nearer to each row than the node's own."""
     apart = cdist(rows, truth.features, "sqeuclidean")
     own = apart[np.arange(each.batch), each.devices[: each.batch]]
@@ -400,7 +396,7 @@ class GradientMatching(InformedAttack[Inverted, GradientKnowledge, GradientTruth
         return (_rows_recovered(aligned, truth), _nodes_told(aligned, truth))
 
 
-class DeepLeakage(GradientMatching):
+class _DeepLeakage(GradientMatching):
     """DLG."""
 
     card = _card("gradient-dlg", "features and labels by L-BFGS on the squared distance of gradients",
@@ -412,7 +408,7 @@ class DeepLeakage(GradientMatching):
         return deep_leakage(seen, effort)
 
 
-class ImprovedDeepLeakage(GradientMatching):
+class _ImprovedDeepLeakage(GradientMatching):
     """iDLG."""
 
     card = _card("gradient-idlg", "labels from the last bias, then features by L-BFGS on gradients",
@@ -424,7 +420,7 @@ class ImprovedDeepLeakage(GradientMatching):
         return improved_deep_leakage(seen, effort)
 
 
-class InvertingGradients(GradientMatching):
+class _InvertingGradients(GradientMatching):
     """Inverting gradients."""
 
     card = _card("gradient-inverting", "features by the angle between gradients, with an image prior",
@@ -436,7 +432,7 @@ class InvertingGradients(GradientMatching):
         return inverting_gradients(seen, effort)
 
 
-class FeaturesAndEdges(GradientMatching):
+class _FeaturesAndEdges(GradientMatching):
     """Features and adjacency jointly, where it is known how many nodes there are and not how they are joined."""
 
     card = _card(
@@ -459,3 +455,11 @@ class FeaturesAndEdges(GradientMatching):
         aligned = aligned_with(guess, truth)
         edges = _edges_found(guess, aligned)
         return (_nodes_told(aligned, truth), *(() if edges is None else (edges,)))
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (
+    _DeepLeakage(),
+    _ImprovedDeepLeakage(),
+    _InvertingGradients(),
+    _FeaturesAndEdges(),
+)

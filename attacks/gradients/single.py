@@ -15,6 +15,7 @@ has, so that few rows can be part of it, and their weights follow by non-negativ
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy  # its statistics are loaded when they are first asked for
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG,
     FEDAVG_SINGLE,
@@ -34,9 +35,9 @@ from fgl_secure.attacks.gradients.knowledge import (
     client_gradients,
 )
 from fgl_secure.attacks.gradients.model import GradientModel
-from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth
 from fgl_secure.attacks.neighbourhoods import undirected
 from fgl_secure.attacks.recovery import share_right
+from fgl_secure.attacks.truth import ClientBatch, GradientTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion
 from fgl_secure.typing import Floats, Ids
@@ -45,21 +46,15 @@ METRIC = "labels of batches"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelCounts:
-    """How many nodes of each class are in batches.
+class _LabelCounts:
+    """How many nodes of each class are in batches."""
 
-    Attributes:
-        round: of the gradients.
-        members: int64 arrays, the silos whose batches each row speaks of: one, or all under a sum.
-        counts: int64 [k, c].
-    """
-
-    round: int
-    members: tuple[Ids, ...]
-    counts: Ids
+    round: int  # of the gradients
+    members: tuple[Ids, ...]  # int64 arrays, the silos whose batches each row speaks of: one, or all under a sum
+    counts: Ids  # int64 [k, c]
 
 
-class GradientLabels(InformedAttack[LabelCounts, GradientKnowledge, GradientTruth]):
+class _GradientLabels(InformedAttack[_LabelCounts, GradientKnowledge, GradientTruth]):
     """The entries of the last bias's gradient, less what predictions add to them."""
 
     card = Card(
@@ -71,7 +66,7 @@ class GradientLabels(InformedAttack[LabelCounts, GradientKnowledge, GradientTrut
         truth=GradientTruth, knowledge=GradientKnowledge,
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> LabelCounts | None:
+    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> _LabelCounts | None:
         """Counts; None where the sizes of batches are not known."""
         seen = client_gradients(view, public, known)
         if seen is None or not seen.model.sizes:
@@ -82,15 +77,15 @@ class GradientLabels(InformedAttack[LabelCounts, GradientKnowledge, GradientTrut
         nodes = [sum(seen.model.sizes[client] for client in clients) for clients in members]
         rows = zip(entries, members, nodes, strict=True)
         counts = [counted(entry / len(clients), expected, number) for entry, clients, number in rows]
-        return LabelCounts(seen.model.round, members, np.stack(counts))
+        return _LabelCounts(seen.model.round, members, np.stack(counts))
 
-    def guess_without(self, guess: LabelCounts, known: GradientKnowledge, parties: Directory) -> LabelCounts:  # noqa: ARG002  # needs no numbering
+    def guess_without(self, guess: _LabelCounts, known: GradientKnowledge, parties: Directory) -> _LabelCounts:  # noqa: ARG002  # needs no numbering
         """What the model predicts for public nodes, at the sizes of the batches."""
         expected = mean_predictions(known.model, known.candidates)
         counts = [rounded(size * expected, size) for size in guess.counts.sum(axis=1).tolist()]
         return replace(guess, counts=np.stack(counts))
 
-    def score(self, guess: LabelCounts, truth: GradientTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _LabelCounts, truth: GradientTruth) -> tuple[Measurement, ...]:
         """The share of single nodes' labels that are right, or of the counts of one class in one batch.
 
         The prior is to know how often each class comes with the nodes of each client.
@@ -195,21 +190,15 @@ RANK_ONE = 1e-5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SingleRows:
-    """Rows that entered, of the clients whose gradient is of a single node.
+class _SingleRows:
+    """Rows that entered, of the clients whose gradient is of a single node."""
 
-    Attributes:
-        round: of the gradients.
-        clients: int64 [k], indices of silos.
-        rows: by name of each first weight, float64 [k, d_in].
-    """
-
-    round: int
-    clients: Ids
-    rows: dict[str, Floats]
+    round: int  # of the gradients
+    clients: Ids  # int64 [k], indices of silos
+    rows: dict[str, Floats]  # by name of each first weight, float64 [k, d_in]
 
 
-def _single_rows(seen: ClientGradients) -> SingleRows | None:
+def _single_rows(seen: ClientGradients) -> _SingleRows | None:
     """Rows that entered; None where the model has two layers, or no gradient is of one node."""
     if seen.model.layers > 1 or seen.summed:
         return None
@@ -224,10 +213,10 @@ def _single_rows(seen: ClientGradients) -> SingleRows | None:
     if not fits.any():
         return None
     kept = {name: values[fits] for name, values in rows.items()}
-    return SingleRows(seen.model.round, seen.clients[fits], kept)
+    return _SingleRows(seen.model.round, seen.clients[fits], kept)
 
 
-class GradientSingleRow(InformedAttack[SingleRows, GradientKnowledge, GradientTruth]):
+class _GradientSingleRow(InformedAttack[_SingleRows, GradientKnowledge, GradientTruth]):
     """A column of the weight's gradient over an entry of the bias's."""
 
     card = Card(
@@ -238,12 +227,12 @@ class GradientSingleRow(InformedAttack[SingleRows, GradientKnowledge, GradientTr
         knowledge=GradientKnowledge, tells_nothing="the model that is handed out says nothing of rows",
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> SingleRows | None:
+    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> _SingleRows | None:
         """Divides."""
         seen = client_gradients(view, public, known)
         return None if seen is None else _single_rows(seen)
 
-    def score(self, guess: SingleRows, truth: GradientTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _SingleRows, truth: GradientTruth) -> tuple[Measurement, ...]:
         """The share of clients whose node's row is right up to 1e-5 of its length, by every weight."""
         batches = _single_batches(guess.round, truth)
         if not batches or not set(guess.rows) <= set(truth.entering):
@@ -259,7 +248,7 @@ def _single_batches(number: int, truth: GradientTruth) -> list[ClientBatch]:
     return [batch for batch in truth.batches if batch.round == number and len(batch.nodes) == 1]
 
 
-def _matches(guess: SingleRows, batch: ClientBatch, truth: GradientTruth) -> bool:
+def _matches(guess: _SingleRows, batch: ClientBatch, truth: GradientTruth) -> bool:
     at = np.flatnonzero(guess.clients == batch.client)
     if not len(at):
         return False
@@ -268,7 +257,7 @@ def _matches(guess: SingleRows, batch: ClientBatch, truth: GradientTruth) -> boo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SingleFields:
+class _SingleFields:
     """Neighbourhoods of single nodes: int64 [k] clients, what each is made of (node included), hops that they span."""
 
     round: int
@@ -277,7 +266,7 @@ class SingleFields:
     hops: int
 
 
-class GradientSingleNeighbours(InformedAttack[SingleFields, GradientKnowledge, GradientTruth]):
+class _GradientSingleNeighbours(InformedAttack[_SingleFields, GradientKnowledge, GradientTruth]):
     """Takes the rows that entered apart by public features."""
 
     card = Card(
@@ -290,7 +279,7 @@ class GradientSingleNeighbours(InformedAttack[SingleFields, GradientKnowledge, G
         tells_nothing="rows don't say which node was drawn; the prior knows the edges besides",
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> SingleFields | None:
+    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> _SingleFields | None:
         """Solves for the weights of the public rows."""
         seen, candidates = client_gradients(view, public, known), known.candidates
         found = None if seen is None else _single_rows(seen)
@@ -302,9 +291,9 @@ class GradientSingleNeighbours(InformedAttack[SingleFields, GradientKnowledge, G
             eligible = (candidates.clients == client) | (candidates.clients < 0)
             parts = [parts_of(rows[at], dictionary, eligible) for rows in found.rows.values()]
             fields.append(np.unique(np.concatenate(parts)))
-        return SingleFields(found.round, found.clients, tuple(fields), seen.model.reach)
+        return _SingleFields(found.round, found.clients, tuple(fields), seen.model.reach)
 
-    def score(self, guess: SingleFields, truth: GradientTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _SingleFields, truth: GradientTruth) -> tuple[Measurement, ...]:
         """Recall and precision of the neighbourhoods, each with its node, by client."""
         batches = _single_batches(guess.round, truth)
         if not batches:
@@ -351,3 +340,6 @@ def _share(metric: str, units: list[Ids], within: list[Ids], prior: float, what:
     right = np.concatenate(hits) if hits else np.empty(0, dtype=np.bool_)
     client = np.repeat(np.arange(len(units)), [len(unit) for unit in units])
     return share_right(metric, right.astype(np.bool_), client, f"{what}.", prior=prior)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_GradientLabels(), _GradientSingleRow(), _GradientSingleNeighbours())

@@ -24,8 +24,8 @@ from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.edge_claims import ClaimedEdges, score_claimed_edges
 from fgl_secure.attacks.message_passing.knowledge import SECMP_STATIC, STATIC_ROWS, PublicRows
 from fgl_secure.attacks.message_passing.sums import SeenSums, seen_sums
-from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import ClaimedTerms, score_claimed_terms
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.runtime import Circumstance, Directory, PublicParameters, Role, Secret, View
 from fgl_secure.typing import Ids
 
@@ -101,7 +101,7 @@ class _Fingerprint(Attack[ClaimedTerms, MessageTruth]):
         return score_claimed_terms(guess, truth)
 
 
-class FingerprintAtDevice(_Fingerprint):
+class _FingerprintAtDevice(_Fingerprint):
     """The target of an exact sum takes it apart: no scheme that hands out exact sums prevents it."""
 
     card = Card(
@@ -112,7 +112,7 @@ class FingerprintAtDevice(_Fingerprint):
     )  # fmt: skip
 
 
-class FingerprintAtSilo(_Fingerprint):
+class _FingerprintAtSilo(_Fingerprint):
     """A silo that decodes the sums of its devices takes them apart; it counts their terms by its own masks."""
 
     card = Card(
@@ -206,7 +206,7 @@ class _Containment(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
         return score_claimed_edges(guess, truth, crossing=self.card.observer is Role.SILO)
 
 
-class ContainmentAtDevice(_Containment):
+class _ContainmentAtDevice(_Containment):
     """The target of an exact sum finds its neighbours in the dictionary.
 
     A device knows the addresses of its neighbours anyway. That it finds their public rows is what it learns where
@@ -222,7 +222,7 @@ class ContainmentAtDevice(_Containment):
     )  # fmt: skip
 
 
-class ContainmentAtSilo(_Containment):
+class _ContainmentAtSilo(_Containment):
     """A silo that decodes the sums of its devices finds their neighbours in other silos."""
 
     card = Card(
@@ -258,3 +258,11 @@ def likest_pairs(rows: NDArray[Any], most: int) -> tuple[Ids, Ids]:
         kept = np.argsort(-best, kind="stable")[:most]
         best, pairs = best[kept], pairs[:, kept]
     return pairs[0], pairs[1]
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (
+    _FingerprintAtSilo(),
+    _FingerprintAtDevice(),
+    _ContainmentAtSilo(),
+    _ContainmentAtDevice(),
+)

@@ -20,9 +20,8 @@ from fgl_secure.attacks.message_passing.knowledge import (
     SECMP_DROP_OUTS,
     TRAINING,
 )
-from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import ClaimedTerms, Recovered, RecoveredRows, largest_share, score_recovered_rows
-from fgl_secure.attacks.truth import only_source
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, Step, View
 from fgl_secure.statistics.metrics import exact_proportion, exact_rows_recovered, node_block_proportion
 from fgl_secure.typing import Floats, Ids
@@ -190,7 +189,7 @@ class _Differencing(Attack[Determined, MessageTruth]):
         return _share_read(rows, targets, truth), *told
 
 
-class DifferencingAtDevice(_Differencing):
+class _DifferencingAtDevice(_Differencing):
     """A device that gets a sum in every round subtracts them.
 
     A scheme that answers every tag once, or refuses small sums, still gives the device *one* sum a round. What helps
@@ -206,7 +205,7 @@ class DifferencingAtDevice(_Differencing):
     )  # fmt: skip
 
 
-class DifferencingAtSilo(_Differencing):
+class _DifferencingAtSilo(_Differencing):
     """A silo that decodes the sums of its devices in every round subtracts them."""
 
     card = Card(
@@ -220,17 +219,11 @@ class DifferencingAtSilo(_Differencing):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Equations:
-    """The messages of a run, numbered, and who took part when.
+    """The messages of a run, numbered, and who took part when."""
 
-    Attributes:
-        targets: int64 [m], ascending party identifiers.
-        senders: int64 [m].
-        present: bool [rounds, m].
-    """
-
-    targets: Ids
-    senders: Ids
-    present: NDArray[np.bool_]
+    targets: Ids  # int64 [m], ascending party identifiers
+    senders: Ids  # int64 [m]
+    present: NDArray[np.bool_]  # bool [rounds, m]
 
 
 def _solved(sums: list[SeenSums], taking_part: list[Ids], modulus: int) -> Determined:
@@ -295,12 +288,12 @@ class _SingleNeighbour(Attack[ClaimedTerms, MessageTruth]):
     def score(self, guess: ClaimedTerms, truth: MessageTruth) -> tuple[Measurement, ...]:
         """The share of claimed embeddings that are exact, and the share of all devices that this exposes."""
         target = truth.parties.index_of(guess.targets, Role.DEVICE)
-        source = only_source(truth)[target]
+        source = _only_sources(truth)[target]
         secret = truth.embeddings[guess.step][source].astype(guess.values.dtype, copy=False)
         hit = exact_rows_recovered(guess.values, secret) & (source >= 0)
         devices, hits = len(truth.silo_of), int(hit.sum())
         exact, exposed = exact_proportion(hits, len(hit)), exact_proportion(hits, devices)
-        there = float((only_source(truth) >= 0).mean())
+        there = float((_only_sources(truth) >= 0).mean())
         finding = (
             f"{hits:,} of {len(hit):,} sums taken for one neighbour's embedding are exactly that; "
             f"{hits:,} of {devices:,} devices are exposed so."
@@ -311,7 +304,7 @@ class _SingleNeighbour(Attack[ClaimedTerms, MessageTruth]):
         return Measurement.of_share("exact recovery", exact, finding, prior=largest_share(secret)), share
 
 
-class SingleNeighbourAtDevice(_SingleNeighbour):
+class _SingleNeighbourAtDevice(_SingleNeighbour):
     """A device that received one code only takes its decoded sum for the embedding: which the paper admits."""
 
     card = Card(
@@ -333,7 +326,7 @@ class SingleNeighbourAtDevice(_SingleNeighbour):
         return ClaimedTerms(decoded[0].step, decoded[0].receivers[single], values)
 
 
-class SingleNeighbourAtSilo(_SingleNeighbour):
+class _SingleNeighbourAtSilo(_SingleNeighbour):
     """A silo recognises aggregates of one code by their masks and decodes the neighbour's embedding.
 
     At beta_2 the sum of k codes is k z_2, and the silo drew z_2: it learns the number of neighbours of each of its
@@ -367,7 +360,7 @@ CHOSEN = "chosen neighbour"
 """Name of a deviating device's own row: the party identifier of the neighbour whose codes it had decoded."""
 
 
-class MaliciousSingleNeighbour(RowReader):
+class _MaliciousSingleNeighbour(RowReader):
     """A device with several neighbours sends the codes of one as its aggregate, and gets that one's embedding back.
 
     The silo cannot tell them from a sum by anything that the protocol has it check.
@@ -390,3 +383,20 @@ class MaliciousSingleNeighbour(RowReader):
         sender = neighbour[decoded[0].receivers]
         rows = np.asarray(decoded[0].payload)[sender >= 0]
         return (RecoveredRows(decoded[0].step, sender[sender >= 0], rows),)
+
+
+def _only_sources(truth: MessageTruth) -> Ids:
+    """int64 [n]: the one device that sends to a device, or -1 where there are none or several."""
+    counts = np.bincount(truth.edges[1], minlength=len(truth.silo_of))
+    sources = np.full(len(truth.silo_of), -1, dtype=np.int64)
+    sources[truth.edges[1]] = truth.edges[0]
+    return np.where(counts == 1, sources, -1)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (
+    _SingleNeighbourAtSilo(),
+    _SingleNeighbourAtDevice(),
+    _DifferencingAtSilo(),
+    _DifferencingAtDevice(),
+    _MaliciousSingleNeighbour(),
+)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.proxies.fractions import whole_counts
 from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY,
@@ -21,7 +21,7 @@ from fgl_secure.attacks.proxies.knowledge import (
     proxy_rows,
     share_of_cells,
 )
-from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_advantage, exact_proportion
 from fgl_secure.typing import Flags, Floats, Ids
@@ -29,15 +29,10 @@ from fgl_secure.typing import Flags, Floats, Ids
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FirstRound:
-    """What is said of the first round that was seen.
+    """What is said of the first round that was seen."""
 
-    Attributes:
-        round: the training round.
-        clients: int64 [k], indices of silos; [SUM] where only the sum is seen.
-    """
-
-    round: int
-    clients: Ids
+    round: int  # the training round
+    clients: Ids  # int64 [k], indices of silos; [SUM] where only the sum is seen
 
     @property
     def summed(self) -> bool:
@@ -66,13 +61,13 @@ class _Counting(InformedAttack[Said, ProxyKnowledge, ProxyTruth], Generic[Said])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ClassPresence(_FirstRound):
+class _ClassPresence(_FirstRound):
     """Which classes are there: bool [k, C]."""
 
     present: Flags
 
 
-class ProxyClasses(_Counting[ClassPresence]):
+class _ProxyClasses(_Counting[_ClassPresence]):
     """A share or a proxy that is not zero."""
 
     card = Card(
@@ -83,16 +78,16 @@ class ProxyClasses(_Counting[ClassPresence]):
         knowledge=ProxyKnowledge,
     )  # fmt: skip
 
-    def _read(self, rows: ProxyRows) -> ClassPresence:
-        return ClassPresence(rows.round, rows.clients, rows.present)
+    def _read(self, rows: ProxyRows) -> _ClassPresence:
+        return _ClassPresence(rows.round, rows.clients, rows.present)
 
-    def guess_without(self, guess: ClassPresence, known: ProxyKnowledge, parties: Directory) -> ClassPresence:  # noqa: ARG002  # needs no numbering
+    def guess_without(self, guess: _ClassPresence, known: ProxyKnowledge, parties: Directory) -> _ClassPresence:  # noqa: ARG002  # needs no numbering
         """Every class at every client that has labelled nodes."""
         sizes = known.sizes_of(guess.clients)
         some = np.ones((len(guess.clients), 1), dtype=np.bool_) if sizes is None else sizes[:, None] > 0
         return replace(guess, present=np.broadcast_to(some, guess.present.shape))
 
-    def score(self, guess: ClassPresence, truth: ProxyTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _ClassPresence, truth: ProxyTruth) -> tuple[Measurement, ...]:
         """The share of pairs of a client and a class that are right.
 
         From the sum a class that is there is guessed of every client. The prior is to know of each class whether most
@@ -120,14 +115,14 @@ class ProxyClasses(_Counting[ClassPresence]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelledCounts(_FirstRound):
+class _LabelledCounts(_FirstRound):
     """Labels: shares float64 [k, C], and the smallest whole numbers behind them, int64 [k, C]; -1 where none fit."""
 
     shares: Floats
     counts: Ids
 
 
-class ProxyCounts(_Counting[LabelledCounts]):
+class _ProxyCounts(_Counting[_LabelledCounts]):
     """Shares are fractions of one denominator, which is how many labelled nodes there are."""
 
     card = Card(
@@ -138,16 +133,16 @@ class ProxyCounts(_Counting[LabelledCounts]):
         knowledge=ProxyKnowledge,
     )  # fmt: skip
 
-    def _read(self, rows: ProxyRows) -> LabelledCounts:
-        return LabelledCounts(rows.round, rows.clients, rows.shares, counts_of(rows))
+    def _read(self, rows: ProxyRows) -> _LabelledCounts:
+        return _LabelledCounts(rows.round, rows.clients, rows.shares, counts_of(rows))
 
-    def guess_without(self, guess: LabelledCounts, known: ProxyKnowledge, parties: Directory) -> LabelledCounts:  # noqa: ARG002  # needs no numbering
+    def guess_without(self, guess: _LabelledCounts, known: ProxyKnowledge, parties: Directory) -> _LabelledCounts:  # noqa: ARG002  # needs no numbering
         """As many labelled nodes of every class, where it is known how many a client has in all."""
         sizes, even = known.sizes_of(guess.clients), np.ones_like(guess.shares) / guess.shares.shape[1]
         counts = np.full_like(guess.counts, -1) if sizes is None else np.rint(sizes[:, None] * even).astype(np.int64)
         return replace(guess, shares=even, counts=counts)
 
-    def score(self, guess: LabelledCounts, truth: ProxyTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _LabelledCounts, truth: ProxyTruth) -> tuple[Measurement, ...]:
         """The share of clients whose most frequent label is read, and of counts, where there are any nodes, that are.
 
         From the sum all clients' most frequent label is guessed of each, and nothing is counted. The priors are to know
@@ -197,19 +192,14 @@ def _counts(counts: Ids, actual: Ids) -> tuple[Measurement, ...]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SingleProxies(_FirstRound):
-    """Class proxies, and which of them are one node's.
+class _SingleProxies(_FirstRound):
+    """Class proxies, and which of them are one node's."""
 
-    Attributes:
-        single: bool [k, C], where the counts behind the shares say one; nowhere in a sum.
-        proxies: float64 [k, C, d], NaN where there are none.
-    """
-
-    single: Flags
-    proxies: NDArray[np.float64]
+    single: Flags  # bool [k, C], where the counts behind the shares say one; nowhere in a sum
+    proxies: NDArray[np.float64]  # float64 [k, C, d], NaN where there are none
 
 
-class ProxySingletons(_Counting[SingleProxies]):
+class _ProxySingletons(_Counting[_SingleProxies]):
     """Divides by the share, and counts."""
 
     card = Card(
@@ -220,17 +210,17 @@ class ProxySingletons(_Counting[SingleProxies]):
         knowledge=ProxyKnowledge,
     )  # fmt: skip
 
-    def _read(self, rows: ProxyRows) -> SingleProxies:
-        return SingleProxies(rows.round, rows.clients, counts_of(rows) == 1, rows.proxies)
+    def _read(self, rows: ProxyRows) -> _SingleProxies:
+        return _SingleProxies(rows.round, rows.clients, counts_of(rows) == 1, rows.proxies)
 
-    def guess_without(self, guess: SingleProxies, known: ProxyKnowledge, parties: Directory) -> SingleProxies:  # noqa: ARG002  # needs no numbering
+    def guess_without(self, guess: _SingleProxies, known: ProxyKnowledge, parties: Directory) -> _SingleProxies:  # noqa: ARG002  # needs no numbering
         """Single nodes where a client has about one labelled node a class, and no proxy of any."""
         sizes, classes = known.sizes_of(guess.clients), guess.single.shape[1]
         about = 0.0 if sizes is None else np.rint(sizes / classes)[:, None]
         single = np.broadcast_to(np.equal(about, 1.0), guess.single.shape)
         return replace(guess, single=single, proxies=np.full_like(guess.proxies, np.nan))
 
-    def score(self, guess: SingleProxies, truth: ProxyTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _SingleProxies, truth: ProxyTruth) -> tuple[Measurement, ...]:
         """How well single nodes are told from several, and the share of single nodes' proxies that are read.
 
         From the sum nothing is told apart, and each class's mean over all clients is tried. Nothing is measured where
@@ -263,3 +253,6 @@ def _recognised(claimed: Flags, single: Flags, several: Flags) -> Measurement:
         f"{int(several.sum()):,} larger classes are taken for one."
     )
     return Measurement.of_advantage("single nodes told", found, alarms / max(int(several.sum()), 1), finding)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_ProxyClasses(), _ProxyCounts(), _ProxySingletons())

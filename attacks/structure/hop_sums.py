@@ -17,6 +17,7 @@ the degree leaves room for; where these rows are known too, it names them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ from fgl_secure.attacks.neighbourhoods import Client, clients_of, rows_of, stack
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.row_space import Solver, solver
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_HOPWISE, FEDSTRUCT_QUERIES, STRUCTURE
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, Step, Transcript, View
 from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids
@@ -43,27 +44,20 @@ CLOSE = 1e-2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Systems:
-    """Systems of sums, one for each observer and client whose nodes are summed.
+class _Systems:
+    """_Systems of sums, one for each observer and client whose nodes are summed."""
 
-    Attributes:
-        askers: int64 [p], index of the observing client; of the first one where several pool what they have.
-        targets: int64 [p], index of the client whose nodes are summed; that of the observer where they are of several.
-        equations: int64 [p], number of sums.
-        touched: int64 [p], nodes that are asked about.
-        exposed: int64 [p], how many of these the sums determine.
-    """
-
-    askers: Ids
+    askers: Ids  # int64 [p], index of the observing client; of the first one where several pool what they have
+    # int64 [p], index of the client whose nodes are summed; that of the observer where they are of several
     targets: Ids
-    equations: Ids
-    touched: Ids
-    exposed: Ids
+    equations: Ids  # int64 [p], number of sums
+    touched: Ids  # int64 [p], nodes that are asked about
+    exposed: Ids  # int64 [p], how many of these the sums determine
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SolvedSystem:
-    """One system: its row of `Systems`, and the nodes int64 [k] with the rows float64 [k, c] that are claimed."""
+    """One system: its row of `_Systems`, and the nodes int64 [k] with the rows float64 [k, c] that are claimed."""
 
     counts: tuple[int, int, int, int, int]
     nodes: Ids
@@ -71,27 +65,19 @@ class _SolvedSystem:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SolvedEmbeddings:
-    """Structure embeddings that observers read from sums.
+class _SolvedEmbeddings:
+    """Structure embeddings that observers read from sums."""
 
-    Attributes:
-        step: when the sums were given.
-        systems: who had which sums.
-        system: int64 [k], from which of these each row is read.
-        nodes: int64 [k], device index of the node that each row is said to belong to.
-        values: float64 [k, c], the rows.
-    """
-
-    step: Step
-    systems: Systems
-    system: Ids
-    nodes: Ids
-    values: Floats
+    step: Step  # when the sums were given
+    systems: _Systems  # who had which sums
+    system: Ids  # int64 [k], from which of these each row is read
+    nodes: Ids  # int64 [k], device index of the node that each row is said to belong to
+    values: Floats  # float64 [k, c], the rows
 
     @classmethod
-    def of_all(cls, step: Step, solved: list[_SolvedSystem]) -> SolvedEmbeddings:
+    def of_all(cls, step: Step, solved: list[_SolvedSystem]) -> _SolvedEmbeddings:
         """The claims from all systems, side by side; at least one system."""
-        systems = Systems(*np.array([each.counts for each in solved], dtype=np.int64).T)
+        systems = _Systems(*np.array([each.counts for each in solved], dtype=np.int64).T)
         system = np.repeat(np.arange(len(solved)), [len(each.nodes) for each in solved])
         values = [each.values for each in solved if len(each.nodes)] or [solved[0].values]
         nodes = np.concatenate([each.nodes for each in solved])
@@ -114,7 +100,7 @@ def _sure_rows(solution: Solver, sums: Floats, rounding: Floats) -> tuple[NDArra
     return moved <= CLOSE * np.linalg.norm(values, axis=1), values
 
 
-def _score_solved_embeddings(guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
+def _score_solved_embeddings(guess: _SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
     """How many rows are right, from how many systems and of how many nodes one is, and the labels read off.
 
     The prior of the first two takes every node's row to be the most frequent one; that of labels is the majority.
@@ -141,7 +127,7 @@ def _score_solved_embeddings(guess: SolvedEmbeddings, truth: StructureTruth) -> 
     return (rows, *found, _labels(guess, truth))
 
 
-def _right(guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _right(guess: _SolvedEmbeddings, truth: StructureTruth) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Bool [k]: which claimed rows are right, and for which the most frequent row would be.
 
     Where no two of the claimed nodes have the same row, none is frequent: nobody could guess it.
@@ -156,7 +142,7 @@ def _right(guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[NDArray[np.b
     return off <= CLOSE * np.linalg.norm(secret, axis=1), np.asarray(common)
 
 
-def _share_of_nodes(guess: SolvedEmbeddings, right: NDArray[np.bool_], finding: str) -> Measurement:
+def _share_of_nodes(guess: _SolvedEmbeddings, right: NDArray[np.bool_], finding: str) -> Measurement:
     """How many of the nodes that are asked about are read: the size of the leak."""
     touched = guess.systems.touched
     read = np.bincount(guess.system[right], minlength=len(touched))
@@ -167,7 +153,7 @@ def _share_of_nodes(guess: SolvedEmbeddings, right: NDArray[np.bool_], finding: 
     return Measurement.of_share("nodes exposed", share, finding, reachable=reach, context=True)
 
 
-def _labels(guess: SolvedEmbeddings, truth: StructureTruth) -> Measurement:
+def _labels(guess: _SolvedEmbeddings, truth: StructureTruth) -> Measurement:
     """How often the largest coordinate of a claimed row is the node's label; right rows can tell no more of it."""
     actual = truth.labels[guess.nodes]
     right = guess.values.argmax(axis=1) == actual
@@ -187,7 +173,7 @@ ROUNDING = 2.0**-23
 """Relative rounding of an answer, which is a float32."""
 
 
-class QueryRowSpace(Attack[SolvedEmbeddings, StructureTruth]):
+class _QueryRowSpace(Attack[_SolvedEmbeddings, StructureTruth]):
     """A client solves the answers of every other client for the nodes that its own weights determine."""
 
     card = Card(
@@ -197,7 +183,7 @@ class QueryRowSpace(Attack[SolvedEmbeddings, StructureTruth]):
         Role.SILO, Secret.STRUCTURE_FEATURE, STRUCTURE, FEDSTRUCT_QUERIES, minimum=0.75, truth=StructureTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> SolvedEmbeddings | None:  # noqa: ARG002  # needs no parameter
+    def infer(self, view: View, public: PublicParameters) -> _SolvedEmbeddings | None:  # noqa: ARG002  # needs no parameter
         """Solves the answers of the last round that the view holds, apart for every pair of clients."""
         asked = rows_of(view, OWN_QUERIES)
         if not asked:
@@ -211,9 +197,9 @@ class QueryRowSpace(Attack[SolvedEmbeddings, StructureTruth]):
             here = (queries.observers == observer) & (targets == target)
             told = answers.values[(answers.observers == observer) & (answers.targets == target)]
             solved.append(_solved(int(owners[here].min()), target, queries.values[here, 1:], told))
-        return SolvedEmbeddings.of_all(step, solved)
+        return _SolvedEmbeddings.of_all(step, solved)
 
-    def score(self, guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
         """Rows that are right, pairs of clients and nodes that are exposed, labels: `_score_solved_embeddings`."""
         return _score_solved_embeddings(guess, truth)
 
@@ -229,11 +215,11 @@ def queries_allowed(touched: Ids, *, width: int = 1, classes: int = 1) -> Ids:
     return np.asarray(touched * width // classes)
 
 
-def leaking_although_allowed(systems: Systems, *, width: int = 1, classes: int = 1) -> tuple[int, int]:
+def leaking_although_allowed(systems: _Systems, *, width: int = 1, classes: int = 1) -> tuple[int, int]:
     """How many pairs of clients expose a node although they obey the paper's count, and how many obey it.
 
     Args:
-        systems: the pairs, see `QueryRowSpace.infer`.
+        systems: the pairs, see `_QueryRowSpace.infer`.
         width: see `queries_allowed`.
         classes: see `queries_allowed`.
     """
@@ -288,28 +274,18 @@ REAL_BITS = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _HopSystem:
-    """One client's sums of all hops, and the foreign rows that they determine.
+    """One client's sums of all hops, and the foreign rows that they determine."""
 
-    Attributes:
-        client: who has the sums.
-        own: float64 [hops, n, c], embeddings of its own nodes; 0 for other nodes.
-        sums: number of sums in a hop.
-        nodes: int64 [k], foreign nodes that the sums determine.
-        rows: float64 [hops, k, c], their embeddings.
-        error: float64 [k], how far a coordinate of each may be off.
-        unit: rounding of one sum.
-    """
-
-    client: Client
-    own: Floats
-    sums: int
-    nodes: Ids
-    rows: Floats
-    error: Floats
-    unit: float
+    client: Client  # who has the sums
+    own: Floats  # float64 [hops, n, c], embeddings of its own nodes; 0 for other nodes
+    sums: int  # number of sums in a hop
+    nodes: Ids  # int64 [k], foreign nodes that the sums determine
+    rows: Floats  # float64 [hops, k, c], their embeddings
+    error: Floats  # float64 [k], how far a coordinate of each may be off
+    unit: float  # rounding of one sum
 
 
-class HopSumRows(Attack[SolvedEmbeddings, StructureTruth]):
+class _HopSumRows(Attack[_SolvedEmbeddings, StructureTruth]):
     """A client solves its sums over foreign neighbours for the structure embeddings of single ones."""
 
     card = Card(
@@ -319,16 +295,16 @@ class HopSumRows(Attack[SolvedEmbeddings, StructureTruth]):
         Role.SILO, Secret.STRUCTURE_FEATURE, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.9, truth=StructureTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> SolvedEmbeddings | None:
+    def infer(self, view: View, public: PublicParameters) -> _SolvedEmbeddings | None:
         """The rows of the first hop, g(s_u) themselves."""
         steps = [rows.step for rows in rows_of(view, HOP_SUMS)]
         systems = _hop_systems(view, public)
         if not systems:
             return None
         first = min(steps, key=lambda step: (step.round, step.layer))
-        return SolvedEmbeddings.of_all(first, [_solved_hop(system) for system in systems])
+        return _SolvedEmbeddings.of_all(first, [_solved_hop(system) for system in systems])
 
-    def score(self, guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
         """Rows that are right, clients that read one, nodes that are exposed, labels: `_score_solved_embeddings`."""
         return _score_solved_embeddings(guess, truth)
 
@@ -352,7 +328,7 @@ def _hop_systems(view: View, public: PublicParameters) -> list[_HopSystem]:
 def noted_embeddings(transcript: Transcript) -> dict[Step, Floats]:
     """What all clients noted of their own nodes before each hop, float64 [n, c] in the order of the nodes.
 
-    The truth that `HopSumRows` is scored against: schemes over a field note elements of it and not real numbers.
+    The truth that `_HopSumRows` is scored against: schemes over a field note elements of it and not real numbers.
     """
     found = {}
     for batch in transcript.private:
@@ -397,7 +373,7 @@ def _solved_hop(system: _HopSystem) -> _SolvedSystem:
     return _SolvedSystem(counts, system.nodes[sure], system.rows[0, sure])
 
 
-class HopSumEdges(Attack[ForeignEdges, StructureTruth]):
+class _HopSumEdges(Attack[ForeignEdges, StructureTruth]):
     """A client explains the change of a foreign row from hop to hop by foreign rows that it knows."""
 
     card = Card(
@@ -437,3 +413,6 @@ def _explained(system: _HopSystem) -> ForeignEdges:
         ends.append(np.full(len(which), system.nodes[w]))
         others.append(system.nodes[which])
     return ForeignEdges.claimed(system.client, np.concatenate(ends), np.concatenate(others))
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_QueryRowSpace(), _HopSumRows(), _HopSumEdges())

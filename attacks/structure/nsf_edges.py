@@ -1,4 +1,9 @@
-"""Edges between foreign nodes from their structure features, and how well scores rank pairs.
+"""Degrees of foreign nodes and of their neighbours, read off FedStar's features in closed form.
+
+The diagonal of A^ is the reciprocal of a degree, so every degree is there to read; that of A^^2 has the sum of the
+neighbours' reciprocals, which only few multisets of the degrees in the graph have.
+
+Edges between foreign nodes from their structure features, and how well scores rank pairs.
 
 Two kinds of pairs without an edge: random ones, and the harder ones two hops apart. Clients know who owns which node,
 and most edges of a clustered partition are inside clients; so the random pairs that count have the same owners as the
@@ -11,20 +16,197 @@ the degrees of a node's neighbours, and an edge needs that each end has a neighb
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import area, area_of_pairs
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
-from fgl_secure.attacks.neighbourhoods import OWN_EDGES, undirected
-from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, EmbeddingModel
-from fgl_secure.attacks.structure.nsf_views import MODEL, MODEL_ALONE, embedded, foreign_features, own_rows
-from fgl_secure.attacks.structure.nsf_walk_degrees import ReadDegrees, read_degrees
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.neighbourhoods import OWN_EDGES, degree_words, ego_networks, neighbour_degrees, undirected
+from fgl_secure.attacks.recovery import largest_share
+from fgl_secure.attacks.structure.knowledge import (
+    FEDSTRUCT,
+    FEDSTRUCT_LOUVAIN,
+    MODEL,
+    MODEL_ALONE,
+    STRUCTURE,
+    EmbeddingModel,
+    NeighbourSums,
+    embedded,
+    foreign_features,
+    neighbour_sums,
+    own_rows,
+)
+from fgl_secure.attacks.truth import StructureTruth, foreign_neighbours
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import Interval
+from fgl_secure.statistics.metrics import Interval, clustered_proportion
 from fgl_secure.typing import Floats, Ids
+
+TOLERANCE = 1e-5
+"""Distance of sums that count as equal, in single precision."""
+LARGEST = 6
+"""Numbers in a sum up to which all combinations are tried, half of them at a time."""
+MOST_COMBINATIONS = 200_000
+"""Combinations of half the numbers up to which they are tried."""
+
+
+class DegreeMultisets:
+    """All multisets of up to three of some whole numbers, ready for finding the multisets behind a sum.
+
+    Args:
+        numbers: int64 [k], ascending; the numbers that may occur.
+    """
+
+    def __init__(self, numbers: Ids) -> None:
+        self._numbers = numbers
+        self._solved: dict[tuple[str, ...], Ids | None] = {}
+        self._halves: list[tuple[Ids, Floats, Floats]] = [self._sums(np.empty((1, 0), dtype=np.int64))]
+        rows = self._halves[0][0]
+        for size in range(1, LARGEST // 2 + 1):
+            if len(numbers) ** size > MOST_COMBINATIONS * reduce(lambda a, b: a * b, range(1, size + 1)):
+                break
+            rows = self._longer(rows)
+            self._halves.append(self._sums(rows))
+
+    def solve(self, count: int, reciprocals: float, squares: float) -> Ids | None:
+        """The one multiset of `count` numbers with these sums; None where there are several, none, or too many to try.
+
+        Args:
+            count: how many numbers.
+            reciprocals: sum of 1 / number.
+            squares: sum of 1 / number^2, or more by a sum over triangles; NaN where it is unknown.
+
+        Returns:
+            int64 [count], ascending.
+        """
+        large = (count + 1) // 2
+        if count < 1 or large >= len(self._halves):
+            return None
+        (some, p1, q1), (rest, p2, q2) = self._halves[count - large], self._halves[large]
+        low = np.searchsorted(p2, reciprocals - p1 - TOLERANCE, side="left")
+        high = np.searchsorted(p2, reciprocals - p1 + TOLERANCE, side="right")
+        first = np.repeat(np.arange(len(some)), high - low)
+        second = _ranges(low, high)
+        excess = squares - q1[first] - q2[second]
+        exact = np.abs(excess) <= TOLERANCE
+        for fits in (exact, excess > TOLERANCE) if not np.isnan(squares) else (np.ones(len(first), dtype=np.bool_),):
+            found = np.unique(np.sort(np.hstack([some[first[fits]], rest[second[fits]]]), axis=1), axis=0)
+            if len(found):
+                return np.asarray(self._numbers[found[0]]) if len(found) == 1 else None
+        return None
+
+    def neighbours(self, sums: NeighbourSums) -> tuple[Ids | None, ...]:
+        """The degrees of each node's neighbours, where the numbers are one more than degrees; each sum once."""
+        keys = np.stack([sums.degrees, *(np.round(each / TOLERANCE) for each in (sums.reciprocals, sums.squares))])
+        rows = zip(keys.T.tolist(), sums.degrees.tolist(), sums.reciprocals, sums.squares, strict=True)
+        return tuple(self._one(tuple(map(str, key)), *row) for key, *row in rows)
+
+    def _one(self, key: tuple[str, ...], degree: int, reciprocals: float, squares: float) -> Ids | None:
+        if degree == 0:
+            return np.empty(0, dtype=np.int64)
+        if key not in self._solved:
+            found = self.solve(degree, reciprocals, squares)
+            self._solved[key] = None if found is None else found - 1
+        return self._solved[key]
+
+    def _longer(self, rows: Ids) -> Ids:
+        """Rows of places, ascending in each, with one more place at the end."""
+        last = rows[:, -1] if rows.shape[1] else np.zeros(len(rows), dtype=np.int64)
+        again = len(self._numbers) - last
+        added = _ranges(last, np.full(len(rows), len(self._numbers)))
+        return np.hstack([np.repeat(rows, again, axis=0), added[:, None]])
+
+    def _sums(self, rows: Ids) -> tuple[Ids, Floats, Floats]:
+        """Rows of places by ascending sum of reciprocals, with both sums."""
+        reciprocal = 1 / self._numbers[rows].astype(np.float64)
+        total = reciprocal.sum(axis=1)
+        order = np.argsort(total, kind="stable")
+        return rows[order], total[order], (reciprocal**2).sum(axis=1)[order]
+
+
+def _ranges(low: Ids, high: Ids) -> Ids:
+    """low[0] .. high[0] - 1, low[1] .. high[1] - 1 and so on, in one array."""
+    lengths = high - low
+    starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.asarray(np.arange(int(lengths.sum())) - starts + np.repeat(low, lengths), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ReadDegrees:
+    """What one client reads off the features of foreign nodes."""
+
+    observer: int  # party identifier of the client
+    nodes: Ids  # int64 [m], device indices
+    degrees: Ids  # int64 [m], numbers of neighbours
+    # for each node the degrees of its neighbours, int64 [degree] ascending; None where they are open
+    neighbours: tuple[Ids | None, ...]
+
+
+def _read_degrees(view: View) -> list[_ReadDegrees]:
+    """What every client reads alone; empty where features have no return probabilities."""
+    edges, size = own_rows(view, OWN_EDGES), len(view.parties.ids(Role.DEVICE))
+    found: list[_ReadDegrees] = []
+    solvers: dict[bytes, DegreeMultisets] = {}
+    for client, held in foreign_features(view).items():
+        sums = neighbour_sums(held.values)
+        if sums is None:
+            continue
+        present = sums.degrees
+        if client in edges:
+            own = np.asarray(undirected(edges[client][:, :2].T, size).sum(axis=1), dtype=np.int64)
+            present = np.concatenate([present, own[edges[client][:, 0]]])
+        looped = np.unique(present[present > 0]) + 1
+        solver = solvers.setdefault(looped.tobytes(), DegreeMultisets(looped))
+        found.append(_ReadDegrees(client, held.nodes, sums.degrees, solver.neighbours(sums)))
+    return found
+
+
+class _NsfWalkDegrees(Attack[list[_ReadDegrees], StructureTruth]):
+    """A client solves return probabilities for the degrees of foreign nodes and of their neighbours."""
+
+    card = Card(
+        "nsf-walk-degrees",
+        "a client reads degrees off FedStar's features, and solves them for the degrees of neighbours",
+        "on FedStruct (ICLR 2025) App. A and G.1: the diagonals of A^ and its powers are shared",
+        Role.SILO, Secret.DEGREE, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.52, truth=StructureTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> list[_ReadDegrees] | None:  # noqa: ARG002  # needs none
+        """Reads every foreign node at every client alone."""
+        return _read_degrees(view) or None
+
+    def score(self, guess: list[_ReadDegrees], truth: StructureTruth) -> tuple[Measurement, ...]:
+        """The share of degrees that are exact, and of nodes whose neighbours all have the degrees that are claimed.
+
+        The latter is over nodes without a neighbour at another client: a client that computes features of its own
+        nodes on what it sees knows but part of the edges of the others'.
+        """
+        adjacency = undirected(truth.edges, len(truth.silo_of))
+        degrees, around = ego_networks(adjacency)[0], neighbour_degrees(adjacency)
+        nodes = np.concatenate([each.nodes for each in guess])
+        read = np.concatenate([each.degrees for each in guess])
+        names = [neighbours for each in guess for neighbours in each.neighbours]
+        solved = np.array([each is not None for each in names], dtype=np.bool_)
+        claimed = np.array([0 if each is None else _name(each) for each in names], dtype=np.int64)
+        exact = solved & (claimed == around[nodes])
+        inner: NDArray[np.bool_] = np.asarray(~foreign_neighbours(truth).any(axis=1))[nodes]
+        found = (_share("degrees", read == degrees[nodes], nodes, degrees),)
+        return (*found, _share("neighbours' degrees", exact[inner], nodes[inner], around)) if inner.any() else found
+
+
+def _name(degrees: Ids) -> int:
+    """The name that `neighbour_degrees` gives to a multiset."""
+    return int(degree_words(degrees).sum(dtype=np.uint64).view(np.int64))
+
+
+def _share(metric: str, right: NDArray[np.bool_], nodes: Ids, actual: Ids) -> Measurement:
+    share = clustered_proportion(right, nodes, seed=0)
+    prior, random = largest_share(actual[nodes][:, None]), 1 / max(len(np.unique(actual)), 1)
+    finding = f"Of {len(right):,} foreign nodes, the {metric} of {int(right.sum()):,} are read exactly."
+    return Measurement.of_share(metric, share, finding, random=random, prior=prior)
+
 
 ATTEMPTS = 20
 """Times that an end is moved before a pair is left out: only where nearly all nodes of a client are joined."""
@@ -32,39 +214,32 @@ ATTEMPTS = 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SampledPairs:
-    """Pairs of device indices, int64 [2, k] each.
+    """Pairs of device indices, int64 [2, k] each."""
 
-    Attributes:
-        edges: edges, each once.
-        alike: random pairs without an edge whose ends have the owners that an edge's have.
-        random: random pairs without an edge.
-        hops: pairs without an edge that have a neighbour in common, each once.
-    """
-
-    edges: Ids
-    alike: Ids
-    random: Ids
-    hops: Ids
+    edges: Ids  # edges, each once
+    alike: Ids  # random pairs without an edge whose ends have the owners that an edge's have
+    random: Ids  # random pairs without an edge
+    hops: Ids  # pairs without an edge that have a neighbour in common, each once
 
 
 def _sampled(nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rng: np.random.Generator) -> _SampledPairs:
     """Draws up to `most` pairs of each kind.
 
     Args:
-        nodes: int64 [m], ascending; both ends are among them.
+        nodes: int64 [m], ascending; both ends are _among them.
         edges: int64 [2, e], both directions of all edges.
         far: int64 [2, f], both directions of all pairs two hops apart.
         owner_of: int64 [n].
         most: how many of a kind.
         rng: draws.
     """
-    pairs = _some(among(edges, nodes), most, rng)
+    pairs = _some(_among(edges, nodes), most, rng)
     anywhere = nodes[rng.integers(max(len(nodes), 1), size=pairs.shape)] if pairs.size else pairs
     return _SampledPairs(
         pairs,
         _with_another_end(pairs, edges, owner_of, nodes, rng),
         anywhere[:, ~_is_edge(anywhere, edges, len(owner_of)) & (anywhere[0] != anywhere[1])],
-        _some(among(far, nodes), most, rng),
+        _some(_among(far, nodes), most, rng),
     )
 
 
@@ -72,36 +247,36 @@ def _some(pairs: Ids, most: int, rng: np.random.Generator) -> Ids:
     return pairs if pairs.shape[1] <= most else pairs[:, rng.choice(pairs.shape[1], most, replace=False)]
 
 
-def among(pairs: Ids, nodes: Ids) -> Ids:
-    """Pairs with both ends among nodes, each once: the first below the second."""
+def _among(pairs: Ids, nodes: Ids) -> Ids:
+    """Pairs with both ends _among nodes, each once: the first below the second."""
     return pairs[:, (pairs[0] < pairs[1]) & np.isin(pairs, nodes).all(axis=0)]
 
 
-def _with_another_end(pairs: Ids, edges: Ids, owner_of: Ids, among: Ids, rng: np.random.Generator) -> Ids:
+def _with_another_end(pairs: Ids, edges: Ids, owner_of: Ids, _among: Ids, rng: np.random.Generator) -> Ids:
     """Edges with the second end moved to a random node of the same owner, such that they are none."""
     moved = pairs.copy()
     for _ in range(ATTEMPTS):
         wrong = np.flatnonzero(_is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
-        moved[1, wrong] = _same_owner(moved[1, wrong], owner_of, among, rng)
+        moved[1, wrong] = _same_owner(moved[1, wrong], owner_of, _among, rng)
     return moved[:, ~_is_edge(moved, edges, len(owner_of)) & (moved[0] != moved[1])]
 
 
-def _same_owner(nodes: Ids, owner_of: Ids, among: Ids, rng: np.random.Generator) -> Ids:
+def _same_owner(nodes: Ids, owner_of: Ids, _among: Ids, rng: np.random.Generator) -> Ids:
     """For each node a random one of the same owner."""
     other = nodes.copy()
     for owner in np.unique(owner_of[nodes]).tolist():
         here = np.flatnonzero(owner_of[nodes] == owner)
-        other[here] = rng.choice(among[owner_of[among] == owner], size=len(here))
+        other[here] = rng.choice(_among[owner_of[_among] == owner], size=len(here))
     return other
 
 
 def _is_edge(pairs: Ids, edges: Ids, size: int) -> NDArray[np.bool_]:
-    """Whether each pair [2, k] is among edges [2, m] of `size` nodes: bool [k]."""
+    """Whether each pair [2, k] is _among edges [2, m] of `size` nodes: bool [k]."""
     return np.asarray(np.isin(pairs[0] * size + pairs[1], edges[0] * size + edges[1]))
 
 
 MOST = 5_000
-"""Pairs of a kind that a figure rests on, drawn among more."""
+"""Pairs of a kind that a figure rests on, drawn _among more."""
 CELLS = 4_000_000
 """Scores that are laid out at once."""
 
@@ -121,7 +296,7 @@ class PairScores:
     factors: tuple[tuple[Floats, Floats], ...]
 
     def of(self, pairs: Ids) -> Floats:
-        """The scores float64 [k] of pairs int64 [2, k] of device indices, both among `nodes`."""
+        """The scores float64 [k] of pairs int64 [2, k] of device indices, both _among `nodes`."""
         first, second = np.searchsorted(self.nodes, pairs)
         parts = [np.einsum("kd,kd->k", left[first], right[second]) for left, right in self.factors]
         return np.asarray(np.prod(parts, axis=0), dtype=np.float64)
@@ -144,25 +319,16 @@ class PairScores:
 
 @dataclass(frozen=True, slots=True)
 class _PairRanking:
-    """How well edges between foreign nodes are ranked.
+    """How well edges between foreign nodes are ranked."""
 
-    Attributes:
-        same_owners: area under the curve against random pairs whose ends have the same owners as the edge's.
-        interval: 95 % interval of that area, by resampling nodes (a pair counts as often as the product of its ends).
-        random: the area against random pairs.
-        two_hops: the area against pairs two hops apart.
-        precision: the share of edges among as many top pairs of the first client as it has edges to find.
-        density: the share of edges among all its pairs.
-        edges: how many edges the areas rest on.
-    """
-
-    same_owners: float
+    same_owners: float  # area under the curve against random pairs whose ends have the same owners as the edge's
+    # 95 % interval of that area, by resampling nodes (a pair counts as often as the product of its ends)
     interval: Interval
-    random: float
-    two_hops: float
-    precision: float
-    density: float
-    edges: int
+    random: float  # the area against random pairs
+    two_hops: float  # the area against pairs two hops apart
+    precision: float  # the share of edges _among as many top pairs of the first client as it has edges to find
+    density: float  # the share of edges _among all its pairs
+    edges: int  # how many edges the areas rest on
 
 
 def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> _PairRanking | None:
@@ -190,7 +356,7 @@ def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> _PairRa
 
 
 def _precision(scores: PairScores, edges: Ids, size: int) -> tuple[float, float]:
-    there = among(edges, scores.nodes).shape[1]
+    there = _among(edges, scores.nodes).shape[1]
     pairs = len(scores.nodes) * (len(scores.nodes) - 1) / 2
     if not there:
         return 0.0, 0.0
@@ -198,13 +364,13 @@ def _precision(scores: PairScores, edges: Ids, size: int) -> tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RankedPairs:
+class _RankedPairs:
     """The scores that clients give to pairs of foreign nodes, one table a client."""
 
     clients: tuple[PairScores, ...]
 
 
-class NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]):
+class _NsfCosineEdges(InformedAttack[_RankedPairs, EmbeddingModel, StructureTruth]):
     """The cosine of two nodes' features."""
 
     card = Card(
@@ -215,7 +381,7 @@ class NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]
         auxiliary=MODEL, truth=StructureTruth, knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
+    def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> _RankedPairs | None:  # noqa: ARG002  # needs no parameter
         """Scores all pairs of foreign nodes at every client alone."""
         found = []
         for client, held in foreign_features(view).items():
@@ -223,14 +389,14 @@ class NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]
             length = np.linalg.norm(rows, axis=1, keepdims=True)
             rows = rows / np.where(length > 0, length, 1)
             found.append(PairScores(client, held.nodes, ((rows, rows),)))
-        return RankedPairs(tuple(found)) if found else None
+        return _RankedPairs(tuple(found)) if found else None
 
-    def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
         """Edges against random pairs of the same owners, see `_ranking_of_edges`."""
         return _ranking_of_edges(guess, truth)
 
 
-class NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
+class _NsfWalkEdges(Attack[_RankedPairs, StructureTruth]):
     """How likely an edge is that joins two nodes with these degrees and these degrees of neighbours."""
 
     card = Card(
@@ -241,18 +407,18 @@ class NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
         minimum=0.55, truth=StructureTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
+    def infer(self, view: View, public: PublicParameters) -> _RankedPairs | None:  # noqa: ARG002  # needs no parameter
         """Scores all pairs of foreign nodes at every client alone."""
         edges = own_rows(view, OWN_EDGES)
-        found = [_likely(read, edges.get(read.observer)) for read in read_degrees(view)]
-        return RankedPairs(tuple(found)) if found else None
+        found = [_likely(read, edges.get(read.observer)) for read in _read_degrees(view)]
+        return _RankedPairs(tuple(found)) if found else None
 
-    def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
         """Edges against random pairs of the same owners, see `_ranking_of_edges`."""
         return _ranking_of_edges(guess, truth)
 
 
-def _ranking_of_edges(guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
+def _ranking_of_edges(guess: _RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
     """Twice the area under the curve less one, edges against random pairs of the same owners: 0 without a view."""
     ranking = rank_pairs(guess.clients, truth)
     if ranking is None:
@@ -266,7 +432,7 @@ def _ranking_of_edges(guess: RankedPairs, truth: StructureTruth) -> tuple[Measur
     return (Measurement.of_area("ranking of edges", ranking.same_owners, ranking.interval, ranking.edges, finding),)
 
 
-def _likely(read: ReadDegrees, own: Ids | None) -> PairScores:
+def _likely(read: _ReadDegrees, own: Ids | None) -> PairScores:
     """Edges that a node has to nodes of a degree, times the same the other way, over all edges between both degrees.
 
     That is the probability of the edge where edges fall at random under these counts.
@@ -282,7 +448,7 @@ def _likely(read: ReadDegrees, own: Ids | None) -> PairScores:
     return PairScores(read.observer, read.nodes, ((share, which), (which, towards)))
 
 
-def _towards(read: ReadDegrees, degrees: Ids) -> Floats:
+def _towards(read: _ReadDegrees, degrees: Ids) -> Floats:
     """Neighbours of each degree, float64 [m, k]; where they are open, as an edge's end has them on average."""
     ends = np.array([(read.degrees == degree).sum() * degree for degree in degrees], dtype=np.float64)
     average = ends / max(float(ends.sum()), 1.0)
@@ -304,3 +470,6 @@ def _known(nodes: Ids, own: Ids, degrees: Ids) -> Floats:
     there = (nodes[row] == own[:, 1]) & (degrees[column] == degree)
     np.add.at(known, (row[there], column[there]), 1)
     return known
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_NsfWalkDegrees(), _NsfWalkEdges(), _NsfCosineEdges())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -18,17 +19,19 @@ from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import OWN_EDGES, undirected
-from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_LOUVAIN, STRUCTURE, CrawledGraph
-from fgl_secure.attacks.structure.nsf_views import (
+from fgl_secure.attacks.structure.knowledge import (
+    FEDSTRUCT_LOUVAIN,
     OWN_NAMES,
+    STRUCTURE,
+    CrawledGraph,
     HeldFeatures,
     degree_hashes,
     foreign_features,
     own_rows,
 )
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
@@ -135,29 +138,20 @@ def _sparse_assignment(rows: Floats, table: Floats) -> Ids:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NamedNodes:
-    """Whom clients take foreign nodes for.
+class _NamedNodes:
+    """Whom clients take foreign nodes for."""
 
-    Attributes:
-        observers: int64 [k], party identifiers of the clients.
-        nodes: int64 [k], device indices.
-        names: int64 [k, r], indices in the list that the crawl goes by, the likeliest first; -1 for none.
-        choices: int64 [k], how many listed nodes belong to the client of each.
-        alike: int64 [k], nodes of that client with the same features, itself included.
-        rate: the share of the edges that the crawl has.
-    """
-
-    observers: Ids
-    nodes: Ids
-    names: Ids
-    choices: Ids
-    alike: Ids
-    rate: float
+    observers: Ids  # int64 [k], party identifiers of the clients
+    nodes: Ids  # int64 [k], device indices
+    names: Ids  # int64 [k, r], indices in the list that the crawl goes by, the likeliest first; -1 for none
+    choices: Ids  # int64 [k], how many listed nodes belong to the client of each
+    alike: Ids  # int64 [k], nodes of that client with the same features, itself included
+    rate: float  # the share of the edges that the crawl has
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _MatchedGroup:
-    """Nodes int64 [m], names int64 [m, r], choices and alike int64 [m] as in `NamedNodes`."""
+    """Nodes int64 [m], names int64 [m, r], choices and alike int64 [m] as in `_NamedNodes`."""
 
     nodes: Ids
     names: Ids
@@ -165,7 +159,7 @@ class _MatchedGroup:
     alike: Ids
 
 
-def gathered(found: list[tuple[int, _MatchedGroup]], rate: float) -> NamedNodes | None:
+def _gathered(found: list[tuple[int, _MatchedGroup]], rate: float) -> _NamedNodes | None:
     """The matches of all clients in one table; None without any."""
     if not found:
         return None
@@ -174,10 +168,10 @@ def gathered(found: list[tuple[int, _MatchedGroup]], rate: float) -> NamedNodes 
         np.concatenate([getattr(match, column) for _, match in found])
         for column in ("nodes", "names", "choices", "alike")
     )
-    return NamedNodes(observers, nodes, names, choices, alike, rate)
+    return _NamedNodes(observers, nodes, names, choices, alike, rate)
 
 
-def _share_named(metric: str, guess: NamedNodes, truth: StructureTruth, first: int) -> Measurement:
+def _share_named(metric: str, guess: _NamedNodes, truth: StructureTruth, first: int) -> Measurement:
     """The share of nodes whose right name is among the first ones.
 
     Without the transcript any listed node of the client is as likely. Nodes with equal features are told apart by
@@ -219,10 +213,10 @@ def _card(name: str, summary: str) -> Card:
     )
 
 
-class _Matching(InformedAttack[NamedNodes, CrawledGraph, StructureTruth]):
+class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
     """What all ways of matching one client's nodes with the listed nodes of that client share."""
 
-    def infer_with(self, view: View, public: PublicParameters, known: CrawledGraph) -> NamedNodes | None:  # noqa: ARG002  # needs no parameter
+    def infer_with(self, view: View, public: PublicParameters, known: CrawledGraph) -> _NamedNodes | None:  # noqa: ARG002  # needs no parameter
         """Matches each foreign client's nodes at every client alone."""
         copy = _features_of_copy(known)
         if copy is None:
@@ -235,7 +229,7 @@ class _Matching(InformedAttack[NamedNodes, CrawledGraph, StructureTruth]):
                 if key not in same:
                     same[key] = self._among(group, copy, known.owners)
                 found.append((client, same[key]))
-        return gathered([(client, match) for client, match in found if match is not None], known.rate)
+        return _gathered([(client, match) for client, match in found if match is not None], known.rate)
 
     def _among(self, group: HeldFeatures, copy: Floats, owner_of: Ids) -> _MatchedGroup | None:
         listed = np.flatnonzero(owner_of == group.owners[0])
@@ -253,12 +247,12 @@ class _Matching(InformedAttack[NamedNodes, CrawledGraph, StructureTruth]):
     def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
         """int64 [m, r]: rows of the table for each row, the likeliest first; -1 for none."""
 
-    def score(self, guess: NamedNodes, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _NamedNodes, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of nodes whose first name is right."""
         return (_share_named("top-1", guess, truth, 1),)
 
 
-class NsfNearest(_Matching):
+class _NsfNearest(_Matching):
     """The listed node with the nearest features."""
 
     card = _card(
@@ -268,12 +262,12 @@ class NsfNearest(_Matching):
     def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids:
         return nearest(rows, table, CANDIDATES, rng)
 
-    def score(self, guess: NamedNodes, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _NamedNodes, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of nodes whose first name, or one of the first five, is right."""
         return _share_named("top-1", guess, truth, 1), _share_named("top-5", guess, truth, CANDIDATES)
 
 
-class NsfAssignment(_Matching):
+class _NsfAssignment(_Matching):
     """The assignment of names to nodes of least total distance."""
 
     card = _card("nsf-assignment", "a client names all nodes of another one at once, at the least total distance")
@@ -282,7 +276,7 @@ class NsfAssignment(_Matching):
         return one_to_one(rows, table, rng)[:, None]
 
 
-class NsfDegreeHashing(_Matching):
+class _NsfDegreeHashing(_Matching):
     """Names inside buckets of equal degree and equal degrees of neighbours, as the features tell both."""
 
     card = _card(
@@ -369,25 +363,17 @@ def eccentric_best(scores: sparse.csr_array) -> Ids:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NamedNeighbours:
-    """Whom clients take their external neighbours for.
+class _NamedNeighbours:
+    """Whom clients take their external neighbours for."""
 
-    Attributes:
-        observers: int64 [k], party identifiers of the clients.
-        nodes: int64 [k], device indices.
-        names: int64 [k], indices in the list that the crawl goes by; -1 for none.
-        unaided: int64 [k], the same without structure features: what own edges and the crawl tell by themselves.
-        rate: the share of the edges that the crawl has.
-    """
-
-    observers: Ids
-    nodes: Ids
-    names: Ids
-    unaided: Ids
-    rate: float
+    observers: Ids  # int64 [k], party identifiers of the clients
+    nodes: Ids  # int64 [k], device indices
+    names: Ids  # int64 [k], indices in the list that the crawl goes by; -1 for none
+    unaided: Ids  # int64 [k], the same without structure features: what own edges and the crawl tell by themselves
+    rate: float  # the share of the edges that the crawl has
 
 
-class NsfPropagation(InformedAttack[NamedNeighbours, CrawledGraph, StructureTruth]):
+class _NsfPropagation(InformedAttack[_NamedNeighbours, CrawledGraph, StructureTruth]):
     """Among the listed nodes with most common neighbours with an external one, that with the nearest features."""
 
     card = Card(
@@ -398,7 +384,7 @@ class NsfPropagation(InformedAttack[NamedNeighbours, CrawledGraph, StructureTrut
         auxiliary=f"{CRAWL}; the names of its own nodes", truth=StructureTruth, knowledge=CrawledGraph,
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: CrawledGraph) -> NamedNeighbours | None:  # noqa: ARG002  # needs no parameter
+    def infer_with(self, view: View, public: PublicParameters, known: CrawledGraph) -> _NamedNeighbours | None:  # noqa: ARG002  # needs no parameter
         """Names every external neighbour whose features are known, at every client alone."""
         copy, owner_of = _features_of_copy(known), known.owners
         if copy is None:
@@ -413,13 +399,13 @@ class NsfPropagation(InformedAttack[NamedNeighbours, CrawledGraph, StructureTrut
         if not sum(len(columns[0]) for columns in found):
             return None
         observers, nodes, named, unaided = (np.concatenate(column) for column in zip(*found, strict=True))
-        return NamedNeighbours(observers, nodes, named, unaided, known.rate)
+        return _NamedNeighbours(observers, nodes, named, unaided, known.rate)
 
-    def guess_without(self, guess: NamedNeighbours, known: CrawledGraph, parties: Directory) -> NamedNeighbours:  # noqa: ARG002  # found beside the other
+    def guess_without(self, guess: _NamedNeighbours, known: CrawledGraph, parties: Directory) -> _NamedNeighbours:  # noqa: ARG002  # found beside the other
         """Names by own edges and the crawl, which are there before any message."""
         return replace(guess, names=guess.unaided)
 
-    def score(self, guess: NamedNeighbours, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _NamedNeighbours, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of external neighbours that are named right."""
         right, before = (
             np.where(names >= 0, truth.identity[names], -1) == guess.nodes for names in (guess.names, guess.unaided)
@@ -480,3 +466,6 @@ def _candidates(common: sparse.csr_array, row: int, otherwise: Ids) -> Ids:
     if not len(values):
         return otherwise
     return np.asarray(common.indices[inside][values == values.max()], dtype=np.int64)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_NsfNearest(), _NsfAssignment(), _NsfDegreeHashing(), _NsfPropagation())

@@ -10,6 +10,7 @@ are a table of logits that has memorised the labels, and every client holds it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -18,19 +19,23 @@ from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import OWN_EDGES, ego_networks, undirected
 from fgl_secure.attacks.recovery import largest_share
-from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, EmbeddingModel, NodeClaims
-from fgl_secure.attacks.structure.nsf_identity import comparable, nearest
-from fgl_secure.attacks.structure.nsf_views import (
+from fgl_secure.attacks.structure.knowledge import (
+    FEDSTRUCT,
+    FEDSTRUCT_LOUVAIN,
     MODEL,
     MODEL_ALONE,
+    STRUCTURE,
+    EmbeddingModel,
     HeldFeatures,
+    NodeClaims,
     embedded,
     foreign_features,
     neighbour_sums,
     own_features,
     own_rows,
 )
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.structure.nsf_identity import comparable, nearest
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids
@@ -38,19 +43,12 @@ from fgl_secure.typing import Floats, Ids
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KnownNodes:
-    """What one client knows.
+    """What one client knows."""
 
-    Attributes:
-        client: its party identifier.
-        foreign: features of other clients' nodes.
-        own: features of its own nodes.
-        adjacency: 0/1 [n, n], the edges with an end among its nodes.
-    """
-
-    client: int
-    foreign: HeldFeatures
-    own: HeldFeatures
-    adjacency: sparse.csr_array
+    client: int  # its party identifier
+    foreign: HeldFeatures  # features of other clients' nodes
+    own: HeldFeatures  # features of its own nodes
+    adjacency: sparse.csr_array  # 0/1 [n, n], the edges with an end among its nodes
 
     def lenders(self, among: Ids) -> Ids:
         """int64 [m]: for each foreign node the nearest of some own nodes (positions in `own.nodes`).
@@ -84,7 +82,7 @@ class _KnownNodes:
         return np.asarray(self.own.nodes[among[chosen]])
 
 
-def known_nodes(view: View) -> list[_KnownNodes]:
+def _known_nodes(view: View) -> list[_KnownNodes]:
     """What every client knows, of those that know features of both and their own edges."""
     foreign, own, edges = foreign_features(view), own_features(view), own_rows(view, OWN_EDGES)
     size = len(view.parties.ids(Role.DEVICE))
@@ -113,7 +111,7 @@ def _degree_column(table: Floats, degrees: Ids) -> int | None:
     return None
 
 
-class NsfDegrees(Attack[NodeClaims, StructureTruth]):
+class _NsfDegrees(Attack[NodeClaims, StructureTruth]):
     """A client predicts how many neighbours foreign nodes have."""
 
     card = Card(
@@ -125,7 +123,7 @@ class NsfDegrees(Attack[NodeClaims, StructureTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs none
         """Gives every foreign node the degree of the own node whose features are nearest, at every client alone."""
-        return NodeClaims.of_all((known.client, known.foreign.nodes, _degrees(known)) for known in known_nodes(view))
+        return NodeClaims.of_all((known.client, known.foreign.nodes, _degrees(known)) for known in _known_nodes(view))
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of degrees that are right; the prior is the most frequent degree."""
@@ -133,7 +131,7 @@ class NsfDegrees(Attack[NodeClaims, StructureTruth]):
         return (_share_right("degrees", degrees, guess, truth),)
 
 
-class NsfEgoNets(Attack[NodeClaims, StructureTruth]):
+class _NsfEgoNets(Attack[NodeClaims, StructureTruth]):
     """A client predicts the whole ego network of foreign nodes, which tells most nodes from all others."""
 
     card = Card(
@@ -145,7 +143,7 @@ class NsfEgoNets(Attack[NodeClaims, StructureTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs none
         """Gives every foreign node the ego network of the own node whose features are nearest."""
-        return NodeClaims.of_all((known.client, known.foreign.nodes, _ego_nets(known)) for known in known_nodes(view))
+        return NodeClaims.of_all((known.client, known.foreign.nodes, _ego_nets(known)) for known in _known_nodes(view))
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of ego networks that are exact; those that no own node has are out of reach."""
@@ -161,7 +159,7 @@ def _degrees(known: _KnownNodes) -> Ids:
 def _ego_nets(known: _KnownNodes) -> Ids | None:
     """int64 [m]; None where no own node's ego network is known.
 
-    Neighbours abroad have the degrees that `NsfDegrees` predicts, and no edges between each other; an own node that
+    Neighbours abroad have the degrees that `_NsfDegrees` predicts, and no edges between each other; an own node that
     has neighbours without known features lends nobody its ego network.
     """
     degrees, _ = ego_networks(known.adjacency)
@@ -202,7 +200,7 @@ class _Labels(InformedAttack[NodeClaims, EmbeddingModel, StructureTruth]):
         return NodeClaims.of_all((client, each.nodes, embedded(each, known).argmax(axis=1)) for client, each in held)
 
 
-class NsfLabels(_Labels):
+class _NsfLabels(_Labels):
     """The labels of all foreign nodes, those that no training used included."""
 
     card = Card(
@@ -218,7 +216,7 @@ class NsfLabels(_Labels):
         return (share_of_labels("labels of foreign nodes", guess.values, guess.nodes, truth),)
 
 
-class NsfTrainingLabels(_Labels):
+class _NsfTrainingLabels(_Labels):
     """The labels that other clients trained on."""
 
     card = Card(
@@ -239,7 +237,7 @@ class NsfTrainingLabels(_Labels):
         )
 
 
-class NsfMembership(Attack[NodeClaims, StructureTruth]):
+class _NsfMembership(Attack[NodeClaims, StructureTruth]):
     """Which foreign nodes carry a label: training pushes their own features farthest from the start."""
 
     card = Card(
@@ -261,3 +259,12 @@ class NsfMembership(Attack[NodeClaims, StructureTruth]):
             return ()
         what = "Foreign nodes that train the model and those that don't"
         return (ranking_of_nodes("training nodes", guess.values, training, guess.nodes, what),)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (
+    _NsfDegrees(),
+    _NsfEgoNets(),
+    _NsfLabels(),
+    _NsfTrainingLabels(),
+    _NsfMembership(),
+)

@@ -22,7 +22,7 @@ from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import clients_of, undirected
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_HOPWISE, STRUCTURE, EmbeddingModel, NodeClaims
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
 from fgl_secure.typing import Floats, Ids
@@ -37,7 +37,7 @@ RANK = 1e-12
 """Squared singular values of a Jacobian up to this share of the largest count as none."""
 
 
-def gradient_rows(view: View) -> NodeClaims | None:
+def _gradient_rows(view: View) -> NodeClaims | None:
     """The rows that the server sees of the first round: of single clients, or their sum; None where it sees neither."""
     sums = view.own(GRADIENT_SUM)
     if not sums:
@@ -87,7 +87,7 @@ SOURCE = "on FedStruct (ICLR 2025) Prop. 2 and Eq. 50: gradients of S at the ser
 JACOBIAN = "the Jacobian of the embedding at S, which the server hands out, where the embedding is not the identity"
 
 
-class StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, StructureTruth]):
+class _StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, StructureTruth]):
     """The class of the smallest entry of a row."""
 
     card = Card(
@@ -101,7 +101,7 @@ class StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, Structu
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
         """Reads a label off every row."""
-        found = gradient_rows(view)
+        found = _gradient_rows(view)
         if found is None or not len(found.nodes):
             return None
         labels = logit_gradients(found, known).argmin(axis=1)
@@ -120,7 +120,7 @@ class StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, Structu
         return (share_of_labels("training labels", labels[nodes], nodes, truth),) if len(nodes) else ()
 
 
-class StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
+class _StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
     """Which nodes carry a label, by the length of their rows."""
 
     card = Card(
@@ -132,7 +132,7 @@ class StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
         """Takes the rows as they are."""
-        found = gradient_rows(view)
+        found = _gradient_rows(view)
         return found if found is not None and len(found.nodes) else None
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
@@ -146,7 +146,7 @@ class StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
         return (ranking_of_nodes("labelled nodes", lengths, truth.labelled, np.arange(len(lengths)), what),)
 
 
-class StructureGradientNeighbours(Attack[NodeClaims, StructureTruth]):
+class _StructureGradientNeighbours(Attack[NodeClaims, StructureTruth]):
     """Which foreign nodes are next to a client's labelled ones, by the length of that client's rows."""
 
     card = Card(
@@ -158,7 +158,7 @@ class StructureGradientNeighbours(Attack[NodeClaims, StructureTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
         """Takes the rows of single clients; a sum says nothing of whose they are."""
-        found = gradient_rows(view)
+        found = _gradient_rows(view)
         return found if found is not None and (found.observers >= 0).any() else None
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
@@ -181,7 +181,7 @@ HOP_GRADIENTS = "hop gradients"
 """Name of a client's rows (own node, what came back to it in a hop)."""
 
 
-class HopGradientLabels(Attack[NodeClaims, StructureTruth]):
+class _HopGradientLabels(Attack[NodeClaims, StructureTruth]):
     """The class of the smallest entry of what comes back to a node with a single foreign neighbour."""
 
     card = Card(
@@ -217,3 +217,11 @@ def _only_neighbours(view: View) -> Ids:
         single = np.flatnonzero(np.diff(crossing.indptr) == 1)
         only[single] = crossing[single].indices
     return only
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (
+    _HopGradientLabels(),
+    _StructureGradientLabels(),
+    _StructureGradientMembership(),
+    _StructureGradientNeighbours(),
+)

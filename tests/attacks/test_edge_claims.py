@@ -26,7 +26,7 @@ from fgl_secure.attacks.recovery import (
     score_recovered_rows,
 )
 from fgl_secure.attacks.row_space import exposed, leverages, row_basis, solver
-from fgl_secure.attacks.structure.nsf_views import degree_hashes, neighbour_sums, one_hot
+from fgl_secure.attacks.structure.knowledge import degree_hashes, neighbour_sums, one_hot
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Direction, Party, Role, Step
 from tests.attacks.recorded import Run, both_ways, federated, record, star_and_path, whole_numbers

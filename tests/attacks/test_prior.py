@@ -18,9 +18,8 @@ from fgl_secure.attacks.gradients.knowledge import Candidates
 from fgl_secure.attacks.message_passing import fingerprint
 from fgl_secure.attacks.message_passing.fingerprint import ContainmentAtDevice, ContainmentAtSilo, likest_pairs
 from fgl_secure.attacks.message_passing.knowledge import PublicRows
-from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.registry import attacks
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.truth import MessageTruth, StructureTruth
 from fgl_secure.auditing.controls import control
 from fgl_secure.graph import Data
 from fgl_secure.methods.fed2gnn.scenarios import CONTROLS as FED2GNN
@@ -89,7 +88,7 @@ def test_cora_without_a_message(data_root: Path) -> None:  # noqa: ARG001  # set
     """A cosine ranking of the public list with as many claims as containment makes under relay-coded, 14,262."""
     graph = Data("Cora").federated(0)
     parties = hierarchy_of(graph)
-    truth = MessageTruth(parties, graph.silo_of, graph.edges, {}, graph.labels)
+    truth = MessageTruth(graph.silo_of, graph.edges, parties, {}, graph.labels)
     claims = np.stack(np.nonzero(~np.eye(200, dtype=bool)))[:, :14_262]
     devices = parties.ids(Role.DEVICE)
     guess = ClaimedEdges(devices[claims[0]], devices[claims[1]])

@@ -32,7 +32,7 @@ from fgl_secure.attacks.gradients.matching import (
 )
 from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.attacks.gradients.single import GradientSingleRow
-from fgl_secure.attacks.gradients.truth import GradientTruth
+from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data

@@ -13,7 +13,7 @@ from fgl_secure.attacks.gradients.inversion import Effort, inverting_gradients
 from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
 from fgl_secure.attacks.gradients.matching import Inverted, RowScores, aligned_with, class_means, exhibits, row_scores
 from fgl_secure.attacks.gradients.model import Convolution
-from fgl_secure.attacks.gradients.truth import GradientTruth
+from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, load

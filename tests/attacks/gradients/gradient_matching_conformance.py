@@ -14,7 +14,7 @@ from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.gradients.inversion import Effort
 from fgl_secure.attacks.gradients.knowledge import FEDAVG_SMOOTH, UPDATES
 from fgl_secure.attacks.gradients.matching import GradientMatching, Inverted
-from fgl_secure.attacks.gradients.truth import GradientTruth
+from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.scenarios import with_fields

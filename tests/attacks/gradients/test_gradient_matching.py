@@ -33,7 +33,7 @@ from fgl_secure.attacks.gradients.matching import (
     row_scores,
 )
 from fgl_secure.attacks.gradients.model import Activation, Convolution
-from fgl_secure.attacks.gradients.truth import GradientTruth
+from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
 from fgl_secure.methods.fedavg.small_rounds import fresh_model, full_batches, recorded_round, small_trees

@@ -9,7 +9,7 @@ from scipy import stats
 
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.gradients.sums import NamedUpdates, RoundDisaggregation, SolvedUpdates, SumMembership, exposure
-from fgl_secure.attacks.suspects import Population, Suspects
+from fgl_secure.attacks.updates import Population, Suspects
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Role
 from tests.attacks.conformance import Claims, measured

@@ -26,8 +26,8 @@ from fgl_secure.attacks.message_passing.codes import (
     decoders,
 )
 from fgl_secure.attacks.message_passing.messages import ClearValues
-from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import UNNAMED, RecoveredRows
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph

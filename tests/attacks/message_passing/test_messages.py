@@ -24,8 +24,8 @@ from fgl_secure.attacks.message_passing.messages import (
     VisibleDevices,
     VisibleEdges,
 )
-from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import RecoveredRows
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, boundary_share
 from fgl_secure.methods.hifgl.controls import send_gradients

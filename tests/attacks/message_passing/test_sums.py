@@ -23,8 +23,8 @@ from fgl_secure.attacks.message_passing.sums import (
     SingleNeighbourAtSilo,
     seen_sums,
 )
-from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import ClaimedTerms, Recovered, RecoveredRows
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.programs import public_of
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph

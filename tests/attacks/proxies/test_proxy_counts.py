@@ -33,7 +33,7 @@ from fgl_secure.attacks.proxies.fractions import (
     whole_numbers,
 )
 from fgl_secure.attacks.proxies.knowledge import ProxyKnowledge, ProxyRows
-from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.methods.fedspray.alignment import ProxyLayout, shares_of

@@ -14,10 +14,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.attacks.base import Attack, guess_of
 from fgl_secure.attacks.edge_claims import ForeignEdges
-from fgl_secure.attacks.rooted_trees.differencing import HopFeatureDifferencing, HopFeatureEdges, HopFeatureTopology
-from fgl_secure.attacks.rooted_trees.single import FeatureRows, HopFeatureSingle, SingleRows, single_neighbours
-from fgl_secure.attacks.rooted_trees.truth import TreeTruth
-from fgl_secure.attacks.rooted_trees.views import client_sums
+from fgl_secure.attacks.rooted_trees.features import (
+    FeatureRows,
+    HopFeatureDifferencing,
+    HopFeatureEdges,
+    HopFeatureSingle,
+    HopFeatureTopology,
+    SingleRows,
+    single_neighbours,
+)
+from fgl_secure.attacks.rooted_trees.knowledge import client_sums
+from fgl_secure.attacks.truth import TreeTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
 from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, drawn_rows
@@ -262,7 +269,7 @@ def test_how_many_nodes_of_citation_graphs_have_one_neighbour_elsewhere(
     """With ten clients, of the nodes with neighbours at other clients."""
     data = load(dataset, data_root)
     graph = FederatedGraph.from_assignment(data, partition(how, data, 10, 0), random_split(data.num_nodes, 0))
-    total, apart = single_neighbours(TreeTruth.of(graph, graph.features))
+    total, apart = single_neighbours(TreeTruth(graph.silo_of, graph.edges, graph.features))
     crossing = np.unique(graph.edges[1][graph.crosses_silos])
     assert total[crossing].mean() == pytest.approx(share, abs=0.03)
     assert apart[crossing].mean() > total[crossing].mean()

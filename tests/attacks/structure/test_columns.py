@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.edge_claims import linked_pairs as undirected
-from fgl_secure.attacks.structure.columns import (
+from fgl_secure.attacks.structure.hops import (
     ColumnDirections,
     CombinedColumns,
     Ranking,

@@ -10,10 +10,16 @@ from hypothesis import strategies as st
 from fgl_secure.attacks.areas import area, ranking_of_nodes
 from fgl_secure.attacks.structure import nsf_edges as pair_ranking
 from fgl_secure.attacks.structure.knowledge import EmbeddingModel
-from fgl_secure.attacks.structure.nsf_edges import NsfCosineEdges, NsfWalkEdges, PairScores, RankedPairs, rank_pairs
-from fgl_secure.attacks.structure.nsf_walk_degrees import NsfWalkDegrees, ReadDegrees
-from fgl_secure.attacks.structure.truth import StructureTruth
-from fgl_secure.attacks.truth import foreign_neighbours
+from fgl_secure.attacks.structure.nsf_edges import (
+    NsfCosineEdges,
+    NsfWalkDegrees,
+    NsfWalkEdges,
+    PairScores,
+    RankedPairs,
+    ReadDegrees,
+    rank_pairs,
+)
+from fgl_secure.attacks.truth import StructureTruth, foreign_neighbours
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Phase, PublicParameters, Role
 from fgl_secure.training.parties import hierarchy_of

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.structure import nsf_walk_degrees as degree_multisets
 from fgl_secure.attacks.structure.knowledge import EmbeddingModel, NodeClaims
+from fgl_secure.attacks.structure.nsf_edges import TOLERANCE, DegreeMultisets
 from fgl_secure.attacks.structure.nsf_predictions import (
     NsfDegrees,
     NsfEgoNets,
@@ -20,8 +21,7 @@ from fgl_secure.attacks.structure.nsf_predictions import (
     NsfTrainingLabels,
     standardised,
 )
-from fgl_secure.attacks.structure.nsf_walk_degrees import TOLERANCE, DegreeMultisets
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Phase, PublicParameters, Role
 from tests.attacks.conformance import Claims, losing, losing_of_even

@@ -18,7 +18,7 @@ from fgl_secure.attacks.structure.structure_gradients import (
     StructureGradientNeighbours,
     logit_gradients,
 )
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph

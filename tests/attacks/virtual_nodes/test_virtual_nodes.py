@@ -7,19 +7,23 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.virtual_nodes.clients import LinkedSummands, Part, VirtualNodeClients, directions, links
 from fgl_secure.attacks.virtual_nodes.knowledge import LocalWork, VirtualSlices, mean_states
-from fgl_secure.attacks.virtual_nodes.labels import (
+from fgl_secure.attacks.virtual_nodes.summands import (
     COMMONEST,
     METRIC,
     SHARES,
     Change,
+    LinkedSummands,
+    Part,
     PopulationGuess,
     ShareGuess,
+    VirtualNodeClients,
     VirtualNodeLabels,
     VirtualNodePopulation,
+    directions,
     distance,
     label_shares,
+    links,
     mean_entering,
     mean_interval,
     nearest_shares,

@@ -10,9 +10,14 @@ import pytest
 import torch
 
 from fgl_secure.attacks.base import Attack, guess_of
-from fgl_secure.attacks.rooted_trees.differencing import HopFeatureDifferencing, HopFeatureEdges, HopFeatureTopology
-from fgl_secure.attacks.rooted_trees.single import HopFeatureSingle, SingleRows
-from fgl_secure.attacks.rooted_trees.truth import TreeTruth
+from fgl_secure.attacks.rooted_trees.features import (
+    HopFeatureDifferencing,
+    HopFeatureEdges,
+    HopFeatureSingle,
+    HopFeatureTopology,
+    SingleRows,
+)
+from fgl_secure.attacks.truth import TreeTruth
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.report import Report
 from fgl_secure.auditing.schema import contradictions

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.virtual_nodes.clients import VirtualNodeClients
+from fgl_secure.attacks.truth import VirtualNodeTruth
 from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, FEDVN_SKEWED
-from fgl_secure.attacks.virtual_nodes.labels import (
+from fgl_secure.attacks.virtual_nodes.summands import (
+    VirtualNodeClients,
     VirtualNodeLabels,
     VirtualNodePopulation,
 )
-from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.methods.fedvn.controls import CONTROLS
 

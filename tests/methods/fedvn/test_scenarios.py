@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.virtual_nodes.clients import VirtualNodeClients
+from fgl_secure.attacks.truth import VirtualNodeTruth
 from fgl_secure.attacks.virtual_nodes.knowledge import VirtualSlices, client_states
-from fgl_secure.attacks.virtual_nodes.labels import VirtualNodeLabels, VirtualNodePopulation
-from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
+from fgl_secure.attacks.virtual_nodes.summands import VirtualNodeClients, VirtualNodeLabels, VirtualNodePopulation
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.methods.fedvn.preset import fedvn_preset

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.message_passing.messages import DeviceGradients
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.programs import filled
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError

@@ -1,4 +1,11 @@
-"""How often each label occurs, at one client of FedVN or at all together.
+"""Which client of FedVN an unsigned summand is from, by how it moves the virtual nodes.
+
+An anonymising channel takes the name from a summand and leaves what it says. Clients differ in what their graphs look
+like (that is the setting of FedVN), so each pulls the virtual nodes its own way, round after round. What a summand
+differs by from the mean of its round is compared with what those of named summands differed by in the rounds before,
+and summands are assigned to clients so that the cosines sum to most.
+
+How often each label occurs, at one client of FedVN or at all together.
 
 Label shares from what local training does to the bias of the last layer.
 
@@ -14,26 +21,148 @@ the steps, which lie (T - 1) / (2 T) of the way from what was handed out to what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import scipy  # its statistics are loaded when they are first asked for
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 from scipy.special import softmax
 
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.truth import VirtualNodeTruth
 from fgl_secure.attacks.virtual_nodes.knowledge import (
+    FEDVN,
     FEDVN_SKEWED,
     VIRTUAL_NODES,
     LocalWork,
+    RoundStates,
     VirtualSlices,
     client_states,
     mean_states,
 )
-from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import Interval, exact_proportion
+from fgl_secure.statistics.metrics import Interval, clustered_proportion, exact_proportion
 from fgl_secure.typing import Floats, Ids
+
+
+class Part(StrEnum):
+    """What summands are compared by."""
+
+    NODES = "virtual nodes"
+    MODEL = "the model"
+    SCORES = "score vectors"
+
+    def of(self, layout: VirtualSlices) -> slice:
+        """Where it lies in a summand."""
+        return {Part.NODES: layout.nodes, Part.MODEL: layout.model, Part.SCORES: layout.score_vector}[self]
+
+    @property
+    def metric(self) -> str:
+        """What the figure is called."""
+        return f"clients told by {self}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _LinkedSummands:
+    """Which client each summand is believed to be from."""
+
+    rounds: Ids  # int64 [m]
+    # int64 [m], the place of the summand in the record, which names it for scoring and takes no part in the guess
+    places: Ids
+    names: Mapping[Part, Ids]  # int64 [m], index of a silo, by what summands are compared by
+    among: Ids  # int64 [m], how many summands there were to tell apart in that round
+
+
+class _VirtualNodeClients(InformedAttack[_LinkedSummands, VirtualSlices, VirtualNodeTruth]):
+    """Names for summands of one round by those of the round before."""
+
+    card = Card(
+        "virtual-node-clients",
+        "the server tells by virtual nodes which client a summand without a name is from",
+        "FedVN (AAAI 2025) leaves open what virtual nodes tell; linking as in Narayanan and Shmatikov (2008)",
+        Role.SERVER, Secret.CLIENT_IDENTITY, VIRTUAL_NODES, FEDVN, minimum=0.8,
+        auxiliary="the parts of a summand, and who sent those of the rounds before", truth=VirtualNodeTruth,
+        knowledge=VirtualSlices, tells_nothing="where the parts of a summand lie doesn't say whose it is",
+    )  # fmt: skip
+
+    def infer_with(self, view: View, public: PublicParameters, known: VirtualSlices) -> _LinkedSummands | None:  # noqa: ARG002  # needs no parameter
+        """Links each round to those before; None without two rounds of the same clients, at least two."""
+        if not known.virtual_nodes:
+            return None
+        rounds = _alike(client_states(view, known))
+        if len(rounds) < 2:  # one to link, and one with names
+            return None
+        parts = tuple(part for part in Part if part is not Part.SCORES or known.scores)
+        names = {part: np.concatenate(_linked(rounds, part.of(known))) for part in parts}
+        later, size = rounds[1:], len(rounds[0].clients)
+        numbers = np.repeat([each.number for each in later], size)
+        return _LinkedSummands(
+            numbers, np.concatenate([each.clients for each in later]), names, np.full_like(numbers, size)
+        )
+
+    def score(self, guess: _LinkedSummands, truth: VirtualNodeTruth) -> tuple[Measurement, ...]:
+        """The share of right names less that of names dealt at random, with a bootstrap over rounds."""
+        actual = truth.clients[guess.places]
+        return tuple(_told(part, names == actual, guess) for part, names in guess.names.items())
+
+
+def _linked(rounds: tuple[RoundStates, ...], part: slice) -> list[Ids]:
+    """For each round but the first the names of its summands."""
+    named, found = np.zeros_like(directions(rounds[0].states[:, part])), []
+    for before, now in pairwise(rounds):
+        named = named + directions(before.states[:, part])
+        found.append(before.clients[links(directions(now.states[:, part]), named, now.number)])
+    return found
+
+
+def links(unnamed: Floats, named: Floats, seed: int) -> Ids:
+    """For each row the one among as many named rows that it goes best with, int64 [k].
+
+    Args:
+        unnamed: float64 [k, d]; shuffled first, so that where a row lies in the record decides nothing.
+        named: float64 [k, d].
+        seed: of the shuffle.
+    """
+    order = np.random.default_rng(seed).permutation(len(unnamed))
+    lengths = np.maximum(np.linalg.norm(named, axis=1), np.finfo(np.float64).tiny)
+    rows, columns = linear_sum_assignment(unnamed[order] @ named.T / lengths, maximize=True)
+    found = np.empty(len(order), dtype=np.int64)
+    found[order[rows]] = columns
+    return found
+
+
+def directions(states: Floats) -> Floats:
+    """What states [k, d] differ by from their mean, at length 1; zeros where they don't."""
+    apart = states - states.mean(axis=0)
+    lengths = np.linalg.norm(apart, axis=1, keepdims=True)
+    return np.asarray(np.divide(apart, lengths, out=np.zeros_like(apart), where=lengths > 0))
+
+
+def _alike(rounds: tuple[RoundStates, ...]) -> tuple[RoundStates, ...]:
+    """The rounds with the same clients as the first, at least two clients, each round's in ascending order."""
+    found = []
+    for each in rounds:
+        order = np.argsort(each.clients, kind="stable")
+        if len(order) > 1 and np.array_equal(each.clients[order], np.sort(rounds[0].clients)):
+            found.append(replace(each, clients=each.clients[order], states=each.states[order]))
+    return tuple(found)
+
+
+def _told(part: Part, right: NDArray[np.bool_], guess: _LinkedSummands) -> Measurement:
+    share = clustered_proportion(right, guess.rounds, seed=0)
+    chance = float((1 / guess.among).mean())
+    finding = (
+        f"Of {int(right.sum()):,} of {len(right):,} summands the client is told by {part} ({chance:.3f} by chance)."
+    )
+    bounds = Interval(share.interval.low - chance, share.interval.high - chance)
+    value = share.value - chance
+    return Measurement(part.metric, value, bounds, len(right), 0.0, 0.0, 1 - chance, False, finding)
+
 
 RIDGE = 1e-3
 """Changes of the bias by about the root of this, for a rate and a number of steps of 1, are too small to divide by."""
@@ -123,21 +252,15 @@ ALIKE = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ShareGuess:
-    """How often each label is believed to occur.
+class _ShareGuess:
+    """How often each label is believed to occur."""
 
-    Attributes:
-        clients: int64 [k], indices of silos.
-        shares: float64 [k, C].
-        rounds: most rounds that one of them was seen in.
-    """
-
-    clients: Ids
-    shares: Floats
-    rounds: int
+    clients: Ids  # int64 [k], indices of silos
+    shares: Floats  # float64 [k, C]
+    rounds: int  # most rounds that one of them was seen in
 
 
-class VirtualNodeLabels(InformedAttack[ShareGuess, VirtualSlices, VirtualNodeTruth]):
+class _VirtualNodeLabels(InformedAttack[_ShareGuess, VirtualSlices, VirtualNodeTruth]):
     """What each client did to the last bias, less what predictions add to that."""
 
     card = Card(
@@ -149,7 +272,7 @@ class VirtualNodeLabels(InformedAttack[ShareGuess, VirtualSlices, VirtualNodeTru
         knowledge=VirtualSlices, tells_nothing="the model that is handed out first has seen no label",
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: VirtualSlices) -> ShareGuess | None:  # noqa: ARG002  # needs no parameter
+    def infer_with(self, view: View, public: PublicParameters, known: VirtualSlices) -> _ShareGuess | None:  # noqa: ARG002  # needs no parameter
         """Estimates, and takes the mean over the rounds; None where targets are no labels."""
         if known.work is None or known.classes < 2:
             return None
@@ -158,9 +281,9 @@ class VirtualNodeLabels(InformedAttack[ShareGuess, VirtualSlices, VirtualNodeTru
             return None
         shares = label_shares(changes, known, known.work)
         found = [nearest_shares(shares[clients == client].mean(axis=0)) for client in np.unique(clients)]
-        return ShareGuess(np.unique(clients), np.stack(found), int(np.bincount(clients).max()))
+        return _ShareGuess(np.unique(clients), np.stack(found), int(np.bincount(clients).max()))
 
-    def score(self, guess: ShareGuess, truth: VirtualNodeTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _ShareGuess, truth: VirtualNodeTruth) -> tuple[Measurement, ...]:
         """How much nearer the shares are than the best that can be said of all clients alike; the commonest label."""
         if truth.label_shares is None or not len(guess.clients):
             return ()
@@ -180,7 +303,7 @@ def _changes(view: View, layout: VirtualSlices, work: LocalWork) -> tuple[Ids, l
     return np.array(clients, dtype=np.int64), changes
 
 
-def _of_shares(guess: ShareGuess, actual: Floats) -> Measurement:
+def _of_shares(guess: _ShareGuess, actual: Floats) -> Measurement:
     """Against the better of even shares and of the mean over all clients."""
     own = actual[guess.clients]
     even = distance(own, np.full(actual.shape[1], 1 / actual.shape[1]))
@@ -197,7 +320,7 @@ def _of_shares(guess: ShareGuess, actual: Floats) -> Measurement:
     return Measurement(SHARES, value, bounds, len(own), 0.0, 0.0, float(without.mean()), False, finding)
 
 
-def _of_commonest(guess: ShareGuess, actual: Floats) -> Measurement:
+def _of_commonest(guess: _ShareGuess, actual: Floats) -> Measurement:
     """A client with several commonest labels counts whichever of them is named."""
     commonest = actual == actual.max(axis=1, keepdims=True)
     right = commonest[guess.clients, guess.shares.argmax(axis=1)]
@@ -213,17 +336,13 @@ DRAWS = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PopulationGuess:
-    """How often each label is believed to occur at all clients together.
+class _PopulationGuess:
+    """How often each label is believed to occur at all clients together."""
 
-    Attributes:
-        shares: float64 [rounds, C], by what the sum of each round says.
-    """
-
-    shares: Floats
+    shares: Floats  # float64 [rounds, C], by what the sum of each round says
 
 
-class VirtualNodePopulation(InformedAttack[PopulationGuess, VirtualSlices, VirtualNodeTruth]):
+class _VirtualNodePopulation(InformedAttack[_PopulationGuess, VirtualSlices, VirtualNodeTruth]):
     """What all clients together did to the last bias, less what predictions add to that."""
 
     card = Card(
@@ -235,7 +354,7 @@ class VirtualNodePopulation(InformedAttack[PopulationGuess, VirtualSlices, Virtu
         knowledge=VirtualSlices, tells_nothing="the model that is handed out first has seen no label",
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: VirtualSlices) -> PopulationGuess | None:  # noqa: ARG002  # needs no parameter
+    def infer_with(self, view: View, public: PublicParameters, known: VirtualSlices) -> _PopulationGuess | None:  # noqa: ARG002  # needs no parameter
         """Estimates round by round, as of one client of mean weight; None where targets are no labels."""
         if known.work is None or known.classes < 2:
             return None
@@ -245,9 +364,9 @@ class VirtualNodePopulation(InformedAttack[PopulationGuess, VirtualSlices, Virtu
             if mean.sent is not None
         ]
         found = [nearest_shares(label_shares([each], known, known.work)[0]) for each in changes]
-        return PopulationGuess(np.stack(found)) if found else None
+        return _PopulationGuess(np.stack(found)) if found else None
 
-    def score(self, guess: PopulationGuess, truth: VirtualNodeTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _PopulationGuess, truth: VirtualNodeTruth) -> tuple[Measurement, ...]:
         """How much nearer the mean of the rounds is than even shares, with a bootstrap over rounds."""
         if truth.population is None:
             return ()
@@ -273,3 +392,6 @@ def _bounds(shares: Floats, actual: Floats, even: float) -> Interval:
     low, high = np.percentile(gains, (2.5, 97.5))
     value = even - float(distance(shares.mean(axis=0), actual))  # means of fewer rounds lie further off
     return Interval(min(float(low), value), max(float(high), value))
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_VirtualNodeLabels(), _VirtualNodePopulation(), _VirtualNodeClients())
