@@ -72,21 +72,13 @@ COMBINED_ROWS = "combined rows"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Client:
-    """One client and the edges that its nodes have.
+    """One client and the edges that its nodes have."""
 
-    Attributes:
-        index: of the client among the silos.
-        observer: which rows of the view are its own.
-        owned: bool [n], its own nodes.
-        neighbours: 0/1 float64 CSR [n, n], the rows of its own nodes alone, without self-loops.
-        client_of: int64 [n], the client of each neighbour; its own index for its own nodes, -1 for all others.
-    """
-
-    index: int
-    observer: int
-    owned: NDArray[np.bool_]
-    neighbours: sparse.csr_array
-    client_of: Ids
+    index: int  # of the client among the silos
+    observer: int  # which rows of the view are its own
+    owned: NDArray[np.bool_]  # bool [n], its own nodes
+    neighbours: sparse.csr_array  # 0/1 float64 CSR [n, n], the rows of its own nodes alone, without self-loops
+    client_of: Ids  # int64 [n], the client of each neighbour; its own index for its own nodes, -1 for all others
 
     @property
     def outside(self) -> Ids:

@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from fgl_secure.attacks.base import Measurement
+from fgl_secure.runtime import Step
+from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
 RANK = 1e-10
@@ -44,23 +47,18 @@ def exposed(basis: Floats) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Solver:
-    """How to read the determined unknowns off the right-hand sides.
+class _Solver:
+    """How to read the determined unknowns off the right-hand sides."""
 
-    Attributes:
-        unknowns: int64 [k], ascending, which are determined.
-        weights: float64 [k, q]; weights @ b are their values.
-    """
-
-    unknowns: Ids
-    weights: Floats
+    unknowns: Ids  # int64 [k], ascending, which are determined
+    weights: Floats  # float64 [k, q]; weights @ b are their values
 
 
-def solver(matrix: Floats) -> Solver:
+def solver(matrix: Floats) -> _Solver:
     """The determined unknowns of a matrix [q, m], and the combination of equations that isolates each."""
     left, singular, basis = _decomposed(matrix)
     unknowns = np.flatnonzero(exposed(basis))
-    return Solver(unknowns, (basis[:, unknowns] / singular[:, None]).T @ left.T)
+    return _Solver(unknowns, (basis[:, unknowns] / singular[:, None]).T @ left.T)
 
 
 def _decomposed(matrix: Floats) -> tuple[Floats, Floats, Floats]:
@@ -74,17 +72,11 @@ def _decomposed(matrix: Floats) -> tuple[Floats, Floats, Floats]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Equations:
-    """Sums of unknown rows.
+    """Sums of unknown rows."""
 
-    Attributes:
-        matrix: float64 CSR [q, n] of whole numbers, how often each unknown is in each sum.
-        values: float64 [q, d], the sums.
-        error: float64 [q], how far a coordinate of each may be off.
-    """
-
-    matrix: sparse.csr_array
-    values: Floats
-    error: Floats
+    matrix: sparse.csr_array  # float64 CSR [q, n] of whole numbers, how often each unknown is in each sum
+    values: Floats  # float64 [q, d], the sums
+    error: Floats  # float64 [q], how far a coordinate of each may be off
 
     @classmethod
     def stacked(cls, parts: list[Equations]) -> Equations:
@@ -183,3 +175,58 @@ def _solved(equations: Equations, block: _Block) -> Determined:
     weights = solution.weights[mine] / scale
     error = np.abs(weights) @ equations.error[block.sums]
     return Determined(block.unknowns[solution.unknowns[mine]], weights @ equations.values[block.sums], error)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SolvedRows:
+    """Rows of single nodes that clients read from systems of sums, one for each observer and client that answers."""
+
+    step: Step  # when the sums were given
+    askers: Ids  # int64 [p], index of the observing client; of the first one where several pool what they have
+    # int64 [p], index of the client whose nodes are summed; that of the observer where they are of several
+    targets: Ids
+    sums: Ids  # int64 [p], how many there are
+    touched: Ids  # int64 [p], nodes that are asked about
+    exposed: Ids  # int64 [p], how many of these the sums determine
+    system: Ids  # int64 [k], from which of these each row is read
+    nodes: Ids  # int64 [k], device index of the node that each row is said to belong to
+    values: Floats  # float64 [k, c], the rows
+
+    @classmethod
+    def of_all(cls, step: Step, solved: list[tuple[tuple[int, int, int, int, int], Ids, Floats]]) -> SolvedRows:
+        """The claims from all systems, each with its five numbers, side by side; at least one system."""
+        numbers = np.array([each for each, _, _ in solved], dtype=np.int64).T
+        system = np.repeat(np.arange(len(solved)), [len(nodes) for _, nodes, _ in solved])
+        values = [rows for _, nodes, rows in solved if len(nodes)] or [solved[0][2]]
+        return cls(step, *numbers, system, np.concatenate([nodes for _, nodes, _ in solved]), np.concatenate(values))
+
+    def share_of_nodes(self, right: NDArray[np.bool_], finding: str) -> Measurement:
+        """How many of the nodes that are asked about are read, the size of the leak: bool [k] says which rows are."""
+        read = np.bincount(self.system[right], minlength=len(self.touched))
+        which = np.repeat(np.arange(len(read)), self.touched)
+        number = np.arange(len(which)) - np.repeat(np.cumsum(self.touched) - self.touched, self.touched)
+        share = clustered_proportion(number < read[which], self.targets[which], seed=0)
+        reach = int(self.exposed.sum()) / max(int(self.touched.sum()), 1)
+        return Measurement.of_share("nodes exposed", share, finding, reachable=reach, context=True)
+
+
+def exact_rows(nodes: Ids, values: Floats, secret: Floats, close: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which claimed rows are right up to a relative distance, and for which the most frequent row would be.
+
+    Where no two of the claimed nodes have the same row, none is frequent: nobody could guess it.
+
+    Args:
+        nodes: int64 [k].
+        values: float64 [k, c], the rows that they are said to have.
+        secret: float64 [k, c], those that they have.
+        close: how far off a row may be, as a share of its length.
+
+    Returns:
+        Bool [k] each.
+    """
+    if not len(nodes):
+        return np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
+    off = np.linalg.norm(values - secret, axis=1)
+    rows, counts = np.unique(secret[np.unique(nodes, return_index=True)[1]], axis=0, return_counts=True)
+    common = (secret == rows[counts.argmax()]).all(axis=1) & (counts.max() > 1)
+    return off <= close * np.linalg.norm(secret, axis=1), np.asarray(common)

@@ -33,35 +33,25 @@ from fgl_secure.attacks.gradients.knowledge import (
 )
 from fgl_secure.attacks.gradients.model import Activation, GradientModel
 from fgl_secure.attacks.neighbourhoods import undirected
+from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import clustered_advantage, clustered_proportion
+from fgl_secure.statistics.metrics import clustered_advantage
 from fgl_secure.typing import Flags, Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldGuess:
-    """Which nodes a gradient was taken over, for each of k clients; the rows of all are alike where only a sum is seen.
+    """Which nodes a gradient was taken over, for each of k clients; the rows of all are alike where only a sum is seen."""
 
-    Attributes:
-        round: of the gradients.
-        clients: int64 [k], indices of silos.
-        scores: float64 [k, n], high where a node is believed to be among those of the client.
-        hits: bool [k, n], nodes that are claimed to be; None for scores that only rank.
-        eligible: bool [k, n], nodes that can be among them as far as the observer knows.
-        alike: int64 [n], a number that nodes share whose rows point the same way: no span can tell them apart.
-        summed: whether only the sum was seen.
-        owners_known: whether the observer knows which client each node belongs to.
-    """
-
-    round: int
-    clients: Ids
-    scores: Floats
-    hits: Flags | None
-    eligible: Flags
-    alike: Ids
-    summed: bool
-    owners_known: bool
+    round: int  # of the gradients
+    clients: Ids  # int64 [k], indices of silos
+    scores: Floats  # float64 [k, n], high where a node is believed to be among those of the client
+    hits: Flags | None  # bool [k, n], nodes that are claimed to be; None for scores that only rank
+    eligible: Flags  # bool [k, n], nodes that can be among them as far as the observer knows
+    alike: Ids  # int64 [n], a number that nodes share whose rows point the same way: no span can tell them apart
+    summed: bool  # whether only the sum was seen
+    owners_known: bool  # whether the observer knows which client each node belongs to
 
 
 def _fields_of(
@@ -192,10 +182,9 @@ def _attribution(guess: FieldGuess, there: Flags) -> Measurement | None:
     ties = np.random.default_rng(0).random(scores.shape)
     named = np.lexsort((ties, scores), axis=0)[-1]
     right = there[named, nodes]
-    share = clustered_proportion(right, nodes, seed=0)
-    finding = f"For {int(right.sum()):,} of {len(nodes):,} nodes the client whose gradient they are in is named."
     prior = float(there[:, nodes].sum(axis=1).max() / len(nodes))
-    return Measurement.of_share("clients of nodes", share, finding, random=1 / len(guess.clients), prior=prior)
+    what = "For {} nodes the client whose gradient they are in is named."
+    return share_right("clients of nodes", right, nodes, what, random=1 / len(guess.clients), prior=prior)
 
 
 RANK = 1e-8
@@ -219,7 +208,7 @@ class _Span:
     inside: float  # up to which residual a row counts as inside
 
 
-def span_of(gradient: Floats, noise: float = 0.0) -> _Span:
+def _span_of(gradient: Floats, noise: float = 0.0) -> _Span:
     """The column space of a gradient [d, h] whose rounding has singular values up to about `noise`, or more.
 
     Rounding that nobody stated fills all dimensions, and shows as a drop in the singular values before its own.
@@ -233,7 +222,7 @@ def span_of(gradient: Floats, noise: float = 0.0) -> _Span:
     return _Span(left[:, : len(kept)], min(max(INSIDE, blur), ROUNDED_INSIDE))
 
 
-def residuals(rows: Floats, span: _Span) -> Floats:
+def _residuals(rows: Floats, span: _Span) -> Floats:
     """Which share of the squared length of each row [n, d] is outside of a span, float64 [n]; 1 for a row of zeros."""
     total = (rows * rows).sum(axis=1)
     inside = ((rows @ span.basis) ** 2).sum(axis=1)
@@ -244,7 +233,6 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
     """What attacks on the nodes of gradients do with every candidate and the gradient of every client."""
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> FieldGuess | None:
-        """Scores every candidate against the gradient of every client."""
         seen, candidates = client_gradients(view, public, known), known.candidates
         if seen is None or candidates is None:
             return None
@@ -260,7 +248,6 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
         return None if known.candidates is None else by_degree(guess, known.candidates)
 
     def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
-        """Exact hits, and areas under the curve: `_score_fields`."""
         return _score_fields(guess, truth)
 
 
@@ -292,8 +279,8 @@ def _tested(seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats,
     farthest, hits = np.broadcast_to(~known, shape).astype(np.float64), np.broadcast_to(known, shape).copy()
     for name, rows in entering.items():
         for at, gradient in enumerate(seen.parts[name]):
-            span = span_of(gradient, seen.noise(name))
-            outside = np.where(told[name], residuals(rows, span), 0.0)
+            span = _span_of(gradient, seen.noise(name))
+            outside = np.where(told[name], _residuals(rows, span), 0.0)
             farthest[at], hits[at] = np.maximum(farthest[at], outside), hits[at] & (outside < span.inside)
     return -farthest, hits
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import scipy  # its statistics are loaded when they are first asked for
-from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.knowledge import FEDAVG_PAIRS, FEDAVG_STATIC, UPDATES, update_sums
@@ -32,7 +31,7 @@ from fgl_secure.typing import Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Population:
+class Population:
     """How one update is distributed."""
 
     mean: Floats  # float64 [P]
@@ -41,12 +40,12 @@ class _Population:
     whitening: Floats
 
     @classmethod
-    def normal(cls, mean: Floats, covariance: Floats) -> _Population:
+    def normal(cls, mean: Floats, covariance: Floats) -> Population:
         """A distribution that is known: mean [P], covariance [P, P], which must be invertible."""
         return cls(mean, _root_of_inverse(covariance))
 
     @classmethod
-    def of(cls, updates: Floats, energy: float = 0.99) -> _Population:
+    def of(cls, updates: Floats, energy: float = 0.99) -> Population:
         """Estimates from a sample [N, P]: Ledoit and Wolf's covariance along the principal axes.
 
         Args:
@@ -130,17 +129,21 @@ class _SumMembership(InformedAttack[_NamedUpdates, Suspects, UpdateTruth]):
         sums = {number: row for number, row in update_sums(view).items() if number in known.pairs}
         if not sums:
             return None
-        population = _Population.of(known.population)
+        population = Population.of(known.population)
         found = []
         for number, row in sums.items():
             clients = participants_of(view, number)
             if len(clients) > 1:
                 found.append(_tested(number, clients, row, known.pairs[number], population))
-        return _joined(found) if found else None
+        if not found:
+            return None
+        names, sizes = ("rounds", "clients", "named", "other"), [len(each.clients) for each in found]
+        columns = (np.concatenate([getattr(each, name) for each in found]) for name in names)
+        return _NamedUpdates(*columns, float(np.average([each.expected for each in found], weights=sizes)))
 
     def guess_without(self, guess: _NamedUpdates, known: Suspects, parties: Directory) -> _NamedUpdates:  # noqa: ARG002  # needs no numbering
         """Of each two the one that is more like the sample of what others send."""
-        population = _Population.of(known.population)
+        population = Population.of(known.population)
         near, far = (
             np.linalg.norm((each - population.mean) @ population.whitening.T, axis=1)
             for each in (guess.named, guess.other)
@@ -151,7 +154,6 @@ class _SumMembership(InformedAttack[_NamedUpdates, Suspects, UpdateTruth]):
         )
 
     def score(self, guess: _NamedUpdates, truth: UpdateTruth) -> tuple[Measurement, ...]:
-        """Twice the share of right decisions less one, with a bootstrap over clients."""
         there = np.array([number in truth.updates for number in guess.rounds.tolist()], dtype=np.bool_)
         pairs = zip(guess.rounds[there].tolist(), guess.clients[there].tolist(), strict=True)
         actual = [truth.updates[number][client] for number, client in pairs]
@@ -166,7 +168,7 @@ class _SumMembership(InformedAttack[_NamedUpdates, Suspects, UpdateTruth]):
         return (Measurement.of_area("updates told apart", share.value, share.interval, share.n, finding),)
 
 
-def _tested(number: int, clients: Ids, total: Floats, pairs: Floats, population: _Population) -> _NamedUpdates:
+def _tested(number: int, clients: Ids, total: Floats, pairs: Floats, population: Population) -> _NamedUpdates:
     if pairs.shape[1:] != (2, total.shape[1]) or len(pairs) <= clients.max():
         raise InputError(
             f"pairs of round {number} must be [clients, 2, {total.shape[1]}]; found shape {list(pairs.shape)}"
@@ -179,53 +181,10 @@ def _tested(number: int, clients: Ids, total: Floats, pairs: Floats, population:
     return _NamedUpdates(np.full(len(clients), number), clients, named, other, accuracy)
 
 
-def _joined(found: list[_NamedUpdates]) -> _NamedUpdates:
-    return _NamedUpdates(
-        np.concatenate([each.rounds for each in found]),
-        np.concatenate([each.clients for each in found]),
-        np.concatenate([each.named for each in found]),
-        np.concatenate([each.other for each in found]),
-        float(np.average([each.expected for each in found], weights=[len(each.clients) for each in found])),
-    )
-
-
 LEAST_SUMS = 2
 """One sum of several updates alone is solved for none of them."""
 RECOVERED = 1e-5
 """Up to this share of its length an update may be off and counts as recovered."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Exposure:
-    """What a participation matrix determines."""
-
-    exposed: NDArray[np.bool_]  # bool [clients], whose update is determined if it never changes
-    leverages: Floats  # float64 [clients], from 0 for a client in no round to 1 for one that is exposed
-
-    @property
-    def share(self) -> float:
-        """The share of clients that are exposed."""
-        return float(self.exposed.mean()) if len(self.exposed) else 0.0
-
-    @property
-    def largest(self) -> float:
-        """The largest leverage; at most 1 / T under groups of T or more."""
-        return float(self.leverages.max(initial=0.0))
-
-    def histogram(self, bins: int = 10) -> Ids:
-        """How many clients have a leverage in each of equal parts of [0, 1], int64 [bins]."""
-        return np.histogram(self.leverages, bins=bins, range=(0.0, 1.0 + 1e-9))[0].astype(np.int64)
-
-
-def exposure(participation: NDArray[np.bool_]) -> _Exposure:
-    """What is determined by sums over rounds in which clients took part as bool [rounds, clients] says."""
-    if participation.ndim != 2 or participation.dtype != np.bool_:
-        found = f"{participation.dtype} of shape {list(participation.shape)}"
-        raise InputError(f"participation must be bool [rounds, clients]; found {found}")
-    matrix = participation.astype(np.float64)
-    exposed = np.zeros(matrix.shape[1], dtype=np.bool_)
-    exposed[solver(matrix).unknowns] = True
-    return _Exposure(exposed, np.minimum(leverages(row_basis(matrix)), 1.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -235,7 +194,8 @@ class _SolvedUpdates:
     first: int  # the first round with a sum
     clients: Ids  # int64 [k], indices of silos that are exposed
     updates: Floats  # float64 [k, P]
-    exposure: _Exposure  # of all clients
+    total: int  # how many clients there are
+    leverage: float  # the largest; at most 1 / T under groups of T or more that always come together
     rounds: int  # how many sums they were solved from
 
 
@@ -255,50 +215,34 @@ class _RoundDisaggregation(Attack[_SolvedUpdates, UpdateTruth]):
         clients = view.parties.counts.get(Role.SILO, 0)
         if len(sums) < LEAST_SUMS or not clients:
             return None
-        matrix = np.zeros((len(sums), clients), dtype=np.bool_)
+        matrix = np.zeros((len(sums), clients))
         for at, number in enumerate(sums):
-            matrix[at, participants_of(view, number)] = True
-        solution = solver(matrix.astype(np.float64))
+            matrix[at, participants_of(view, number)] = 1
+        solution, largest = solver(matrix), float(leverages(row_basis(matrix)).max(initial=0.0))
         updates = solution.weights @ np.concatenate(list(sums.values()))
-        return _SolvedUpdates(min(sums), solution.unknowns, updates, exposure(matrix), len(sums))
+        return _SolvedUpdates(min(sums), solution.unknowns, updates, clients, min(largest, 1.0), len(sums))
 
     def score(self, guess: _SolvedUpdates, truth: UpdateTruth) -> tuple[Measurement, ...]:
-        """The share of clients whose first update is recovered, and of those that would be if nothing changed."""
-        actual = _first_updates(truth)
-        right = int(_recovered(guess, actual).sum())
-        exposed = guess.exposure
-        total = len(exposed.exposed)
+        first: dict[int, Floats] = {}  # by client, what it put in when it first took part
+        for number in sorted(truth.updates):
+            for client, row in enumerate(truth.updates[number]):
+                if not np.isnan(row).any():
+                    first.setdefault(client, np.asarray(row, dtype=np.float64))
+        right, exposed, total = 0, len(guess.clients), guess.total
+        for client, row in zip(guess.clients.tolist(), guess.updates, strict=True):
+            actual = first.get(client)
+            right += actual is not None and bool(np.linalg.norm(row - actual) <= RECOVERED * np.linalg.norm(actual))
         # who took part is known, and no sum is needed for the second figure
-        found, open_ = exact_proportion(right, total), exact_proportion(int(exposed.exposed.sum()), total)
+        found, open_ = exact_proportion(right, total), exact_proportion(exposed, total)
         solved = f"The updates of {right:,} of {total:,} clients are solved from the sums of {guess.rounds:,} rounds."
         shape = (
-            f"Who took part when determines {int(exposed.exposed.sum()):,} of {total:,} clients' updates, if they stay "
-            f"the same; the largest leverage is {exposed.largest:.2f}."
+            f"Who took part when determines {exposed:,} of {total:,} clients' updates, if they stay the same; the "
+            f"largest leverage is {guess.leverage:.2f}."
         )
         return (
             Measurement.of_share("updates solved", found, solved),
             Measurement.of_share("clients exposed", open_, shape, prior=open_.value, context=True),
         )
-
-
-def _first_updates(truth: UpdateTruth) -> dict[int, Floats]:
-    """By client, what it put in when it first took part."""
-    first: dict[int, Floats] = {}
-    for number in sorted(truth.updates):
-        for client, row in enumerate(truth.updates[number]):
-            if not np.isnan(row).any():
-                first.setdefault(client, np.asarray(row, dtype=np.float64))
-    return first
-
-
-def _recovered(guess: _SolvedUpdates, actual: dict[int, Floats]) -> NDArray[np.bool_]:
-    """Whether each solved update is what that client put in: bool [k]."""
-    pairs = zip(guess.clients.tolist(), guess.updates, strict=True)
-    return np.array([client in actual and _close(row, actual[client]) for client, row in pairs], dtype=np.bool_)
-
-
-def _close(read: Floats, right: Floats) -> bool:
-    return bool(np.linalg.norm(read - right) <= RECOVERED * np.linalg.norm(right))
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (_SumMembership(), _RoundDisaggregation())

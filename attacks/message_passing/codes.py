@@ -133,7 +133,6 @@ class _CodeReader(RowReader):
     """What all attacks do with codes whose parameters the observer holds."""
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:
-        """Reads every message whose observer holds the matching parameters."""
         if public.modulus is None or public.T is None:
             return None
         field = PrimeField(public.modulus)
@@ -242,7 +241,7 @@ DIFFERENCES = {Direction.FORWARD: "exact differences", Direction.BACKWARD: "exac
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Differences:
-    """_Differences of two devices' embeddings."""
+    """Differences of two devices' embeddings."""
 
     step: Step  # when both were sent
     first: Ids  # int64 [k], party identifiers; UNNAMED for all of them if the observer cannot name senders
@@ -284,7 +283,6 @@ class _SharedMask(_DifferenceReader):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> tuple[_Differences, ...] | None:
-        """Takes each neighbour's first code from that of the neighbour before it at the same device."""
         if public.modulus is None or public.T is None:
             return None
         field = PrimeField(public.modulus)
@@ -383,7 +381,6 @@ class _SingleShares(RowReader):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:
-        """Divides every share by the weight of the secret at the relay's point."""
         found = [RecoveredRows(batch.step, _named(batch, view), rows) for batch, rows in _unscaled(view, public)]
         return tuple(found) or None
 
@@ -399,7 +396,6 @@ class _ShareDifferences(_DifferenceReader):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> tuple[_Differences, ...] | None:
-        """Takes each message's share from that of the message before it at the same relay."""
         if public.modulus is None:
             return None
         field, found = PrimeField(public.modulus), []

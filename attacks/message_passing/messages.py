@@ -10,7 +10,7 @@ length. Where the bias is added to the very product, the column over the entry o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,11 @@ from fgl_secure.attacks.message_passing.knowledge import (
     SILO_PATH,
     TRAINING,
 )
-from fgl_secure.attacks.recovery import Recovered, RecoveredRows, largest_share, share_of_numbers
+from fgl_secure.attacks.recovery import Recovered, RecoveredRows, largest_share, share_of_numbers, share_right
 from fgl_secure.attacks.truth import MessageTruth, foreign_neighbours
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
 from fgl_secure.statistics.metrics import (
     clustered_advantage,
-    exact_proportion,
     node_block_proportion,
 )
 from fgl_secure.typing import Ids
@@ -71,11 +70,13 @@ class _CountedMessages:
     local: bool  # whether the messages are for devices of the observing silo alone, else for all neighbours
 
 
+@dataclass(frozen=True, slots=True)
 class _Counting(Attack[_CountedMessages, MessageTruth]):
-    """What both observers do with the messages that pass through their hands, payload or not."""
+    """Observers count each device's messages in one step, payload or not."""
+
+    card: Card = field()  # of its own, and not what the base class says
 
     def infer(self, view: View, public: PublicParameters) -> _CountedMessages | None:  # noqa: ARG002  # needs no parameter
-        """Counts each device's messages in the first forward step; the largest batch of a step decides."""
         batches = [rows for rows in view.received if _by_neighbour(rows, view)]
         if not batches:
             return None
@@ -99,28 +100,6 @@ class _Counting(Attack[_CountedMessages, MessageTruth]):
         actual = into[device, guess.observers] if guess.local else into[device].sum(axis=1)
         what = f"numbers of neighbours {'in the silo' if guess.local else 'in all'} are told by counting messages."
         return (share_of_numbers("degrees", guess.counts, actual, device, what),)
-
-
-class _MessageCountsAtSilo(_Counting):
-    """A silo counts what each device asks of it: a request for coding parameters for every neighbour in the silo."""
-
-    card = Card(
-        "message-counts-silo",
-        "a silo counts each device's messages in one step: its neighbours among the silo's devices",
-        "on HiFGL 4.2.3, step 1b: one request for every message",
-        Role.SILO, Secret.DEGREE, TRAINING, SECMP, truth=MessageTruth,
-    )  # fmt: skip
-
-
-class _MessageCountsAtRelay(_Counting):
-    """A relay counts each device's messages under whatever tags: its neighbours."""
-
-    card = Card(
-        "message-counts-relay",
-        "a relay counts each device's messages in one step: its neighbours",
-        "what every scheme with relays gives away that does not pad",
-        Role.RELAY, Secret.DEGREE, TRAINING, FRESH_TAGS, truth=MessageTruth,
-    )  # fmt: skip
 
 
 def _by_neighbour(rows: ReceivedRows, view: View) -> bool:
@@ -152,7 +131,6 @@ class _VisibleDevices(Attack[_NamedDevices, MessageTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> _NamedDevices | None:  # noqa: ARG002  # needs no parameter
-        """Lists, for every silo, the devices outside it that sent it anything."""
         own = view.own("own devices")
         if not own:
             return None
@@ -181,10 +159,8 @@ class _VisibleDevices(Attack[_NamedDevices, MessageTruth]):
 def _share_seen(named: NDArray[np.bool_], actual: NDArray[np.bool_]) -> Measurement:
     certain = ~(named & ~actual).any(axis=0)
     seen: NDArray[np.bool_] = np.asarray((named & certain).any(axis=1))
-    share = exact_proportion(int(seen.sum()), len(seen))
-    finding = f"{int(seen.sum()):,} of {len(seen):,} devices are known by name to a silo that is not theirs."
-    reachable = float(actual.any(axis=1).mean())
-    return Measurement.of_share("vis_node", share, finding, reachable=reachable)
+    what = "devices are known by name to a silo that is not theirs."
+    return share_right("vis_node", seen, None, what, reachable=float(actual.any(axis=1).mean()))
 
 
 def _advantage_over_pairs(named: NDArray[np.bool_], actual: NDArray[np.bool_], silo_of: Ids) -> Measurement:
@@ -212,7 +188,6 @@ class _VisibleEdges(Attack[ClaimedEdges, MessageTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ClaimedEdges | None:  # noqa: ARG002  # needs no parameter
-        """Lists the edges of the first layer that messages to a silo spell out."""
         if not view.own("own devices"):
             return None
         batches = view.messages(Phase.ADDRESSES, round=0, layer=0)
@@ -275,7 +250,6 @@ class _DeviceGradients(Attack[_GradientGuess, MessageTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> _GradientGuess | None:  # noqa: ARG002  # needs no parameter
-        """Reads the gradients of the first round."""
         layers = _by_layer(view)
         if not layers:
             return None
@@ -291,7 +265,6 @@ class _DeviceGradients(Attack[_GradientGuess, MessageTruth]):
         )
 
     def score(self, guess: _GradientGuess, truth: MessageTruth) -> tuple[Measurement, ...]:
-        """The share of labels that are right, and of rows whose direction is off by 1e-5 at most."""
         label, rows = _score_labels(guess, truth), _score_rows(guess, truth)
         return tuple(each for each in (label, rows) if each is not None)
 
@@ -341,28 +314,22 @@ def _score_labels(guess: _GradientGuess, truth: MessageTruth) -> Measurement | N
     if not len(guess.labelled):
         return None
     actual = truth.labels[truth.parties.index_of(guess.labelled, Role.DEVICE)]
-    hits = int((guess.labels == actual).sum())
-    share = exact_proportion(hits, len(actual))
-    finding = f"{hits:,} of {len(actual):,} labels are read from the sign of the last bias gradient."
     prior, random = largest_share(actual[:, None]), 1 / max(int(truth.labels.max()) + 1, 1)
-    return Measurement.of_share("labels", share, finding, random=random, prior=prior)
+    what = "labels are read from the sign of the last bias gradient."
+    return share_right("labels", guess.labels == actual, None, what, random=random, prior=prior)
 
 
 def _score_rows(guess: _GradientGuess, truth: MessageTruth) -> Measurement | None:
-    hits, total, most_frequent = 0, 0, 0.0
+    right, most_frequent = [np.zeros(0, dtype=np.bool_)], 0.0
     for layer, devices in guess.devices.items():
-        if layer not in truth.rows:
-            continue
-        actual = truth.rows[layer][truth.parties.index_of(devices, Role.DEVICE)]
-        error = np.linalg.norm(_directions(guess.rows[layer]) - _directions(actual), axis=1)
-        hits += int((error <= RELATIVE_ERROR).sum())
-        total += len(actual)
-        most_frequent += largest_share(actual) * len(actual)
-    if not total:
-        return None
-    share, prior = exact_proportion(hits, total), most_frequent / total
-    finding = f"{hits:,} of {total:,} rows that devices multiply the weights by are read, up to their length."
-    return Measurement.of_share("input rows", share, finding, prior=prior)
+        if layer in truth.rows:
+            actual = truth.rows[layer][truth.parties.index_of(devices, Role.DEVICE)]
+            error = np.linalg.norm(_directions(guess.rows[layer]) - _directions(actual), axis=1)
+            right.append(error <= RELATIVE_ERROR)
+            most_frequent += largest_share(actual) * len(actual)
+    hit = np.concatenate(right)
+    what = "rows that devices multiply the weights by are read, up to their length."
+    return share_right("input rows", hit, None, what, prior=most_frequent / len(hit)) if len(hit) else None
 
 
 def _directions(rows: Floats) -> NDArray[np.float64]:
@@ -376,6 +343,16 @@ ATTACKS: tuple[Attack[Any, Any], ...] = (
     _VisibleDevices(),
     _VisibleEdges(),
     _DeviceGradients(),
-    _MessageCountsAtSilo(),
-    _MessageCountsAtRelay(),
-)
+    _Counting(Card(
+        "message-counts-silo",
+        "a silo counts each device's messages in one step: its neighbours among the silo's devices",
+        "on HiFGL 4.2.3, step 1b: one request for every message",
+        Role.SILO, Secret.DEGREE, TRAINING, SECMP, truth=MessageTruth,
+    )),
+    _Counting(Card(
+        "message-counts-relay",
+        "a relay counts each device's messages in one step: its neighbours",
+        "what every scheme with relays gives away that does not pad",
+        Role.RELAY, Secret.DEGREE, TRAINING, FRESH_TAGS, truth=MessageTruth,
+    )),
+)  # fmt: skip

@@ -42,7 +42,6 @@ from fgl_secure.attacks.message_passing.knowledge import (
 from fgl_secure.attacks.recovery import largest_share, share_of_numbers, share_right
 from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
-from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Flags, Ids
 
 CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS)
@@ -141,7 +140,6 @@ class _TagMatching(Attack[ClaimedEdges, MessageTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ClaimedEdges | None:  # noqa: ARG002  # needs no parameter
-        """Matches the tags of the first forward step, at every relay alone."""
         forward, backward = (_from_devices(view, each) for each in (Direction.FORWARD, Direction.BACKWARD))
         if not forward:
             return None
@@ -152,7 +150,6 @@ class _TagMatching(Attack[ClaimedEdges, MessageTruth]):
         return ClaimedEdges(devices[sources], devices[targets])
 
     def score(self, guess: ClaimedEdges, truth: MessageTruth) -> tuple[Measurement, ...]:
-        """Precision, recall and advantage over pairs across silos, see `score_claimed_edges`."""
         return score_claimed_edges(guess, truth, crossing=True)
 
 
@@ -215,7 +212,6 @@ class _SiloPattern(Attack[_Patterns, MessageTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> _Patterns | None:  # noqa: ARG002  # needs no parameter
-        """Counts in the first forward step, at every relay alone; what others would add is said above."""
         sent = [batch for phase in CARRYING for batch in _first(view.messages(phase, direction=Direction.FORWARD))]
         relays = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(batch.receivers for batch in sent)]))
         found = [_counted(sent, relay, view) for relay in relays.tolist()]
@@ -360,10 +356,9 @@ class _SilentPairs(_SilentDevices[_JudgedPairs]):
         n = len(truth.silo_of)
         actual = np.isin(one * n + other, truth.edges[0] * n + truth.edges[1])
         right = guess.joined == actual
-        share = clustered_proportion(right, one, seed=0)
-        finding = f"Of {int(right.sum()):,} of {len(right):,} pairs it is said rightly whether they are partners."
         prior = largest_share(actual[:, None].astype(np.int64))
-        return (Measurement.of_share("pairs", share, finding, random=0.5, prior=prior),)
+        what = "Of {} pairs it is said rightly whether they are partners."
+        return (share_right("pairs", right, one, what, random=0.5, prior=prior),)
 
 
 def _alone(counts: Mapping[int, int], silent: Ids) -> dict[int, int]:

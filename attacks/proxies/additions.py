@@ -38,21 +38,13 @@ from fgl_secure.typing import Floats, Ids
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Addition:
-    """One labelled node more.
+    """One labelled node more."""
 
-    Attributes:
-        round: the first round with it.
-        client: index of the silo; SUM where it is one of all.
-        counts: int64 [C], the client's labelled nodes of each class before.
-        kind: the node's class.
-        proxy: float64 [d], what its proxy is if the others' have not changed.
-    """
-
-    round: int
-    client: int
-    counts: Ids
-    kind: int
-    proxy: Floats
+    round: int  # the first round with it
+    client: int  # index of the silo; SUM where it is one of all
+    counts: Ids  # int64 [C], the client's labelled nodes of each class before
+    kind: int  # the node's class
+    proxy: Floats  # float64 [d], what its proxy is if the others' have not changed
 
 
 def _additions(rounds: tuple[ProxyRows, ...]) -> tuple[Addition, ...]:
@@ -124,7 +116,6 @@ class _Changes(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
         return _additions(self._shown(rounds)) if len(rounds) > 1 else None
 
     def score(self, guess: Found, truth: ProxyTruth) -> tuple[Measurement, ...]:
-        """How often a node that is added is found right."""
         right = [self._right(guess, truth, *event) for event in adders(truth)]
         if not right:
             return ()
@@ -219,7 +210,6 @@ class _ProxyMembership(InformedAttack[tuple[_NamedProxy, ...], ProxyKnowledge, P
         return tuple(named for each in _additions(rounds) for named in _decided(each, suspects))
 
     def score(self, guess: tuple[_NamedProxy, ...], truth: ProxyTruth) -> tuple[Measurement, ...]:
-        """The share of nodes that are named less the share of those for which the other one is."""
         events, proxies = adders(truth), truth.added
         if not events:
             return ()

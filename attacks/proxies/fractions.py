@@ -296,16 +296,13 @@ class _ProxyPartialFractions(InformedAttack[_ExplainedCounts, ProxyKnowledge, Pr
         if not there.any():
             return ()
         wanted = actual[np.ix_(guess.clients, there)]
-        found, values = share_of_cells(guess.counts[:, there] == wanted), np.bincount(wanted.ravel())
-        right = int((guess.counts[:, there] == wanted).sum())
+        right, values = guess.counts[:, there] == wanted, np.bincount(wanted.ravel())
         skipped = f" For {guess.skipped:,} classes there was too much to try." if guess.skipped else ""
-        finding = (
-            f"How many labelled nodes of a class a client has is read off one sum of shares right {right:,} of "
-            f"{wanted.size:,} times.{skipped}"
+        what = (
+            f"How many labelled nodes of a class a client has is read off one sum of shares right {{}} times.{skipped}"
         )
-        random, prior = 1 / len(values), float(values.max() / values.sum())
-        metric = "counts read off one sum"
-        return (Measurement.of_share(metric, found, finding, random=random, prior=prior),)
+        everywhere, random, prior = np.ones(right.shape, np.bool_), 1 / len(values), float(values.max() / values.sum())
+        return (share_of_cells("counts read off one sum", right, everywhere, what, random=random, prior=prior),)
 
 
 def _explained(number: int, clients: Ids, labelled: tuple[int, ...], total: ProxyRows) -> _ExplainedCounts:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.attacks.base import Measurement
+from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.updates import SUM, Suspects, participants_of, sums_of, vectors_of
 from fgl_secure.runtime import PublicParameters, View
-from fgl_secure.statistics.metrics import Proportion, clustered_proportion
-from fgl_secure.typing import Floats, Ids
+from fgl_secure.typing import Flags, Floats, Ids
 
 PROXIES = "structure proxies"
 """Scenario: what clients of FedSpray send to the server, or its sum: encoder, proxies and their weights."""
@@ -179,13 +180,18 @@ def close(read: Floats, right: Floats) -> NDArray[np.bool_]:
     return np.asarray(off <= RECOVERED * np.linalg.norm(right, axis=-1), dtype=np.bool_)
 
 
-def share_of_cells(right: NDArray[np.bool_], there: NDArray[np.bool_] | None = None) -> Proportion:
+def share_of_cells(
+    metric: str, right: Flags, there: Flags, what: str, *, random: float = 0.0, prior: float = 0.0
+) -> Measurement:
     """The share of right cells of a client and a class; cells of one client depend on each other.
 
     Args:
+        metric: what the figure is called.
         right: bool [clients, classes].
-        there: which cells count; None counts all.
+        there: bool [clients, classes], which cells count.
+        what: see `share_right`, as the others.
+        random: of random claims.
+        prior: of the best claims without messages.
     """
-    there = np.ones(right.shape, dtype=np.bool_) if there is None else there
     client = np.broadcast_to(np.arange(len(right))[:, None], right.shape)
-    return clustered_proportion(right[there], client[there], seed=0)
+    return share_right(metric, right[there], client[there], what, random=random, prior=prior)

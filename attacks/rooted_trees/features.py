@@ -32,10 +32,9 @@ from scipy import sparse
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.edge_claims import (
-    MARGIN,
     ForeignEdges,
     edges_of_known_surroundings,
-    explained_by,
+    explained_edges,
     score_foreign_edges,
 )
 from fgl_secure.attacks.rooted_trees.knowledge import (
@@ -46,38 +45,14 @@ from fgl_secure.attacks.rooted_trees.knowledge import (
     PublicTopology,
     client_sums,
 )
-from fgl_secure.attacks.row_space import Determined, Equations, determined
+from fgl_secure.attacks.row_space import Determined, Equations, SolvedRows, determined, exact_rows
 from fgl_secure.attacks.truth import TreeTruth, crosses_silos
-from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, Step, View
 from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion
 from fgl_secure.typing import Floats, Ids
 
 CLOSE = 1e-3
 """Up to this relative distance a row counts as read; rows that rounding may move further are not claimed."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _FeatureRows:
-    """Rows that clients claim to have read."""
-
-    clients: Ids  # int64 [k], index of the client that makes each claim
-    nodes: Ids  # int64 [k], the node of another client that each row is said to belong to
-    values: Floats  # float64 [k, d]
-    observers: Ids  # int64 [p], the clients that had sums to read
-    touched: Ids  # int64 [p], how many nodes of others these sums are about
-    determined: Ids  # int64 [p], how many of these they determine beyond those that are alone in a sum
-
-    @classmethod
-    def of_all(cls, parts: list[tuple[int, Ids, Floats, int, int]]) -> _FeatureRows:
-        """The claims of all clients side by side; at least one part.
-
-        Args:
-            parts: for each client its index, nodes [k], rows [k, d], and the numbers of touched and determined nodes.
-        """
-        clients = np.repeat([index for index, *_ in parts], [len(nodes) for _, nodes, *_ in parts]).astype(np.int64)
-        nodes, values = (np.concatenate([part[column] for part in parts]) for column in (1, 2))
-        counts = np.array([(index, touched, found) for index, _, _, touched, found in parts], dtype=np.int64)
-        return cls(clients, nodes, values, *counts.T)
 
 
 def _sure(values: Floats, error: Floats) -> NDArray[np.bool_]:
@@ -86,52 +61,15 @@ def _sure(values: Floats, error: Floats) -> NDArray[np.bool_]:
 
 
 def _right_rows(nodes: Ids, values: Floats, truth: TreeTruth) -> tuple[NDArray[np.bool_], float]:
-    """Which claimed rows are right, bool [k], and for which share the most frequent row would be.
-
-    Where no two of the claimed nodes have the same row, none is frequent: nobody could guess it.
-    """
-    if not len(nodes):
-        return np.zeros(0, dtype=np.bool_), 0.0
-    secret = truth.features[nodes].astype(np.float64)
-    off = np.linalg.norm(values - secret, axis=1)
-    _, first = np.unique(nodes, return_index=True)
-    rows, counts = np.unique(secret[first], axis=0, return_counts=True)
-    common = float((secret == rows[counts.argmax()]).all(axis=1).mean()) if counts.max() > 1 else 0.0
-    return np.asarray(off <= CLOSE * np.linalg.norm(secret, axis=1)), common
+    """Which claimed rows are right, bool [k], and for which share the most frequent row would be."""
+    right, common = exact_rows(nodes, values, truth.features[nodes].astype(np.float64), CLOSE)
+    return right, float(common.mean()) if len(common) else 0.0
 
 
 def _exact_rows(right: NDArray[np.bool_], nodes: Ids, prior: float, finding: str) -> Measurement:
     """The share of claimed rows that are right; the interval resamples nodes, of which several clients may speak."""
     share = clustered_proportion(right, nodes, seed=0)
     return Measurement.of_share("exact recovery", share, finding, prior=prior)
-
-
-def _score_feature_rows(guess: _FeatureRows, truth: TreeTruth, reading: str) -> tuple[Measurement, ...]:
-    """How many rows are right, and how many of the nodes that sums are about are read.
-
-    Args:
-        guess: the claims.
-        truth: with the rows that were summed as features.
-        reading: how they were read, in words.
-    """
-    right, prior = _right_rows(guess.nodes, guess.values, truth)
-    total = int(guess.touched.sum())
-    finding = (
-        f"{int(right.sum()):,} of {len(right):,} feature rows are read exactly {reading}, of {total:,} nodes of other "
-        f"clients that {len(guess.observers)} clients, each alone, get sums over."
-    )
-    share = _share_of_touched(guess, right, finding)
-    return (_exact_rows(right, guess.nodes, prior, finding), share) if len(right) else (share,)
-
-
-def _share_of_touched(guess: _FeatureRows, right: NDArray[np.bool_], finding: str) -> Measurement:
-    """The size of the leak: each client counts each node that its sums are about once."""
-    read = np.array([right[guess.clients == index].sum() for index in guess.observers.tolist()], dtype=np.int64)
-    which = np.repeat(np.arange(len(read)), guess.touched)
-    number = np.arange(len(which)) - np.repeat(np.cumsum(guess.touched) - guess.touched, guess.touched)
-    share = clustered_proportion(number < read[which], guess.observers[which], seed=0)
-    reach = int(guess.determined.sum()) / max(int(guess.touched.sum()), 1)
-    return Measurement.of_share("nodes exposed", share, finding, reachable=reach, context=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +92,6 @@ class _HopFeatureSingle(Attack[_SingleRows, TreeTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> _SingleRows | None:
-        """Reads the sums of the first hop over one node."""
         found = [(sums, np.flatnonzero(sums.single)) for sums in client_sums(view, public)]
         if not found:
             return None
@@ -164,7 +101,6 @@ class _HopFeatureSingle(Attack[_SingleRows, TreeTruth]):
         return _SingleRows(*(np.concatenate(parts) for parts in (targets, nodes, values)))
 
     def score(self, guess: _SingleRows, truth: TreeTruth) -> tuple[Measurement, ...]:
-        """How many rows are right, and of how many nodes a neighbour is read: see `single_neighbours`."""
         right, prior = _right_rows(guess.nodes, guess.values, truth)
         total, apart = single_neighbours(truth)
         crossing = np.unique(truth.edges[1][crosses_silos(truth)])
@@ -173,11 +109,15 @@ class _HopFeatureSingle(Attack[_SingleRows, TreeTruth]):
             f"{int(right.sum()):,} of {len(right):,} sums taken for one neighbour's features are exactly that; "
             f"{int(exposed.sum()):,} of {len(crossing):,} nodes with neighbours at other clients expose one so."
         )
+        kinds = (("nodes with one neighbour elsewhere", total), ("nodes with one at a client", apart))
         shares = [
-            _share(name, exposed & where[crossing], float(where[crossing].mean()) if len(crossing) else 0.0, finding)
-            for name, where in (("nodes with one neighbour elsewhere", total), ("nodes with one at a client", apart))
+            Measurement.of_share(
+                name, exact_proportion(int((exposed & where[crossing]).sum()), len(crossing)), finding,
+                reachable=float(where[crossing].mean()), context=True,
+            )
+            for name, where in kinds
             if len(crossing)
-        ]
+        ]  # fmt: skip
         return (_exact_rows(right, guess.nodes, prior, finding), *shares) if len(right) else tuple(shares)
 
 
@@ -189,16 +129,11 @@ def single_neighbours(truth: TreeTruth) -> tuple[NDArray[np.bool_], NDArray[np.b
     return counts.sum(axis=1) == 1, (counts == 1).any(axis=1)
 
 
-def _share(metric: str, read: NDArray[np.bool_], reach: float, finding: str) -> Measurement:
-    share = exact_proportion(int(read.sum()), len(read))
-    return Measurement.of_share(metric, share, finding, reachable=reach, context=True)
-
-
 MOST_HOPS = 3
 """Hops whose sums are solved together at most; later ones say little that is new, and their equations are dense."""
 
 
-class _HopFeatureDifferencing(Attack[_FeatureRows, TreeTruth]):
+class _HopFeatureDifferencing(Attack[SolvedRows, TreeTruth]):
     """A client solves its sums of the first hop by what it knows of its own nodes' edges."""
 
     card = Card(
@@ -208,17 +143,14 @@ class _HopFeatureDifferencing(Attack[_FeatureRows, TreeTruth]):
         Role.SILO, Secret.NODE_FEATURES, HOP_SUMS, FED2GNN, Circumstance.REPEATED_SUM, minimum=0.9, truth=TreeTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> _FeatureRows | None:
-        """Reads what the first hop determines beyond neighbours that are alone in a sum."""
-        found = [(sums, determined(_first_hop(sums))) for sums in client_sums(view, public)]
-        return _claims(found)
+    def infer(self, view: View, public: PublicParameters) -> SolvedRows | None:
+        return _claims([(sums, determined(_first_hop(sums))) for sums in client_sums(view, public)])
 
-    def score(self, guess: _FeatureRows, truth: TreeTruth) -> tuple[Measurement, ...]:
-        """How many rows are right, and how many of the nodes in reach are read, see `_score_feature_rows`."""
-        return _score_feature_rows(guess, truth, "by subtracting sums of the first hop")
+    def score(self, guess: SolvedRows, truth: TreeTruth) -> tuple[Measurement, ...]:
+        return _score_rows(guess, truth, "by subtracting sums of the first hop")
 
 
-class _HopFeatureTopology(InformedAttack[_FeatureRows, PublicTopology, TreeTruth]):
+class _HopFeatureTopology(InformedAttack[SolvedRows, PublicTopology, TreeTruth]):
     """A client that knows all edges solves the sums of all hops together."""
 
     card = Card(
@@ -230,14 +162,12 @@ class _HopFeatureTopology(InformedAttack[_FeatureRows, PublicTopology, TreeTruth
         tells_nothing="edges say nothing of feature rows",
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: PublicTopology) -> _FeatureRows | None:
-        """Reads what the first hops determine beyond neighbours that are alone in a sum of the first."""
+    def infer_with(self, view: View, public: PublicParameters, known: PublicTopology) -> SolvedRows | None:
         heard = _Heard.of(known.edges, known.owners, known.rules)
         return _claims([(sums, determined(_all_hops(sums, heard))) for sums in client_sums(view, public)])
 
-    def score(self, guess: _FeatureRows, truth: TreeTruth) -> tuple[Measurement, ...]:
-        """How many rows are right, and how many of the nodes in reach are read, see `_score_feature_rows`."""
-        return _score_feature_rows(guess, truth, "by solving the sums of several hops")
+    def score(self, guess: SolvedRows, truth: TreeTruth) -> tuple[Measurement, ...]:
+        return _score_rows(guess, truth, "by solving the sums of several hops")
 
 
 def _first_hop(sums: ClientSums) -> Equations:
@@ -309,18 +239,30 @@ def _next_walks(adjacency: sparse.csr_array, walks: list[sparse.csr_array]) -> s
     return sparse.csr_array(further - sparse.diags_array(back) @ walks[-2])
 
 
-def _claims(found: list[tuple[ClientSums, Determined]]) -> _FeatureRows | None:
+def _claims(found: list[tuple[ClientSums, Determined]]) -> SolvedRows | None:
     """Of every client the rows beyond those that are alone in a sum of the first hop."""
     if not found:
         return None
     parts = []
     for sums, solved in found:
         new = ~np.isin(solved.nodes, sums.alone)
-        nodes, values = solved.nodes[new], solved.values[new]
-        kept = _sure(values, solved.error[new])
-        touched = len(np.union1d(sums.touched, nodes))
-        parts.append((sums.client.index, nodes[kept], values[kept], touched, len(nodes)))
-    return _FeatureRows.of_all(parts)
+        nodes, values, index = solved.nodes[new], solved.values[new], sums.client.index
+        sure = _sure(values, solved.error[new])
+        numbers = (index, index, len(sums.nodes), len(np.union1d(sums.touched, nodes)), len(nodes))
+        parts.append((numbers, nodes[sure], values[sure]))
+    return SolvedRows.of_all(Step(0), parts)
+
+
+def _score_rows(guess: SolvedRows, truth: TreeTruth, reading: str) -> tuple[Measurement, ...]:
+    """How many rows are right, and how many of the nodes that sums are about are read, in words as `reading` says."""
+    right, prior = _right_rows(guess.nodes, guess.values, truth)
+    finding = (
+        f"{int(right.sum()):,} of {len(right):,} feature rows are read exactly {reading}, of "
+        f"{int(guess.touched.sum()):,} nodes of other clients that {len(guess.askers)} clients, each alone, get sums "
+        "over."
+    )
+    share = guess.share_of_nodes(right, finding)
+    return (_exact_rows(right, guess.nodes, prior, finding), share) if len(right) else (share,)
 
 
 class _HopFeatureEdges(Attack[ForeignEdges, TreeTruth]):
@@ -334,12 +276,10 @@ class _HopFeatureEdges(Attack[ForeignEdges, TreeTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:
-        """Looks for one or two known neighbours of every node that a client reads."""
         systems = [sums for sums in client_sums(view, public) if len(sums.values) > 1]
         return ForeignEdges.of_all([_explained(sums) for sums in systems]) if systems else None
 
     def score(self, guess: ForeignEdges, truth: TreeTruth) -> tuple[Measurement, ...]:
-        """Precision, recall and advantage, see `score_foreign_edges` and `edges_of_known_surroundings`."""
         return score_foreign_edges(guess, truth, edges_of_known_surroundings(truth))
 
 
@@ -348,33 +288,15 @@ def _explained(sums: ClientSums) -> ForeignEdges:
     known = determined(_first_hop(sums))
     good = _sure(known.values, known.error)
     known = Determined(known.nodes[good], known.values[good], known.error[good])
-    around = _surroundings(sums)
+    first, terms = _first_hop(sums), sums.members.sum(axis=1)
+    # The second hop has the same coefficients; rounding of a sum that was itself summed adds as much for each term.
+    rounding = sums.unit * terms * len(sums.client.owned) ** 0.5
+    around = determined(Equations(first.matrix, sums.values[1], first.error + rounding))
     at = np.searchsorted(around.nodes, known.nodes)
     inside = sums.client.neighbours[:, known.nodes].T @ sums.own
-    ends, others = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for w, place in enumerate(at.tolist()):
-        slack = MARGIN * float(around.error[place])
-        # a node that is refused its sum over other clients' nodes counts none of them
-        found = [_known_parts(known, around.values[place] - own, slack) for own in (inside[w], 0.0 * inside[w])]
-        which = np.concatenate(found) if sum(map(len, found)) == max(map(len, found)) else np.empty(0, dtype=np.int64)
-        ends.append(np.full(len(which), known.nodes[w]))
-        others.append(known.nodes[which])
-    return ForeignEdges.claimed(sums.client, np.concatenate(ends), np.concatenate(others))
-
-
-def _surroundings(sums: ClientSums) -> Determined:
-    """mu_m^1 of every node that the first hop determines: the second hop has the same coefficients."""
-    first = _first_hop(sums)
-    return determined(Equations(first.matrix, sums.values[1], first.error + _rounding(sums)))
-
-
-def _rounding(sums: ClientSums) -> Floats:
-    """What rounding of a sum that was itself summed adds: as much once more for each term."""
-    return np.asarray(sums.unit * sums.members.sum(axis=1) * len(sums.client.owned) ** 0.5)
-
-
-def _known_parts(known: Determined, rest: Floats, slack: float) -> Ids:
-    return explained_by(known.values, MARGIN * known.error, rest, np.zeros_like(rest), slack)
+    # a node that is refused its sum over other clients' nodes counts none of them
+    changes = np.stack([around.values[at] - inside, around.values[at]])
+    return explained_edges(sums.client, known, known.values, changes, np.zeros_like(known.values), around.error[at])
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (

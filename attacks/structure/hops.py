@@ -24,7 +24,7 @@ sees every node as a column: what walks from its own nodes end there. Neighbours
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,8 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fgl_secure.attacks.areas import Ranking, rank_advantage
 from fgl_secure.attacks.base import Attack, Card, Measurement
-from fgl_secure.attacks.edge_claims import ForeignEdges, edges_at_neighbours, linked_pairs, score_foreign_edges
+from fgl_secure.attacks.edge_claims import ForeignEdges, edges_at_neighbours, score_foreign_edges
 from fgl_secure.attacks.neighbourhoods import (
     COMBINED_ROWS,
     HOP_ROWS,
@@ -43,12 +44,12 @@ from fgl_secure.attacks.neighbourhoods import (
     received_terms,
     rows_of,
     stacked,
+    undirected,
 )
 from fgl_secure.attacks.row_space import solver
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, STRUCTURE
 from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
-from fgl_secure.statistics.intervals import Interval, Proportion
 from fgl_secure.typing import Floats, Ids
 
 WHOLE = 1e-6
@@ -74,7 +75,6 @@ class _HopShares(_ListedNeighbours):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
-        """Solves the shares that every client received, apart for every sender."""
         parts = [
             _solved(client, sender, share)
             for client in clients_of(view)
@@ -132,7 +132,6 @@ class _HopUnfolding(_ListedNeighbours):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
-        """Unfolds what every client received."""
         found = []
         for client in clients_of(view):
             shares = [received_terms(view, client, layer) for layer in (2, 3)]
@@ -259,7 +258,6 @@ class _HopFingerprint(_ListedNeighbours):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
-        """Explains the rows that every client holds."""
         held = rows_of(view, HOP_ROWS, layer=2)
         if not held:
             return None
@@ -356,53 +354,6 @@ def _row(matrix: sparse.csr_array, v: int) -> tuple[Ids, Floats]:
     return matrix.indices[here].astype(np.int64), matrix.data[here]
 
 
-DRAWS = 1000
-"""Resamples of the node-block bootstrap."""
-
-_CELLS = 1_000_000  # weights of nodes held at once: 8 MB
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ranking:
-    """Pairs of nodes that one observer ranks.
-
-    Attributes:
-        pairs: int64 [2, m], the ends of each pair.
-        scores: float64 [m], higher for what looks more like an edge.
-        linked: bool [m], whether the pair is an edge.
-    """
-
-    pairs: Ids
-    scores: Floats
-    linked: NDArray[np.bool_]
-
-
-def rank_advantage(rankings: Sequence[Ranking], nodes: int, seed: int, draws: int = DRAWS) -> Proportion:
-    """2 AUC - 1: how much more often an edge scores above another pair of the same ranking than below it.
-
-    Pairs of unlike observers are not compared. Each draw of the bootstrap resamples the nodes with replacement, and a
-    pair counts as often as the product of the multiplicities of its ends (Snijders and Borgatti, Connections 22, 1999).
-
-    Args:
-        rankings: one for each observer.
-        nodes: number of nodes of the graph.
-        seed: of the resampling.
-        draws: number of resamples.
-
-    Returns:
-        The figure in [-1, 1] with a percentile interval of 95 %; 0 and [-1, 1] where nothing can be compared.
-    """
-    n = sum(len(ranking.scores) for ranking in rankings)
-    value = _pooled(rankings, np.ones((nodes, 1)))
-    drawn = [_pooled(rankings, weights) for weights in _multiplicities(nodes, seed, draws)] if len(value) else [value]
-    gains = np.concatenate(drawn)
-    if not len(gains):
-        return Proportion(float(value[0]) if len(value) else 0.0, Interval(-1.0, 1.0), n)
-    point = float(value[0])
-    low, high = (float(end) for end in np.percentile(gains, (2.5, 97.5)))
-    return Proportion(point, Interval(min(low, point), max(high, point)), n)
-
-
 def random_pairs(like: Ids, owner_of: Ids, edges: sparse.csr_array, seed: int) -> Ids:
     """For each of some edges a random pair that is none, of the same two owners.
 
@@ -431,10 +382,10 @@ def two_hop_pairs(like: Ids, owner_of: Ids, edges: sparse.csr_array, seed: int) 
     walks = sparse.triu(edges @ edges, k=1).tocoo()
     pairs = np.stack([walks.row, walks.col]).astype(np.int64)
     pairs = pairs[:, np.isin(owner_of[pairs], owner_of[like]).all(axis=0)]
-    return sampled(pairs[:, _entries_at(edges, pairs) == 0], like.shape[1], seed)
+    return _sampled(pairs[:, _entries_at(edges, pairs) == 0], like.shape[1], seed)
 
 
-def sampled(pairs: Ids, count: int, seed: int) -> Ids:
+def _sampled(pairs: Ids, count: int, seed: int) -> Ids:
     """At most `count` of the pairs [2, m], drawn without replacement."""
     if pairs.shape[1] <= count:
         return pairs
@@ -446,39 +397,6 @@ def _entries_at(matrix: sparse.csr_array, pairs: Ids) -> Floats:
     if not pairs.shape[1]:
         return np.empty(0)
     return np.asarray(matrix[pairs[0], pairs[1]], dtype=np.float64).ravel()
-
-
-def _pooled(rankings: Sequence[Ranking], weights: Floats) -> Floats:
-    """2 AUC - 1 under each column of node weights [n, r] for which there is something to compare."""
-    ahead, total = np.zeros(weights.shape[1]), np.zeros(weights.shape[1])
-    for ranking in rankings:
-        won, compared = _compared(ranking, weights)
-        ahead, total = ahead + won, total + compared
-    some = total > 0
-    return np.asarray(2 * ahead[some] / total[some] - 1)
-
-
-def _compared(ranking: Ranking, weights: Floats) -> tuple[Floats, Floats]:
-    """Weight [r] of the comparisons that edges win, ties as half a win, and of all comparisons."""
-    if not len(ranking.scores):
-        return np.zeros(weights.shape[1]), np.zeros(weights.shape[1])
-    order = np.argsort(ranking.scores, kind="stable")
-    starts = np.flatnonzero(np.diff(ranking.scores[order], prepend=-np.inf))
-    heavy = weights[ranking.pairs[0][order]] * weights[ranking.pairs[1][order]]
-    linked = ranking.linked[order, None]
-    edges = np.add.reduceat(heavy * linked, starts, axis=0)
-    others = np.add.reduceat(heavy * ~linked, starts, axis=0)
-    below = np.cumsum(others, axis=0) - others / 2
-    return np.asarray((edges * below).sum(axis=0)), np.asarray(edges.sum(axis=0) * others.sum(axis=0))
-
-
-def _multiplicities(nodes: int, seed: int, draws: int) -> Iterator[Floats]:
-    """How often each node is drawn, float64 [n, r] for some draws at a time."""
-    rng = np.random.default_rng(seed)
-    step = max(1, _CELLS // max(nodes, 4000))
-    for start in range(0, draws, step):
-        rows = min(step, draws - start)
-        yield rng.multinomial(nodes, np.full(nodes, 1 / nodes), size=rows).T.astype(np.float64)
 
 
 PAIRS = 10_000
@@ -496,7 +414,6 @@ class _ColumnDirections:
     directions: sparse.csr_array
 
     def score(self, pairs: Ids) -> NDArray[np.float64]:
-        """The cosine of the columns of each pair [2, m]."""
         one, other = self.directions[pairs[0]], self.directions[pairs[1]]
         return np.asarray(one.multiply(other).sum(axis=1), dtype=np.float64).ravel()
 
@@ -514,7 +431,6 @@ class _CombinedColumns(Attack[tuple[_ColumnDirections, ...], StructureTruth]):
     def infer(
         self, view: View, public: PublicParameters  # noqa: ARG002  # needs no parameter
     ) -> tuple[_ColumnDirections, ...] | None:  # fmt: skip
-        """Normalises the columns of every client's rows."""
         held = rows_of(view, COMBINED_ROWS)
         if not held:
             return None
@@ -528,7 +444,7 @@ class _CombinedColumns(Attack[tuple[_ColumnDirections, ...], StructureTruth]):
             ("random pairs", "random pairs of the same owners", random_pairs),
             ("two-hop pairs", "pairs with a common neighbour", two_hop_pairs),
         )
-        edges = linked_pairs(truth)
+        edges = undirected(truth.edges, len(truth.silo_of)).astype(np.float64)
         return tuple(_measured(guess, truth, edges, *kind) for kind in kinds)
 
 
@@ -567,7 +483,7 @@ def _ranking(
     """As many edges as other pairs among the nodes that are not the client's."""
     upper = sparse.triu(edges, k=1).tocoo()
     pairs = np.stack([upper.row, upper.col]).astype(np.int64)
-    linked = sampled(pairs[:, (silo_of[pairs] != seen.client).all(axis=0)], most, seed=seen.client)
+    linked = _sampled(pairs[:, (silo_of[pairs] != seen.client).all(axis=0)], most, seed=seen.client)
     apart = negatives(linked, silo_of, edges, seen.client)
     both = np.concatenate([linked, apart], axis=1)
     return Ranking(both, seen.score(both), np.arange(both.shape[1]) < linked.shape[1])

@@ -238,7 +238,7 @@ def neighbour_sums(values: Floats) -> NeighbourSums | None:
     return NeighbourSums(looped.astype(np.int64) - 1, reciprocals, squares)
 
 
-def one_hot(values: Floats) -> Ids | None:
+def _one_hot(values: Floats) -> Ids | None:
     """The place of the one in each row of zeros and ones, int64 [m]; None where rows are anything else."""
     flags = ((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all()
     return values.argmax(axis=1).astype(np.int64) if flags and values.shape[1] > 1 else None
@@ -254,7 +254,7 @@ def degree_hashes(values: Floats) -> NDArray[np.float64] | None:
     if sums is not None:
         columns = (sums.degrees, np.round(sums.reciprocals, DIGITS), np.round(np.nan_to_num(sums.squares), DIGITS - 1))
         return np.stack(columns, axis=1).astype(np.float64)
-    places = one_hot(values)
+    places = _one_hot(values)
     return None if places is None else places[:, None].astype(np.float64)
 
 

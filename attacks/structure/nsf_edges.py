@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.areas import area, area_of_pairs
+from fgl_secure.attacks.areas import Ranking, area, area_interval
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import OWN_EDGES, degree_words, ego_networks, neighbour_degrees, undirected
 from fgl_secure.attacks.recovery import largest_share
@@ -174,7 +174,6 @@ class _NsfWalkDegrees(Attack[list[_ReadDegrees], StructureTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> list[_ReadDegrees] | None:  # noqa: ARG002  # needs none
-        """Reads every foreign node at every client alone."""
         return _read_degrees(view) or None
 
     def score(self, guess: list[_ReadDegrees], truth: StructureTruth) -> tuple[Measurement, ...]:
@@ -202,9 +201,9 @@ def _name(degrees: Ids) -> int:
 
 
 def _share(metric: str, right: NDArray[np.bool_], nodes: Ids, actual: Ids) -> Measurement:
-    share = clustered_proportion(right, nodes, seed=0)
     prior, random = largest_share(actual[nodes][:, None]), 1 / max(len(np.unique(actual)), 1)
     finding = f"Of {len(right):,} foreign nodes, the {metric} of {int(right.sum()):,} are read exactly."
+    share = clustered_proportion(right, nodes, seed=0)
     return Measurement.of_share(metric, share, finding, random=random, prior=prior)
 
 
@@ -212,35 +211,26 @@ ATTEMPTS = 20
 """Times that an end is moved before a pair is left out: only where nearly all nodes of a client are joined."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _SampledPairs:
-    """Pairs of device indices, int64 [2, k] each."""
-
-    edges: Ids  # edges, each once
-    alike: Ids  # random pairs without an edge whose ends have the owners that an edge's have
-    random: Ids  # random pairs without an edge
-    hops: Ids  # pairs without an edge that have a neighbour in common, each once
-
-
-def _sampled(nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rng: np.random.Generator) -> _SampledPairs:
-    """Draws up to `most` pairs of each kind.
+def _sampled(nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rng: np.random.Generator) -> tuple[Ids, ...]:
+    """Draws up to `most` pairs int64 [2, k] of nodes int64 [m], ascending, of each kind.
 
     Args:
-        nodes: int64 [m], ascending; both ends are _among them.
+        nodes: both ends are among them.
         edges: int64 [2, e], both directions of all edges.
         far: int64 [2, f], both directions of all pairs two hops apart.
         owner_of: int64 [n].
         most: how many of a kind.
         rng: draws.
+
+    Returns:
+        Edges, each once; random pairs without an edge whose ends have the owners that an edge's have; random pairs
+        without an edge; pairs without an edge that have a neighbour in common, each once.
     """
     pairs = _some(_among(edges, nodes), most, rng)
     anywhere = nodes[rng.integers(max(len(nodes), 1), size=pairs.shape)] if pairs.size else pairs
-    return _SampledPairs(
-        pairs,
-        _with_another_end(pairs, edges, owner_of, nodes, rng),
-        anywhere[:, ~_is_edge(anywhere, edges, len(owner_of)) & (anywhere[0] != anywhere[1])],
-        _some(_among(far, nodes), most, rng),
-    )
+    alike = _with_another_end(pairs, edges, owner_of, nodes, rng)
+    apart = anywhere[:, ~_is_edge(anywhere, edges, len(owner_of)) & (anywhere[0] != anywhere[1])]
+    return pairs, alike, apart, _some(_among(far, nodes), most, rng)
 
 
 def _some(pairs: Ids, most: int, rng: np.random.Generator) -> Ids:
@@ -248,55 +238,43 @@ def _some(pairs: Ids, most: int, rng: np.random.Generator) -> Ids:
 
 
 def _among(pairs: Ids, nodes: Ids) -> Ids:
-    """Pairs with both ends _among nodes, each once: the first below the second."""
+    """Pairs with both ends among nodes, each once: the first below the second."""
     return pairs[:, (pairs[0] < pairs[1]) & np.isin(pairs, nodes).all(axis=0)]
 
 
-def _with_another_end(pairs: Ids, edges: Ids, owner_of: Ids, _among: Ids, rng: np.random.Generator) -> Ids:
+def _with_another_end(pairs: Ids, edges: Ids, owner_of: Ids, pool: Ids, rng: np.random.Generator) -> Ids:
     """Edges with the second end moved to a random node of the same owner, such that they are none."""
     moved = pairs.copy()
     for _ in range(ATTEMPTS):
         wrong = np.flatnonzero(_is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
-        moved[1, wrong] = _same_owner(moved[1, wrong], owner_of, _among, rng)
+        ends = moved[1, wrong]
+        for owner in np.unique(owner_of[ends]).tolist():
+            here = owner_of[ends] == owner
+            moved[1, wrong[here]] = rng.choice(pool[owner_of[pool] == owner], size=int(here.sum()))
     return moved[:, ~_is_edge(moved, edges, len(owner_of)) & (moved[0] != moved[1])]
 
 
-def _same_owner(nodes: Ids, owner_of: Ids, _among: Ids, rng: np.random.Generator) -> Ids:
-    """For each node a random one of the same owner."""
-    other = nodes.copy()
-    for owner in np.unique(owner_of[nodes]).tolist():
-        here = np.flatnonzero(owner_of[nodes] == owner)
-        other[here] = rng.choice(_among[owner_of[_among] == owner], size=len(here))
-    return other
-
-
 def _is_edge(pairs: Ids, edges: Ids, size: int) -> NDArray[np.bool_]:
-    """Whether each pair [2, k] is _among edges [2, m] of `size` nodes: bool [k]."""
+    """Whether each pair [2, k] is among edges [2, m] of `size` nodes: bool [k]."""
     return np.asarray(np.isin(pairs[0] * size + pairs[1], edges[0] * size + edges[1]))
 
 
 MOST = 5_000
-"""Pairs of a kind that a figure rests on, drawn _among more."""
+"""Pairs of a kind that a figure rests on, drawn among more."""
 CELLS = 4_000_000
 """Scores that are laid out at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairScores:
-    """A client's scores of all pairs of foreign nodes, in factors: the product of the inner products of rows.
+    """A client's scores of all pairs of foreign nodes, in factors: the product of the inner products of rows."""
 
-    Attributes:
-        observer: party identifier of the client.
-        nodes: int64 [m], device indices, ascending.
-        factors: pairs of float64 [m, k], for the first node and the second.
-    """
-
-    observer: int
-    nodes: Ids
-    factors: tuple[tuple[Floats, Floats], ...]
+    observer: int  # party identifier of the client
+    nodes: Ids  # int64 [m], device indices, ascending
+    factors: tuple[tuple[Floats, Floats], ...]  # pairs of float64 [m, k], for the first node and the second
 
     def of(self, pairs: Ids) -> Floats:
-        """The scores float64 [k] of pairs int64 [2, k] of device indices, both _among `nodes`."""
+        """The scores float64 [k] of pairs int64 [2, k] of device indices, both among `nodes`."""
         first, second = np.searchsorted(self.nodes, pairs)
         parts = [np.einsum("kd,kd->k", left[first], right[second]) for left, right in self.factors]
         return np.asarray(np.prod(parts, axis=0), dtype=np.float64)
@@ -326,8 +304,8 @@ class _PairRanking:
     interval: Interval
     random: float  # the area against random pairs
     two_hops: float  # the area against pairs two hops apart
-    precision: float  # the share of edges _among as many top pairs of the first client as it has edges to find
-    density: float  # the share of edges _among all its pairs
+    precision: float  # the share of edges among as many top pairs of the first client as it has edges to find
+    density: float  # the share of edges among all its pairs
     edges: int  # how many edges the areas rest on
 
 
@@ -339,38 +317,30 @@ def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> _PairRa
     far = near[:, ~_is_edge(near, edges, size) & (near[0] != near[1])]
     most = -(-MOST // len(scored))
     drawn = [_sampled(each.nodes, edges, far, truth.silo_of, most, rng) for each in scored]
-    if not sum(pairs.edges.shape[1] for pairs in drawn):
+    if not sum(pairs.shape[1] for pairs, *_ in drawn):
         return None
-    kinds = ([getattr(pairs, name) for pairs in drawn] for name in ("edges", "alike", "random", "hops"))
-    found = [
-        (
-            np.concatenate([each.of(pairs) for each, pairs in zip(scored, kind, strict=True)]),
-            np.concatenate(kind, axis=1),
-        )
-        for kind in kinds
-    ]
-    (positive, ends), (alike, others), (random, _), (hops, _) = found
-    interval = area_of_pairs(positive, alike, ends, others, size)
-    areas = (area(positive, alike), interval, area(positive, random), area(positive, hops))
-    return _PairRanking(*areas, *_precision(scored[0], edges, size), len(positive))
+    kinds = list(zip(*drawn, strict=True))
+    positive, alike, random, hops = (
+        np.concatenate([each.of(pairs) for each, pairs in zip(scored, kind, strict=True)]) for kind in kinds
+    )
+    ends, others = (np.concatenate(kind, axis=1) for kind in kinds[:2])
+    is_edge, value = np.arange(len(positive) + len(alike)) < len(positive), area(positive, alike)
+    both = Ranking(np.concatenate([ends, others], axis=1), np.concatenate([positive, alike]), is_edge)
+    interval = area_interval(value, [both], np.ones(1, np.int64), size, len(np.unique(ends)))
+    first = scored[0]
+    there, pairs = _among(edges, first.nodes).shape[1], len(first.nodes) * (len(first.nodes) - 1) / 2
+    precision = float(_is_edge(first.top(there), edges, size).mean()) if there else 0.0
+    density = there / pairs if there else 0.0
+    return _PairRanking(
+        value, interval, area(positive, random), area(positive, hops), precision, density, len(positive)
+    )
 
 
-def _precision(scores: PairScores, edges: Ids, size: int) -> tuple[float, float]:
-    there = _among(edges, scores.nodes).shape[1]
-    pairs = len(scores.nodes) * (len(scores.nodes) - 1) / 2
-    if not there:
-        return 0.0, 0.0
-    return float(_is_edge(scores.top(there), edges, size).mean()), there / pairs
+RankedPairs = tuple[PairScores, ...]
+"""The scores that clients give to pairs of foreign nodes, one table a client."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _RankedPairs:
-    """The scores that clients give to pairs of foreign nodes, one table a client."""
-
-    clients: tuple[PairScores, ...]
-
-
-class _NsfCosineEdges(InformedAttack[_RankedPairs, EmbeddingModel, StructureTruth]):
+class _NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]):
     """The cosine of two nodes' features."""
 
     card = Card(
@@ -381,22 +351,21 @@ class _NsfCosineEdges(InformedAttack[_RankedPairs, EmbeddingModel, StructureTrut
         auxiliary=MODEL, truth=StructureTruth, knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> _RankedPairs | None:  # noqa: ARG002  # needs no parameter
-        """Scores all pairs of foreign nodes at every client alone."""
+    def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
         found = []
         for client, held in foreign_features(view).items():
             rows = embedded(held, known)
             length = np.linalg.norm(rows, axis=1, keepdims=True)
             rows = rows / np.where(length > 0, length, 1)
             found.append(PairScores(client, held.nodes, ((rows, rows),)))
-        return _RankedPairs(tuple(found)) if found else None
+        return tuple(found) or None
 
-    def score(self, guess: _RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
         """Edges against random pairs of the same owners, see `_ranking_of_edges`."""
         return _ranking_of_edges(guess, truth)
 
 
-class _NsfWalkEdges(Attack[_RankedPairs, StructureTruth]):
+class _NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
     """How likely an edge is that joins two nodes with these degrees and these degrees of neighbours."""
 
     card = Card(
@@ -407,20 +376,19 @@ class _NsfWalkEdges(Attack[_RankedPairs, StructureTruth]):
         minimum=0.55, truth=StructureTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> _RankedPairs | None:  # noqa: ARG002  # needs no parameter
-        """Scores all pairs of foreign nodes at every client alone."""
+    def infer(self, view: View, public: PublicParameters) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
         edges = own_rows(view, OWN_EDGES)
         found = [_likely(read, edges.get(read.observer)) for read in _read_degrees(view)]
-        return _RankedPairs(tuple(found)) if found else None
+        return tuple(found) or None
 
-    def score(self, guess: _RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
         """Edges against random pairs of the same owners, see `_ranking_of_edges`."""
         return _ranking_of_edges(guess, truth)
 
 
-def _ranking_of_edges(guess: _RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
+def _ranking_of_edges(guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
     """Twice the area under the curve less one, edges against random pairs of the same owners: 0 without a view."""
-    ranking = rank_pairs(guess.clients, truth)
+    ranking = rank_pairs(guess, truth)
     if ranking is None:
         return ()
     finding = (

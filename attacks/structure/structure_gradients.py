@@ -100,7 +100,6 @@ class _StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, Struct
     )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        """Reads a label off every row."""
         found = _gradient_rows(view)
         if found is None or not len(found.nodes):
             return None
@@ -117,7 +116,7 @@ class _StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, Struct
         labels = np.full(len(truth.silo_of), -1, dtype=np.int64)
         labels[guess.nodes[owned]] = guess.values[owned]
         nodes = np.flatnonzero(truth.labelled & (np.isin(truth.silo_of, guess.observers) | sums))
-        return (share_of_labels("training labels", labels[nodes], nodes, truth),) if len(nodes) else ()
+        return share_of_labels("training labels", labels[nodes], nodes, truth)
 
 
 class _StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
@@ -131,12 +130,10 @@ class _StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        """Takes the rows as they are."""
         found = _gradient_rows(view)
         return found if found is not None and len(found.nodes) else None
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Twice the area under the curve less one, over all nodes, those without a row of their owner at 0."""
         owned = (guess.observers == truth.silo_of[guess.nodes]) | (guess.observers < 0)
         lengths = np.zeros(len(truth.silo_of))
         np.add.at(lengths, guess.nodes[owned], np.linalg.norm(guess.values[owned], axis=1))
@@ -157,12 +154,10 @@ class _StructureGradientNeighbours(Attack[NodeClaims, StructureTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        """Takes the rows of single clients; a sum says nothing of whose they are."""
         found = _gradient_rows(view)
         return found if found is not None and (found.observers >= 0).any() else None
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Twice the area under the curve less one, over all pairs of a client that sent rows and a foreign node."""
         senders = np.unique(guess.observers)
         lengths = np.zeros((len(senders), len(truth.silo_of)))
         lengths[np.searchsorted(senders, guess.observers), guess.nodes] = np.linalg.norm(guess.values, axis=1)
@@ -192,7 +187,6 @@ class _HopGradientLabels(Attack[NodeClaims, StructureTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        """Reads the last hop of the first round, at every client alone."""
         returned, neighbour = view.own(HOP_GRADIENTS), _only_neighbours(view)
         if not returned:
             return None
@@ -203,10 +197,7 @@ class _HopGradientLabels(Attack[NodeClaims, StructureTruth]):
         return NodeClaims(last.owners[read], neighbour[nodes[read]], rows[read].argmin(axis=1).astype(np.int64))
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """The share of the labels that are right, over all that clients read."""
-        if not len(guess.nodes):
-            return ()
-        return (share_of_labels("labels of foreign neighbours", guess.values, guess.nodes, truth),)
+        return share_of_labels("labels of foreign neighbours", guess.values, guess.nodes, truth)
 
 
 def _only_neighbours(view: View) -> Ids:

@@ -34,6 +34,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import softmax
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import VirtualNodeTruth
 from fgl_secure.attacks.virtual_nodes.knowledge import (
     FEDVN,
@@ -46,7 +47,7 @@ from fgl_secure.attacks.virtual_nodes.knowledge import (
     mean_states,
 )
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import Interval, clustered_proportion, exact_proportion
+from fgl_secure.statistics.metrics import Interval, clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
 
@@ -170,17 +171,11 @@ RIDGE = 1e-3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """What local training did to what a server handed out.
+    """What local training did to what a server handed out."""
 
-    Attributes:
-        sent: float64 [P + M width], what the server handed out.
-        state: float64 [P + M width], what came back, or its mean over clients.
-        steps: how many steps that took.
-    """
-
-    sent: Floats
-    state: Floats
-    steps: int
+    sent: Floats  # float64 [P + M width], what the server handed out
+    state: Floats  # float64 [P + M width], what came back, or its mean over clients
+    steps: int  # how many steps that took
 
     def by_step(self, work: LocalWork) -> Floats:
         """The change for a rate and a number of steps of 1."""
@@ -198,7 +193,7 @@ def label_shares(changes: Sequence[Change], layout: VirtualSlices, work: LocalWo
     What enters the last layer is taken to have one mean for all of them.
     """
     moved = np.stack([each.by_step(work) for each in changes])
-    entering = mean_entering(moved, layout)
+    entering = _mean_entering(moved, layout)
     shares = [
         row[layout.head_bias] + _predictions(each.midway, entering, layout)
         for row, each in zip(moved, changes, strict=True)
@@ -206,7 +201,7 @@ def label_shares(changes: Sequence[Change], layout: VirtualSlices, work: LocalWo
     return np.stack(shares)
 
 
-def mean_entering(moved: Floats, layout: VirtualSlices) -> Floats:
+def _mean_entering(moved: Floats, layout: VirtualSlices) -> Floats:
     """The mean of the rows that enter the last layer, float64 [hidden], by how its weight and its bias moved.
 
     A weight moves by about the change of the bias times that mean. This is the least-squares solution over all rows of
@@ -217,7 +212,7 @@ def mean_entering(moved: Floats, layout: VirtualSlices) -> Floats:
     return np.asarray(np.einsum("mc,mch->h", bias, weight) / (np.square(bias).sum() + RIDGE))
 
 
-def nearest_shares(values: Floats) -> Floats:
+def _nearest_shares(values: Floats) -> Floats:
     """The point of the simplex that is nearest to float64 [C]: all entries lowered alike, and none below zero."""
     descending = np.sort(values)[::-1]
     excess = (np.cumsum(descending) - 1) / np.arange(1, len(values) + 1)
@@ -225,12 +220,12 @@ def nearest_shares(values: Floats) -> Floats:
     return np.asarray(np.maximum(values - excess[kept], 0.0))
 
 
-def distance(first: Floats, second: Floats) -> Floats:
+def _distance(first: Floats, second: Floats) -> Floats:
     """The total-variation distance of distributions [..., C]."""
     return np.asarray(np.abs(first - second).sum(axis=-1) / 2)
 
 
-def mean_interval(gains: Floats) -> Interval:
+def _mean_interval(gains: Floats) -> Interval:
     """Student's 95 % interval of the mean of gains in [-1, 1], within these bounds; all of them for a single gain."""
     if len(gains) == 1:
         return Interval(-1.0, 1.0)
@@ -280,11 +275,10 @@ class _VirtualNodeLabels(InformedAttack[_ShareGuess, VirtualSlices, VirtualNodeT
         if not changes:
             return None
         shares = label_shares(changes, known, known.work)
-        found = [nearest_shares(shares[clients == client].mean(axis=0)) for client in np.unique(clients)]
+        found = [_nearest_shares(shares[clients == client].mean(axis=0)) for client in np.unique(clients)]
         return _ShareGuess(np.unique(clients), np.stack(found), int(np.bincount(clients).max()))
 
     def score(self, guess: _ShareGuess, truth: VirtualNodeTruth) -> tuple[Measurement, ...]:
-        """How much nearer the shares are than the best that can be said of all clients alike; the commonest label."""
         if truth.label_shares is None or not len(guess.clients):
             return ()
         actual = truth.label_shares
@@ -306,29 +300,27 @@ def _changes(view: View, layout: VirtualSlices, work: LocalWork) -> tuple[Ids, l
 def _of_shares(guess: _ShareGuess, actual: Floats) -> Measurement:
     """Against the better of even shares and of the mean over all clients."""
     own = actual[guess.clients]
-    even = distance(own, np.full(actual.shape[1], 1 / actual.shape[1]))
-    usual = distance(own, actual.mean(axis=0))
+    even = _distance(own, np.full(actual.shape[1], 1 / actual.shape[1]))
+    usual = _distance(own, actual.mean(axis=0))
     without = even if even.mean() < usual.mean() else usual
-    error = distance(own, guess.shares)
+    error = _distance(own, guess.shares)
     gain = without - error
     nothing = ", so there is next to nothing to find" if without.mean() <= ALIKE else ""
     finding = (
         f"The label shares of {len(own):,} clients are told to {error.mean():.3f} in total variation; whoever says the "
         f"same of all is {without.mean():.3f} off{nothing}."
     )
-    value, bounds = float(gain.mean()), mean_interval(gain)
+    value, bounds = float(gain.mean()), _mean_interval(gain)
     return Measurement(SHARES, value, bounds, len(own), 0.0, 0.0, float(without.mean()), False, finding)
 
 
 def _of_commonest(guess: _ShareGuess, actual: Floats) -> Measurement:
     """A client with several commonest labels counts whichever of them is named."""
     commonest = actual == actual.max(axis=1, keepdims=True)
-    right = commonest[guess.clients, guess.shares.argmax(axis=1)]
-    prior = float(commonest[guess.clients].mean(axis=0).max())
-    share = exact_proportion(int(right.sum()), len(right))
-    finding = f"Of {int(right.sum()):,} of {len(right):,} clients the commonest label is named."
-    random = float(commonest[guess.clients].mean())
-    return Measurement.of_share(COMMONEST, share, finding, random=random, prior=prior)
+    right, named = commonest[guess.clients, guess.shares.argmax(axis=1)], commonest[guess.clients]
+    prior, random = float(named.mean(axis=0).max()), float(named.mean())
+    what = "Of {} clients the commonest label is named."
+    return share_right(COMMONEST, right, None, what, random=random, prior=prior)
 
 
 METRIC = "label shares of all, total variation"
@@ -363,16 +355,15 @@ class _VirtualNodePopulation(InformedAttack[_PopulationGuess, VirtualSlices, Vir
             for mean in mean_states(view, known)
             if mean.sent is not None
         ]
-        found = [nearest_shares(label_shares([each], known, known.work)[0]) for each in changes]
+        found = [_nearest_shares(label_shares([each], known, known.work)[0]) for each in changes]
         return _PopulationGuess(np.stack(found)) if found else None
 
     def score(self, guess: _PopulationGuess, truth: VirtualNodeTruth) -> tuple[Measurement, ...]:
-        """How much nearer the mean of the rounds is than even shares, with a bootstrap over rounds."""
         if truth.population is None:
             return ()
         actual = truth.population
-        even = float(distance(actual, np.full(len(actual), 1 / len(actual))))
-        error = float(distance(guess.shares.mean(axis=0), actual))
+        even = float(_distance(actual, np.full(len(actual), 1 / len(actual))))
+        error = float(_distance(guess.shares.mean(axis=0), actual))
         nothing = ", so there is next to nothing to find" if even <= ALIKE else ""
         finding = (
             f"The label shares of all clients together are told to {error:.3f} in total variation; even shares are "
@@ -388,9 +379,9 @@ def _bounds(shares: Floats, actual: Floats, even: float) -> Interval:
     if rounds == 1:
         return Interval(-1.0, 1.0)
     drawn = np.random.default_rng(0).integers(rounds, size=(DRAWS, rounds))
-    gains = even - distance(shares[drawn].mean(axis=1), actual)
+    gains = even - _distance(shares[drawn].mean(axis=1), actual)
     low, high = np.percentile(gains, (2.5, 97.5))
-    value = even - float(distance(shares.mean(axis=0), actual))  # means of fewer rounds lie further off
+    value = even - float(_distance(shares.mean(axis=0), actual))  # means of fewer rounds lie further off
     return Interval(min(float(low), value), max(float(high), value))
 
 

@@ -18,7 +18,6 @@ from fgl_secure.attacks.truth import (
     UpdateTruth,
     VirtualNodeTruth,
     foreign_neighbours,
-    only_source,
 )
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
@@ -40,17 +39,6 @@ def test_foreign_neighbours_match_a_walk_over_the_edges(seed: int) -> None:
         if graph.silo_of[source] != graph.silo_of[target]:
             slow[source, graph.silo_of[target]] = slow[target, graph.silo_of[source]] = True
     assert np.array_equal(foreign_neighbours(_numbered(seed).truth), slow)
-
-
-@given(SEEDS)
-def test_only_sources_match_a_walk_over_the_edges(seed: int) -> None:
-    """A device has an only source if it receives one message, and otherwise none."""
-    run = _numbered(seed)
-    heard: dict[int, list[int]] = {}
-    for source, target in messages_of(run.graph):
-        heard.setdefault(target, []).append(source)
-    slow = [heard[node][0] if len(heard.get(node, [])) == 1 else -1 for node in range(9)]
-    assert only_source(run.truth).tolist() == slow
 
 
 def test_embeddings_are_the_inputs_of_each_step() -> None:
