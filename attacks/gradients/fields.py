@@ -42,7 +42,7 @@ from fgl_secure.typing import Flags, Floats, Ids
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldGuess:
-    """Which nodes a gradient was taken over, for each of k clients; the rows of all are alike where only a sum is seen."""
+    """Which nodes a gradient was taken over, for each of k clients; all rows are alike where only a sum is seen."""
 
     round: int  # of the gradients
     clients: Ids  # int64 [k], indices of silos

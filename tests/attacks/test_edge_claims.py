@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.areas import area, area_within
+from fgl_secure.attacks.areas import area, area_within, share_of_labels
 from fgl_secure.attacks.edge_claims import (
     ForeignEdges,
     edges_at_neighbours,
@@ -24,8 +24,10 @@ from fgl_secure.attacks.recovery import (
 )
 from fgl_secure.attacks.row_space import row_basis, solver
 from fgl_secure.attacks.structure.knowledge import neighbour_sums
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Direction, Party, Role, Step
+from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.recorded import Run, both_ways, federated, record, star_and_path, whole_numbers
 from tests.attacks.structure.hop_runs import record_exchange, scale_free
 from tests.attacks.structure.structure_runs import fedstar, one_hot_degrees, return_probabilities
@@ -274,3 +276,16 @@ def test_claimed_terms_are_matched_as_multisets() -> None:
     assert exact.value == pytest.approx(2 / 5)
     assert read.prior == exact.prior == pytest.approx(4 / 12)  # the ends of the path and its middle share a row
     assert read.finding == "2 of 12 rows are read exactly out of sums; 2 of 5 rows that are claimed are right."
+
+
+def test_nodes_without_a_label_are_left_out() -> None:
+    """They count neither as right nor as wrong, nor in the prior, and where no node has a label there is no figure."""
+    graph = star_and_path()
+    bare = replace(graph, graph=replace(graph.graph, labels=np.array([-1, 1, 1, -1, 0, 1, 0, 0, -1])))
+    truth, nodes = StructureTruth.of(hierarchy_of(bare), bare), np.arange(9)
+    (found,) = share_of_labels("labels", np.array([0, 1, 1, 0, 0, 0, 0, 0, 0]), nodes, truth)
+    assert found.finding == "5 of 6 labels are read."
+    assert (found.n, found.random) == (6, 0.5)
+    assert truth.permuted(1).labels.min() == -1
+    nobody = replace(truth, labels=np.full(9, -1))
+    assert share_of_labels("labels", np.zeros(9, dtype=np.int64), nodes, nobody) == ()
