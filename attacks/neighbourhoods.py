@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.runtime import Phase, PrivateRows, Role, View
-from fgl_secure.typing import Ids
+from fgl_secure.typing import Floats, Ids
 
 
 def undirected(edges: Ids, size: int) -> sparse.csr_array:
@@ -130,6 +130,35 @@ def stacked(rows: tuple[PrivateRows, ...]) -> _Stacked:
 def rows_of(view: View, name: str, layer: int | None = None) -> tuple[PrivateRows, ...]:
     """The observers' own rows of a name, of one layer where it is given."""
     return tuple(rows for rows in view.own(name) if layer in (None, rows.step.layer))
+
+
+def rows_by_layer(
+    view: View, name: str, client: Client, layers: list[int], number: int = 0
+) -> tuple[Floats, NDArray[np.bool_]] | None:
+    """A client's rows (own node, ...) of a name in one round, layer by layer.
+
+    Args:
+        view: of clients.
+        name: of the rows.
+        client: whose they are.
+        layers: ascending.
+        number: of the round.
+
+    Returns:
+        float64 [layers, n, c], 0 where there is none, and bool [n], for which nodes there are some in every layer; None
+        without rows of some layer.
+    """
+    n = len(client.owned)
+    parts = [[rows for rows in rows_of(view, name, at) if rows.step.round == number] for at in layers]
+    if not parts or not all(parts):
+        return None
+    tables = [stacked(tuple(part)).of(client.observer) for part in parts]
+    values, there = np.zeros((len(layers), n, tables[0].shape[1] - 1)), np.ones(n, dtype=np.bool_)
+    for at, rows in enumerate(tables):
+        nodes = rows[:, 0].astype(np.int64)
+        values[at, nodes] = rows[:, 1:]
+        there &= np.isin(np.arange(n), nodes)
+    return values, there
 
 
 def held_matrix(entries: NDArray[Any], nodes: int) -> sparse.csr_array:

@@ -324,7 +324,9 @@ def _possible_directions(model: GradientModel, entering: dict[str, Floats]) -> I
     outputs = sum(rows @ weights[name] for name, rows in entering.items()) + weights["0.bias"]
     back = [values for name, values in weights.items() if name.startswith("1.") and name.endswith("weight")]
     slopes = _slope(model.activation, outputs)
-    yield from (_unit(slopes * (weight @ row)) for weight in back for row in errors)
+    for rows in (slopes * (weight @ row) for weight in back for row in errors):
+        length = np.linalg.norm(rows, axis=1, keepdims=True)
+        yield np.asarray(rows / np.where(length > 0, length, 1))
 
 
 def _slope(activation: Activation, outputs: Floats) -> Floats:
@@ -332,11 +334,6 @@ def _slope(activation: Activation, outputs: Floats) -> Floats:
         return (outputs > 0).astype(np.float64)
     chance = 1 / (1 + np.exp(-outputs))
     return np.asarray(chance if activation is Activation.SOFTPLUS else chance * (1 - chance))
-
-
-def _unit(rows: Floats) -> Floats:
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(length > 0, length, 1))
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (_GradientSpan(), _GradientFilter())

@@ -185,19 +185,14 @@ def _edges_found(guess: Inverted, aligned: list[_Aligned]) -> Measurement | None
             continue
         there = np.triu(field.adjacency * field.averaged(exhibit.seen.model.reach), 1) > 0
         hits.append(likeliest_edges(weights[np.ix_(each.order, each.order)], field.pairs)[there])
-        usual.append(likeliest_edges(_around_batch(field.nodes, field.batch), field.pairs)[there])
+        inside = (np.arange(field.nodes) < field.batch).astype(np.float64)
+        usual.append(likeliest_edges(np.add.outer(inside, inside), field.pairs)[there])
         density.append(np.full(len(hits[-1]), 2 * field.pairs / (field.nodes * (field.nodes - 1))))
     if not sum(len(each) for each in hits):
         return None
     told = "edges that a gradient depends on are among as many pairs of largest weight as there are edges."
     prior, random = float(np.concatenate(usual).mean()), float(np.concatenate(density).mean())
     return _share("edges found", hits, prior, random, told)
-
-
-def _around_batch(nodes: int, batch: int) -> Floats:
-    """Float64 [m, m]: how many ends of each pair are in the batch."""
-    inside = (np.arange(nodes) < batch).astype(np.float64)
-    return np.add.outer(inside, inside)
 
 
 def _share(metric: str, hits: list[Flags], prior: float, random: float, told: str) -> Measurement:

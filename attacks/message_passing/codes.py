@@ -61,7 +61,9 @@ def _held_codes(view: View, T: int) -> Iterator[_HeldCodes]:
     An observer knows the silo of a receiver from who sent it the decoded sum, and recognises that silo's parameters
     by their sender; rows of other observers are never used.
     """
-    silo_of_receiver = _decoding_silo(view)
+    silo_of_receiver = np.full(len(view.parties), -1, dtype=np.int64)
+    for decoded in view.messages(Phase.DECODED):
+        silo_of_receiver[decoded.receivers] = decoded.senders
     keys, parameters = _own_parameters(view)
     for batch in view.messages(Phase.CODES):
         silo = silo_of_receiver[batch.receivers]
@@ -94,13 +96,6 @@ def weighted_rows(
     for t in range(codes.shape[1]):
         total = (total + weights[:, t, None] * codes[:, t].astype(np.int64)) % field.modulus
     return total.astype(field.dtype)
-
-
-def _decoding_silo(view: View) -> Ids:
-    silo_of_receiver = np.full(len(view.parties), -1, dtype=np.int64)
-    for batch in view.messages(Phase.DECODED):
-        silo_of_receiver[batch.receivers] = batch.senders
-    return silo_of_receiver
 
 
 def _own_parameters(view: View) -> tuple[Ids, NDArray[Any]]:

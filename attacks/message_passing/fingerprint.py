@@ -89,18 +89,14 @@ class _Fingerprint(Attack[ClaimedTerms, MessageTruth]):
         sums = seen_sums(view, public, self.card.observer)
         if not sums:
             return None
-        weights = _weights(sums[0], public, view)
-        return None if weights is None else _unmixed(sums[0], weights)
+        most = max(view.parties.counts[Role.DEVICE] - 1, 1)
+        if sums[0].values.dtype.kind == "f":
+            return _unmixed(sums[0], Weights(2.0**REAL_BITS, most, MOST_TERMS))
+        exact = public.fraction_bits
+        return None if exact is None else _unmixed(sums[0], Weights(2.0**exact, most, 0))
 
     def score(self, guess: ClaimedTerms, truth: MessageTruth) -> tuple[Measurement, ...]:
         return score_claimed_terms(guess, truth)
-
-
-def _weights(sums: SeenSums, public: PublicParameters, view: View) -> Weights | None:
-    most = max(view.parties.counts[Role.DEVICE] - 1, 1)
-    if sums.values.dtype.kind == "f":
-        return Weights(2.0**REAL_BITS, most, MOST_TERMS)
-    return None if public.fraction_bits is None else Weights(2.0**public.fraction_bits, most, 0)
 
 
 def _unmixed(sums: SeenSums, weights: Weights) -> ClaimedTerms:

@@ -93,15 +93,11 @@ def _at_silos(view: View, public: PublicParameters) -> Iterator[SeenSums]:
         probe = codes[..., : mask.shape[1]]
         carried = weighted_rows(field, to_mask[own], probe)
         width = carried.shape[1]
-        terms = _times(field.multiply(carried, inverse[own, :width]).astype(np.int64), mask[own, :width] != 0)
+        times, usable = field.multiply(carried, inverse[own, :width]).astype(np.int64), mask[own, :width] != 0
+        most = np.where(usable, times, -1).max(axis=1)
+        alike = (np.where(usable, times, most[:, None]) == most[:, None]).all(axis=1)
+        terms = np.where(alike & usable.any(axis=1), most, UNKNOWN)
         yield SeenSums(batch.step, batch.senders, terms, weighted_rows(field, to_sum[own], codes))
-
-
-def _times(counts: Ids, usable: NDArray[np.bool_]) -> Ids:
-    """How often each row carries its mask by each coordinate, [k, c]; UNKNOWN where usable coordinates disagree."""
-    most = np.where(usable, counts, -1).max(axis=1)
-    alike = (np.where(usable, counts, most[:, None]) == most[:, None]).all(axis=1)
-    return np.where(alike & usable.any(axis=1), most, UNKNOWN)
 
 
 def _interpolated(view: View, step: Step, field: PrimeField, T: int) -> SeenSums:
@@ -113,22 +109,15 @@ def _interpolated(view: View, step: Step, field: PrimeField, T: int) -> SeenSums
     order = np.lexsort((senders, receivers))
     senders, receivers, shares = senders[order], receivers[order], shares[order]
     targets, first, heard = np.unique(receivers, return_index=True, return_counts=True)
-    terms = _told(counts, targets)
+    told = np.zeros(len(view.parties), dtype=np.int64)  # what relays say about the number of rows in each sum
+    for batch in counts:
+        told[batch.receivers] = batch["count"]
+    terms = told[targets]
     usable = np.flatnonzero((heard > T) & (terms > 0))
     rows = first[usable, None] + np.arange(T + 1)
     alphas = view.parties.index_of(senders[rows], Role.RELAY) + 1
     weights = basis_at(field, alphas, np.zeros(len(rows), dtype=np.int64))
     return SeenSums(step, targets[usable], terms[usable], weighted_rows(field, weights, shares[rows]))
-
-
-def _told(counts: list[ReceivedRows], targets: Ids) -> Ids:
-    """What relays say about the number of rows in each target's sum: 0 where they say nothing."""
-    told = np.zeros(len(targets), dtype=np.int64)
-    for batch in counts:
-        place = np.minimum(np.searchsorted(targets, batch.receivers), max(len(targets) - 1, 0))
-        known = np.flatnonzero(targets[place] == batch.receivers) if len(targets) else np.empty(0, dtype=np.int64)
-        told[place[known]] = batch["count"][known]
-    return told
 
 
 def _received(view: View, batches: Iterable[ReceivedRows], targets: Ids) -> Ids:

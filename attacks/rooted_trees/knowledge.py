@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.attacks.neighbourhoods import Client, clients_of, rows_of, stacked
+from fgl_secure.attacks.neighbourhoods import Client, clients_of, rows_by_layer, rows_of, stacked
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, View
 from fgl_secure.typing import Floats, Ids
 
@@ -120,71 +120,54 @@ def client_sums(view: View, public: PublicParameters) -> list[ClientSums]:
     Where sums of single clients arrived in the clear, these; a client that lacks some of what it asked another for
     leaves that one out. Elsewhere the totals that it noted; a refused total is not there, or 0 in every hop.
     """
+    batches = view.messages(Phase.VALUES, direction=Direction.FORWARD, round=0)
+    batches = tuple(sorted(batches, key=lambda batch: batch.step.layer))
     found = []
     for client in clients_of(view):
-        own = _own_rows(view, client)
-        asked = _asked(view, client)
-        received = _received(view, client)
-        sums = _apart(view, client, asked, received) if received else _totals(view, client, asked)
+        own = rows_by_layer(view, OWN_ROWS, client, [0])
+        noted = rows_of(view, ASKED)
+        asked = client.crossing
+        if noted:
+            pairs = stacked(noted).of(client.observer)[:, :2].astype(np.int64)
+            asked = sparse.csr_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=asked.shape)
+        received = [(batch.step.layer, batch, batch.observers == client.observer) for batch in batches]
+        hops = [(batch, mine) for layer, batch, mine in received if layer >= 0 and mine.any()]
+        sums = _apart(view, client, asked, hops) if hops else _totals(view, client, asked)
         if own is not None and sums is not None:
-            nodes, senders, members, values = sums
-            found.append(ClientSums(client, own, asked, nodes, senders, members, values, _unit(values, public)))
+            exact = public.fraction_bits
+            largest = float(np.abs(sums[3]).max(initial=0.0))
+            unit = largest * 2.0**-REAL_BITS if exact is None else 2.0**-exact
+            found.append(ClientSums(client, own[0][0], asked, *sums, unit))
     return found
-
-
-def _own_rows(view: View, client: Client) -> Floats | None:
-    batches = rows_of(view, OWN_ROWS, 0)
-    if not batches:
-        return None
-    rows = stacked(batches[:1]).of(client.observer)
-    table = np.zeros((len(client.owned), rows.shape[1] - 1))
-    table[rows[:, 0].astype(np.int64)] = rows[:, 1:]
-    return table
-
-
-def _asked(view: View, client: Client) -> sparse.csr_array:
-    """Whom a client asks about: 0/1 CSR [n, n]."""
-    noted = rows_of(view, ASKED)
-    if not noted:
-        return client.crossing
-    pairs = stacked(noted).of(client.observer)[:, :2].astype(np.int64)
-    shape = client.neighbours.shape
-    return sparse.csr_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=shape)
-
-
-def _received(view: View, client: Client) -> list[ReceivedRows]:
-    """Sums of single clients in the clear, by hop."""
-    batches = view.messages(Phase.VALUES, direction=Direction.FORWARD, round=0)
-    mine = [batch for batch in batches if batch.step.layer >= 0 and (batch.observers == client.observer).any()]
-    return sorted(mine, key=lambda batch: batch.step.layer)
 
 
 _Sums = tuple[Ids, Ids, sparse.csr_array, Floats]
 
 
-def _apart(view: View, client: Client, asked: sparse.csr_array, received: list[ReceivedRows]) -> _Sums | None:
+def _apart(
+    view: View, client: Client, asked: sparse.csr_array, received: list[tuple[ReceivedRows, NDArray[np.bool_]]]
+) -> _Sums | None:
     """A sum for each own node and other client; those of one client come in the order of the nodes asked about."""
-    hops = [_by_sender(view, client, batch) for batch in received]
+    hops: list[dict[int, Floats]] = []
+    for batch, mine in received:
+        owners = view.parties.index_of(batch.senders[mine], Role.SILO)
+        payload = np.asarray(batch.payload, dtype=np.float64)[mine]
+        hops.append({owner: payload[owners == owner] for owner in np.unique(owners).tolist()})
     nodes, senders, parts, values = [], [], [], []
     for sender in sorted(set.intersection(*(set(hop) for hop in hops))):
         theirs = _at_client(client, asked, sender)
         there = np.flatnonzero(np.diff(theirs.indptr))
-        if any(len(hop[sender]) != len(there) for hop in hops):
-            continue
-        nodes.append(there)
-        senders.append(np.full(len(there), sender))
-        parts.append(theirs[there])
-        values.append(np.stack([hop[sender] for hop in hops]))
+        if all(len(hop[sender]) == len(there) for hop in hops):
+            nodes.append(there)
+            senders.append(np.full(len(there), sender))
+            parts.append(theirs[there])
+            values.append(np.stack([hop[sender] for hop in hops]))
     if not parts:
         return None
     order = np.argsort(np.concatenate(nodes), kind="stable")
     members = sparse.csr_array(sparse.vstack(parts, format="csr")[order])
-    return (
-        np.concatenate(nodes)[order],
-        np.concatenate(senders)[order],
-        members,
-        np.concatenate(values, axis=1)[:, order],
-    )
+    ends = (np.concatenate(nodes)[order], np.concatenate(senders)[order])
+    return (*ends, members, np.concatenate(values, axis=1)[:, order])
 
 
 def _at_client(client: Client, asked: sparse.csr_array, index: int) -> sparse.csr_array:
@@ -194,32 +177,14 @@ def _at_client(client: Client, asked: sparse.csr_array, index: int) -> sparse.cs
     return theirs
 
 
-def _by_sender(view: View, client: Client, batch: ReceivedRows) -> dict[int, Floats]:
-    mine = batch.observers == client.observer
-    senders = view.parties.index_of(batch.senders[mine], Role.SILO)
-    payload = np.asarray(batch.payload, dtype=np.float64)[mine]
-    return {sender: payload[senders == sender] for sender in np.unique(senders).tolist()}
-
-
 def _totals(view: View, client: Client, asked: sparse.csr_array) -> _Sums | None:
     """A sum for each own node over its neighbours at all clients."""
-    batches = sorted(rows_of(view, TOTALS), key=lambda rows: rows.step.layer)
-    tables = [stacked((rows,)).of(client.observer) for rows in batches if rows.step.round == 0]
-    if not tables or not all(len(table) for table in tables):
+    layers = sorted({rows.step.layer for rows in rows_of(view, TOTALS) if rows.step.round == 0})
+    noted = rows_by_layer(view, TOTALS, client, layers)
+    if noted is None:
         return None
-    there = np.unique(tables[0][:, 0].astype(np.int64))
-    for table in tables[1:]:
-        there = np.intersect1d(there, table[:, 0].astype(np.int64))
-    values = np.zeros((len(tables), len(client.owned), tables[0].shape[1] - 1))
-    for hop, table in enumerate(tables):
-        values[hop, table[:, 0].astype(np.int64)] = table[:, 1:]
-    told = there[values[:, there].any(axis=(0, 2)) & (np.diff(asked.indptr)[there] > 0)]
+    values, there = noted
+    told = np.flatnonzero(there & values.any(axis=(0, 2)) & (np.diff(asked.indptr) > 0))
     if not len(told):
         return None
     return told, np.full(len(told), EVERYBODY), sparse.csr_array(asked[told]), values[:, told]
-
-
-def _unit(values: Floats, public: PublicParameters) -> float:
-    if public.fraction_bits is not None:
-        return 2.0**-public.fraction_bits
-    return float(np.abs(values).max(initial=0.0)) * 2.0**-REAL_BITS

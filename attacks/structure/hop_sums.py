@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, Measurement
 from fgl_secure.attacks.edge_claims import (
@@ -29,7 +28,7 @@ from fgl_secure.attacks.edge_claims import (
     explained_edges,
     score_foreign_edges,
 )
-from fgl_secure.attacks.neighbourhoods import Client, clients_of, rows_of, stacked
+from fgl_secure.attacks.neighbourhoods import Client, clients_of, rows_by_layer, rows_of, stacked
 from fgl_secure.attacks.recovery import largest_share, share_right
 from fgl_secure.attacks.row_space import Determined, SolvedRows, exact_rows, solver
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_HOPWISE, FEDSTRUCT_QUERIES, STRUCTURE
@@ -208,7 +207,9 @@ def _hop_systems(view: View, public: PublicParameters) -> list[_HopSystem]:
         return []
     found = []
     for client in clients_of(view):
-        sums, own = (_by_layer(view, name, layers, Step(first), client) for name in (HOP_SUMS, OWN_EMBEDDINGS))
+        sums, own = (rows_by_layer(view, name, client, layers, first) for name in (HOP_SUMS, OWN_EMBEDDINGS))
+        if sums is None or own is None:
+            continue
         summed = np.flatnonzero(sums[1] & sums[0].any(axis=(0, 2)))  # a refused sum is noted as 0
         if len(summed):
             found.append(_system(client, sums[0][:, summed], summed, own[0], public))
@@ -226,23 +227,6 @@ def noted_embeddings(transcript: Transcript) -> dict[Step, Floats]:
             order = np.argsort(batch.values[:, 0], kind="stable")
             found[batch.step] = batch.values[order, 1:].astype(np.float64)
     return found
-
-
-def _by_layer(view: View, name: str, layers: list[int], step: Step, client: Client) -> tuple[Floats, NDArray[np.bool_]]:
-    """A client's rows of a name, float64 [hops, n, c], and bool [n], for which nodes there are some in every hop."""
-    n = len(client.owned)
-    tables = [
-        stacked(tuple(rows for rows in rows_of(view, name, layer) if rows.step.round == step.round))
-        for layer in layers
-    ]  # fmt: skip
-    width = tables[0].values.shape[1] - 1
-    values, there = np.zeros((len(layers), n, width)), np.ones(n, dtype=np.bool_)
-    for hop, table in enumerate(tables):
-        rows = table.of(client.observer)
-        nodes = rows[:, 0].astype(np.int64)
-        values[hop, nodes] = rows[:, 1:]
-        there &= np.isin(np.arange(n), nodes)
-    return values, there
 
 
 def _system(client: Client, sums: Floats, summed: Ids, own: Floats, public: PublicParameters) -> _HopSystem:

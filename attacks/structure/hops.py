@@ -136,7 +136,8 @@ class _HopUnfolding(_ListedNeighbours):
         for client in clients_of(view):
             shares = [received_terms(view, client, layer) for layer in (2, 3)]
             if shares[0]:
-                found.append(_claimed(client, _unfolded(client, shares[0], shares[1])))
+                rows = sparse.coo_array(_unfolded(client, *shares).rows)
+                found.append(ForeignEdges.claimed(client, rows.row.astype(np.int64), rows.col.astype(np.int64)))
         return ForeignEdges.of_all(found) if found else None
 
 
@@ -167,7 +168,9 @@ def _unfolded(client: Client, second: dict[int, sparse.csr_array], third: dict[i
     """
     n = len(client.owned)
     looped = sparse.csr_array(client.neighbours + sparse.diags_array(client.owned.astype(np.float64)))
-    first = _Known(client.owned.copy(), sparse.csr_array(_reciprocal(looped.sum(axis=1)) @ looped))
+    first = _Known(
+        client.owned.copy(), sparse.csr_array(sparse.diags_array(1 / np.maximum(looped.sum(axis=1), 1)) @ looped)
+    )
     square = _Known(np.zeros(n, dtype=np.bool_), sparse.csr_array((n, n)))
     while True:
         before = int(first.nodes.sum() + square.nodes.sum())
@@ -230,16 +233,6 @@ def _sound(rows: sparse.csr_array, *, whole: bool) -> NDArray[np.bool_]:
     off = np.abs(rows.data * terms[row] - 1) > WHOLE if whole else rows.data < 0
     sound[row[off]] = False
     return sound
-
-
-def _claimed(client: Client, known: _Known) -> ForeignEdges:
-    entries = sparse.coo_array(known.rows)
-    foreign = ~client.owned[entries.row]
-    return ForeignEdges.claimed(client, entries.row[foreign].astype(np.int64), entries.col[foreign].astype(np.int64))
-
-
-def _reciprocal(degrees: Floats) -> sparse.dia_array:
-    return sparse.diags_array(np.where(degrees > 0, 1 / np.maximum(degrees, 1), 0.0))
 
 
 @dataclass(frozen=True, slots=True)

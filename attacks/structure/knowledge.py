@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.runtime import Phase, PrivateRows, Role, View
+from fgl_secure.runtime import Phase, Role, View
 from fgl_secure.typing import Floats, Ids
 
 STRUCTURE = "shared structure"
@@ -179,12 +179,8 @@ def _last_rows(view: View, name: str) -> dict[int, NDArray[Any]]:
     for batch in batches:
         if batch.step.round == last:
             for owner in np.unique(batch.owners).tolist():
-                parts.setdefault(owner, []).append(_of(batch, owner))
+                parts.setdefault(owner, []).append(np.asarray(batch.values[batch.owners == owner], dtype=np.float64))
     return {owner: np.concatenate(rows) for owner, rows in parts.items()}
-
-
-def _of(batch: PrivateRows, owner: int) -> NDArray[Any]:
-    return np.asarray(batch.values[batch.owners == owner], dtype=np.float64)
 
 
 def _joined(held: NDArray[Any] | None, received: tuple[Floats, Ids] | None) -> HeldFeatures:

@@ -193,11 +193,10 @@ def label_shares(changes: Sequence[Change], layout: VirtualSlices, work: LocalWo
     What enters the last layer is taken to have one mean for all of them.
     """
     moved = np.stack([each.by_step(work) for each in changes])
-    entering = _mean_entering(moved, layout)
-    shares = [
-        row[layout.head_bias] + _predictions(each.midway, entering, layout)
-        for row, each in zip(moved, changes, strict=True)
-    ]
+    entering, shares = _mean_entering(moved, layout), []
+    for row, each in zip(moved, changes, strict=True):
+        weight = each.midway[layout.head_weight].reshape(layout.classes, layout.hidden)
+        shares.append(row[layout.head_bias] + softmax(weight @ entering + each.midway[layout.head_bias]))
     return np.stack(shares)
 
 
@@ -232,11 +231,6 @@ def _mean_interval(gains: Floats) -> Interval:
     half = float(scipy.stats.t.ppf(0.975, len(gains) - 1) * gains.std(ddof=1) / np.sqrt(len(gains)))
     mean = float(gains.mean())
     return Interval(max(mean - half, -1.0), min(mean + half, 1.0))
-
-
-def _predictions(state: Floats, entering: Floats, layout: VirtualSlices) -> Floats:
-    weight = state[layout.head_weight].reshape(layout.classes, layout.hidden)
-    return np.asarray(softmax(weight @ entering + state[layout.head_bias]))
 
 
 SHARES = "label shares, total variation"

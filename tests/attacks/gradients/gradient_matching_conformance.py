@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class MatchingConformance(GradientConformance):
     def read(self, run: Run, view: View | None = None) -> Claims:
         """The claims on a run after very few steps."""
         view = view or run.transcript.views(self.attack.card.observer)
-        guess = guess_of(type(self.attack)(SHORT), view, run.public, run.knowledge)
+        guess = guess_of(replace(self.attack, effort=SHORT), view, run.public, run.knowledge)
         return Counter() if guess is None else self.claims(guess)
 
     def claims(self, guess: Inverted) -> Claims:

@@ -287,7 +287,7 @@ class TestProxySingletons(ProxyConformance):
     attack = named("proxy-singletons")
 
     def claims(self, guess: Any) -> Claims:
-        rows, kinds = guess.single.nonzero()
+        rows, kinds = (guess.counts == 1).nonzero()
         return Counter(
             (int(guess.clients[row]), int(kind), guess.proxies[row, kind].tobytes())
             for row, kind in zip(rows, kinds, strict=True)
@@ -307,7 +307,7 @@ class TestProxySingletons(ProxyConformance):
         run = one_round(held)
         guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge)
         assert guess is not None
-        assert guess.single.tolist() == [[True, False], [False, False]]
+        assert (guess.counts == 1).tolist() == [[True, False], [False, False]]
         assert abs(guess.proxies[0, 0] - held.proxies[0]).max() < 1e-8
 
     def test_a_common_divisor_is_taken_for_single_nodes(self) -> None:
