@@ -1,27 +1,56 @@
-"""Areas under the curve, over pairs and within groups, and figures over single nodes, with their intervals.
+"""How much higher positives score than negatives: areas under the curve, with intervals that resample nodes.
 
-The area under the curve within groups: scores of one group are compared with one another and with no other's.
-
-Where groups differ in how many positives they have and in how high they score, pooled scores rank groups, which is
-nothing that an attack found.
+Scores of one group are compared with one another and with no other's. Where groups differ in how many positives they
+have and in how high they score, pooled scores rank groups, which is nothing that an attack found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.recovery import share_right
-from fgl_secure.attacks.truth import LabelledDevices
-from fgl_secure.statistics.metrics import Interval, clopper_pearson
+from fgl_secure.attacks.truth import StructureTruth
+from fgl_secure.statistics.intervals import clopper_pearson
+from fgl_secure.statistics.metrics import Interval, Proportion
 from fgl_secure.typing import Flags, Floats, Ids
 
 DRAWS = 1_000
+"""Resamples of a bootstrap."""
 CELLS = 4_000_000
-"""Weights of pairs that are laid out at once."""
+"""Weights that are laid out at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """What one observer ranks."""
+
+    nodes: Ids  # int64 [1, m] or [2, m], the node, or the ends of the pair, of each score
+    scores: Floats  # float64 [m], higher for what looks more like a positive
+    positive: Flags  # bool [m]
+
+    def compared(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Weight [r] of the comparisons that positives win, ties as half a win, and of all comparisons.
+
+        Args:
+            weights: float64 [n, r], of nodes; a pair counts as often as the product of its ends (Snijders and Borgatti,
+                Connections 22, 1999).
+        """
+        if not len(self.scores):
+            return np.zeros(weights.shape[1]), np.zeros(weights.shape[1])
+        order = np.argsort(self.scores, kind="stable")
+        starts = np.unique(self.scores[order], return_index=True)[1]
+        heavy = weights[self.nodes[0, order]]
+        for ends in self.nodes[1:]:
+            heavy = heavy * weights[ends[order]]
+        positive = self.positive[order, None]
+        up, down = (np.add.reduceat(heavy * which, starts, axis=0) for which in (positive, ~positive))
+        below = np.cumsum(down, axis=0) - down / 2
+        return np.asarray((up * below).sum(axis=0)), np.asarray(up.sum(axis=0) * down.sum(axis=0))
 
 
 def area(positive: Floats, negative: Floats) -> float:
@@ -33,50 +62,68 @@ def area(positive: Floats, negative: Floats) -> float:
     return float(below.mean() / (2 * len(ordered)))
 
 
-def area_of_pairs(positive: Floats, negative: Floats, ends: Ids, others: Ids, size: int) -> Interval:
-    """The 95 % interval of an area over pairs of nodes, by node-block bootstrap.
-
-    Each of 1,000 draws resamples the nodes, and a pair counts as often as the product of its ends (Snijders and
-    Borgatti 1999). Where that collapses to a point it is Clopper-Pearson on the number of nodes that carry an edge.
+def area_interval(value: float, rankings: Sequence[Ranking], counts: Ids, size: int, units: int) -> Interval:
+    """The 95 % interval of a mean area by resampling nodes; draws that leave nothing to compare are left out.
 
     Args:
-        positive: float64 [p], scores of edges.
-        negative: float64 [q], scores of other pairs.
-        ends: int64 [2, p], the edges.
-        others: int64 [2, q], the other pairs.
+        value: the area.
+        rankings: compared apart.
+        counts: int64 [rankings], what the area of each weighs.
         size: number of nodes.
+        units: where all draws agree, the interval is Clopper-Pearson on so many.
     """
-    value = area(positive, negative)
-    if not len(negative):
-        return Interval(0.0, 1.0)
-    drawn = np.concatenate(list(_resampled(positive, negative, ends, others, size)))
-    return _bounds(value, drawn[~np.isnan(drawn)], len(np.unique(ends)))
-
-
-def _bounds(value: float, drawn: Floats, units: int) -> Interval:
-    """The middle 95 % of some draws with the value among them; Clopper-Pearson on the units where all agree."""
-    low, high = np.percentile(drawn, (2.5, 97.5)) if len(drawn) else (0.0, 1.0)
+    drawn = [np.empty(0)]
+    for weights in _resampled(size, max(len(each.scores) for each in rankings)):
+        won, all_of = (np.stack(part) for part in zip(*(each.compared(weights) for each in rankings), strict=True))
+        there = np.where(all_of > 0, counts[:, None], 0)
+        areas = np.divide(won, all_of, out=np.zeros_like(won), where=all_of > 0)
+        some = there.any(axis=0)
+        drawn.append((areas * there).sum(axis=0)[some] / there.sum(axis=0)[some])
+    gains = np.concatenate(drawn)
+    low, high = np.percentile(gains, (2.5, 97.5)) if len(gains) else (0.0, 1.0)
     if high - low < 1e-12:
         return clopper_pearson(value * units, units)
     return Interval(min(float(low), value), max(float(high), value))
 
 
-def _resampled(positive: Floats, negative: Floats, ends: Ids, others: Ids, size: int) -> Iterator[Floats]:
-    """Areas under resampled nodes; NaN where a draw leaves no edge or no other pair."""
-    rng = np.random.default_rng(0)
-    order = np.argsort(negative, kind="stable")
-    below = np.searchsorted(negative[order], positive, side="left")
-    upto = np.searchsorted(negative[order], positive, side="right")
-    step = max(1, CELLS // (len(positive) + len(negative) + size))
+def _resampled(size: int, scores: int) -> Iterator[Floats]:
+    """How often each node is drawn, float64 [n, r] for some draws at a time."""
+    rng, step = np.random.default_rng(0), max(1, CELLS // max(size + scores, 1))
     for start in range(0, DRAWS, step):
-        count = min(step, DRAWS - start)
-        times = np.stack([np.bincount(rng.integers(size, size=size), minlength=size) for _ in range(count)])
-        weight = (times[:, ends[0]] * times[:, ends[1]]).astype(np.float64)
-        passed = np.zeros((count, len(negative) + 1))
-        passed[:, 1:] = np.cumsum((times[:, others[0]] * times[:, others[1]])[:, order], axis=1)
-        total = weight.sum(axis=1) * passed[:, -1]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            yield (weight * (passed[:, below] + passed[:, upto])).sum(axis=1) / (2 * total)
+        drawn = (rng.integers(size, size=size) for _ in range(min(step, DRAWS - start)))
+        yield np.stack([np.bincount(each, minlength=size) for each in drawn], axis=1).astype(np.float64)
+
+
+def rank_advantage(rankings: Sequence[Ranking], nodes: int, seed: int, draws: int = DRAWS) -> Proportion:
+    """2 AUC - 1: how much more often a positive scores above another score of the same ranking than below it.
+
+    Args:
+        rankings: one for each observer; scores of unlike observers are not compared.
+        nodes: number of nodes of the graph, which each draw of the bootstrap resamples with replacement.
+        seed: of the resampling.
+        draws: number of resamples.
+
+    Returns:
+        The figure in [-1, 1] with a percentile interval of 95 %; 0 and [-1, 1] where nothing can be compared.
+    """
+    n, rng, step = sum(len(each.scores) for each in rankings), np.random.default_rng(seed), max(1, 1_000_000 // nodes)
+    value = _pooled(rankings, np.ones((nodes, 1)))
+    if not len(value):
+        return Proportion(0.0, Interval(-1.0, 1.0), n)
+    sizes = [min(step, draws - start) for start in range(0, draws, step)]
+    times = (rng.multinomial(nodes, np.full(nodes, 1 / nodes), size=rows).T.astype(np.float64) for rows in sizes)
+    gains, point = np.concatenate([_pooled(rankings, weights) for weights in times]), float(value[0])
+    low, high = (float(end) for end in np.percentile(gains, (2.5, 97.5)))
+    return Proportion(point, Interval(min(low, point), max(high, point)), n)
+
+
+def _pooled(rankings: Iterable[Ranking], weights: Floats) -> Floats:
+    """2 AUC - 1 under each column of node weights [n, r] for which there is something to compare."""
+    ahead, total = np.zeros(weights.shape[1]), np.zeros(weights.shape[1])
+    for ranking in rankings:
+        won, compared = ranking.compared(weights)
+        ahead, total = ahead + won, total + compared
+    return np.asarray(2 * ahead[total > 0] / total[total > 0] - 1)
 
 
 def area_within(scores: Floats, positive: Flags, asked: Flags) -> tuple[float, Interval] | None:
@@ -97,9 +144,11 @@ def area_within(scores: Floats, positive: Flags, asked: Flags) -> tuple[float, I
     both = np.flatnonzero(up.any(axis=1) & down.any(axis=1))
     if not len(both):
         return None
+    nodes = [np.flatnonzero(asked[at]) for at in both]
+    rankings = [Ranking(here[None], scores[at, here], positive[at, here]) for at, here in zip(both, nodes, strict=True)]
     value = mean_area(scores, positive, asked)
-    drawn = np.concatenate(list(_resampled_within(scores[both], up[both], down[both], up[both].sum(axis=1))))
-    return value, _bounds(value, drawn, int(min(up[both].any(axis=0).sum(), down[both].any(axis=0).sum())))
+    units = int(min(up[both].any(axis=0).sum(), down[both].any(axis=0).sum()))
+    return value, area_interval(value, rankings, up[both].sum(axis=1), scores.shape[1], units)
 
 
 def mean_area(scores: Floats, positive: Flags, asked: Flags) -> float:
@@ -112,36 +161,8 @@ def mean_area(scores: Floats, positive: Flags, asked: Flags) -> float:
     return float(np.average(each, weights=up[both].sum(axis=1)))
 
 
-def _resampled_within(scores: Floats, up: Flags, down: Flags, counts: NDArray[np.int64]) -> Iterator[Floats]:
-    """Areas under resampled nodes; draws that leave no group with both kinds are left out."""
-    rng, size = np.random.default_rng(0), scores.shape[1]
-    step = max(1, CELLS // size)
-    for start in range(0, DRAWS, step):
-        drawn = rng.integers(size, size=(min(step, DRAWS - start), size))
-        times = np.stack([np.bincount(row, minlength=size) for row in drawn]).astype(np.float64)
-        total, weight = np.zeros(len(times)), np.zeros(len(times))
-        for row, ups, downs, count in zip(scores, up, down, counts, strict=True):
-            found = _area(times[:, ups], times[:, downs], row[ups], row[downs])
-            there = ~np.isnan(found)
-            total[there] += count * found[there]
-            weight[there] += count
-        yield total[weight > 0] / weight[weight > 0]
-
-
-def _area(up: Floats, down: Floats, positive: Floats, negative: Floats) -> Floats:
-    """Areas under weights [draws, p] and [draws, q] of the two kinds; NaN where one kind has no weight."""
-    order = np.argsort(negative, kind="stable")
-    below = np.searchsorted(negative[order], positive, side="left")
-    upto = np.searchsorted(negative[order], positive, side="right")
-    passed = np.zeros((len(down), len(negative) + 1))
-    np.cumsum(down[:, order], axis=1, out=passed[:, 1:])
-    both = up.sum(axis=1) * passed[:, -1]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((up * (passed[:, below] + passed[:, upto])).sum(axis=1) / (2 * both))
-
-
-def share_of_labels(metric: str, guess: Ids, nodes: Ids, truth: LabelledDevices) -> Measurement:
-    """The share of labels that are right.
+def share_of_labels(metric: str, guess: Ids, nodes: Ids, truth: StructureTruth) -> tuple[Measurement, ...]:
+    """The share of labels that are right, of nodes that have one; no figure where none has.
 
     The prior is to know the most frequent label of each client: where clients are communities, that is right often.
 
@@ -151,11 +172,15 @@ def share_of_labels(metric: str, guess: Ids, nodes: Ids, truth: LabelledDevices)
         nodes: int64 [k], the node of each, which several observers may speak of.
         truth: with the labels and the clients.
     """
+    has = truth.labels[nodes] >= 0
+    guess, nodes = guess[has], nodes[has]
+    if not len(nodes):
+        return ()
     actual, client = truth.labels[nodes], truth.silo_of[nodes]
     counts = np.zeros((int(truth.silo_of.max()) + 1, int(truth.labels.max()) + 1))
     np.add.at(counts, (client, actual), 1)
-    prior, random = float(counts.max(axis=1).sum()) / max(len(nodes), 1), 1 / counts.shape[1]
-    return share_right(metric, guess == actual, nodes, f"{metric} are read.", random=random, prior=prior)
+    prior, random = float(counts.max(axis=1).sum()) / len(nodes), 1 / counts.shape[1]
+    return (share_right(metric, guess == actual, nodes, f"{metric} are read.", random=random, prior=prior),)
 
 
 def ranking_of_nodes(metric: str, scores: Floats, positive: NDArray[np.bool_], nodes: Ids, what: str) -> Measurement:
@@ -169,21 +194,8 @@ def ranking_of_nodes(metric: str, scores: Floats, positive: NDArray[np.bool_], n
         what: the two kinds in words.
     """
     value = area(scores[positive], scores[~positive])
-    interval = _interval(value, scores, positive, nodes)
-    finding = f"{what} are told apart with an area under the curve of {value:.3f}."
-    return Measurement.of_area(metric, value, interval, len(np.unique(nodes)), finding)
-
-
-def _interval(value: float, scores: Floats, positive: NDArray[np.bool_], nodes: Ids) -> Interval:
-    rng = np.random.default_rng(0)
     units, unit = np.unique(nodes, return_inverse=True)
-    order = np.argsort(scores, kind="stable")
-    _, group = np.unique(scores[order], return_inverse=True)
-    drawn = []
-    for _ in range(DRAWS):
-        weight = np.bincount(rng.integers(len(units), size=len(units)), minlength=len(units))[unit][order]
-        up, down = (np.bincount(group, weights=weight * which[order]) for which in (positive, ~positive))
-        if up.sum() > 0 and down.sum() > 0:
-            drawn.append(float((up * (np.cumsum(down) - down / 2)).sum() / (up.sum() * down.sum())))
     fewer = min(len(np.unique(nodes[positive])), len(np.unique(nodes[~positive])))
-    return _bounds(value, np.array(drawn), fewer)
+    interval = area_interval(value, [Ranking(unit[None], scores, positive)], np.ones(1, np.int64), len(units), fewer)
+    finding = f"{what} are told apart with an area under the curve of {value:.3f}."
+    return Measurement.of_area(metric, value, interval, len(units), finding)

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from fgl_secure.attacks.base import Measurement
-from fgl_secure.attacks.neighbourhoods import Client
-from fgl_secure.attacks.row_space import exposed, row_basis
-from fgl_secure.attacks.truth import LinkedDevices, LinkedParties, crosses_silos, foreign_neighbours
+from fgl_secure.attacks.neighbourhoods import Client, undirected
+from fgl_secure.attacks.row_space import Determined, exposed, row_basis
+from fgl_secure.attacks.truth import DeviceTruth, MessageTruth, crosses_silos, foreign_neighbours
 from fgl_secure.runtime import Role
 from fgl_secure.statistics.metrics import clustered_proportion, node_block_proportion, pair_advantage
 from fgl_secure.typing import Floats, Ids
@@ -19,15 +18,10 @@ from fgl_secure.typing import Floats, Ids
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedEdges:
-    """Messages that observers believe to have been sent.
+    """Messages that observers believe to have been sent."""
 
-    Attributes:
-        sources: int64 [k], party identifiers of the senders.
-        targets: int64 [k], party identifiers of the receivers.
-    """
-
-    sources: Ids
-    targets: Ids
+    sources: Ids  # int64 [k], party identifiers of the senders
+    targets: Ids  # int64 [k], party identifiers of the receivers
 
     @property
     def number(self) -> int:
@@ -36,7 +30,7 @@ class ClaimedEdges:
         return len(np.unique(self.sources * apart + self.targets))
 
 
-def score_claimed_edges(guess: ClaimedEdges, truth: LinkedParties, *, crossing: bool) -> tuple[Measurement, ...]:
+def score_claimed_edges(guess: ClaimedEdges, truth: MessageTruth, *, crossing: bool) -> tuple[Measurement, ...]:
     """Precision, recall and advantage over ordered pairs of different devices.
 
     An edge that several observers claim, each alone, counts once. Without the transcript a claim is right as often as
@@ -99,17 +93,11 @@ def _figures(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeignEdges:
-    """Edges between nodes of other clients, each claimed by one client.
+    """Edges between nodes of other clients, each claimed by one client."""
 
-    Attributes:
-        clients: int64 [k], index of the client that makes each claim.
-        lower: int64 [k], device index of the end of lower index.
-        upper: int64 [k], device index of the other end.
-    """
-
-    clients: Ids
-    lower: Ids
-    upper: Ids
+    clients: Ids  # int64 [k], index of the client that makes each claim
+    lower: Ids  # int64 [k], device index of the end of lower index
+    upper: Ids  # int64 [k], device index of the other end
 
     @classmethod
     def claimed(cls, client: Client, ends: Ids, others: Ids) -> ForeignEdges:
@@ -127,7 +115,7 @@ class ForeignEdges:
 
 
 def score_foreign_edges(
-    guess: ForeignEdges, truth: LinkedDevices, within_reach: NDArray[np.bool_]
+    guess: ForeignEdges, truth: DeviceTruth, within_reach: NDArray[np.bool_]
 ) -> tuple[Measurement, ...]:
     """Precision, recall and advantage over all pairs of a client and two nodes that are not its own.
 
@@ -155,7 +143,7 @@ def score_foreign_edges(
     return _figures(read, right, *ends, pairs, nodes, finding, reach)
 
 
-def foreign_edges(truth: LinkedDevices) -> tuple[Ids, Ids, Ids]:
+def foreign_edges(truth: DeviceTruth) -> tuple[Ids, Ids, Ids]:
     """For every client all undirected edges without an end in it: int64 client, lower end and upper end."""
     lower, upper = np.unique(np.sort(truth.edges, axis=0), axis=1)
     apart = lower != upper
@@ -165,17 +153,7 @@ def foreign_edges(truth: LinkedDevices) -> tuple[Ids, Ids, Ids]:
     return client.astype(np.int64), lower[edge], upper[edge]
 
 
-def linked_pairs(truth: LinkedDevices) -> sparse.csr_array:
-    """The edges of a graph both ways, without self-loops: 0/1 float64 CSR [n, n]."""
-    n = len(truth.silo_of)
-    source, target = truth.edges[:, truth.edges[0] != truth.edges[1]]
-    both = (np.concatenate([source, target]), np.concatenate([target, source]))
-    matrix = sparse.csr_array((np.ones(len(both[0])), both), shape=(n, n))
-    matrix.data[:] = 1.0
-    return matrix
-
-
-def edges_at_neighbours(truth: LinkedDevices) -> NDArray[np.bool_]:
+def edges_at_neighbours(truth: DeviceTruth) -> NDArray[np.bool_]:
     """Bool [m] in the order of `foreign_edges`: whether an end is a neighbour of the client's nodes."""
     client, lower, upper = foreign_edges(truth)
     touched = foreign_neighbours(truth)
@@ -217,10 +195,33 @@ def explained_by(known: Floats, error: Floats, change: Floats, later: Floats, sl
     return one.astype(np.int64) if len(one) else np.concatenate([a[fits], b[fits]])
 
 
-def edges_of_known_surroundings(truth: LinkedDevices) -> NDArray[np.bool_]:
+def explained_edges(
+    client: Client, known: Determined, rows: Floats, changes: Floats, later: Floats, slack: Floats
+) -> ForeignEdges:
+    """Claims the neighbours of each known node of which one change has one explanation by one or two known rows.
+
+    Args:
+        client: who knows rows.
+        known: whose rows are known, and how far each may be off.
+        rows: float64 [k, w], what explains changes.
+        changes: float64 [2, k, w], what there is to explain, by each of two readings.
+        later: float64 [k, w], see `explained_by`.
+        slack: float64 [k], how far each change may be off.
+    """
+    ends, others = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for w, node in enumerate(known.nodes.tolist() if rows.shape[1] else []):
+        found = [explained_by(rows, MARGIN * known.error, each[w], later[w], MARGIN * slack[w]) for each in changes]
+        if sum(map(len, found)) == max(map(len, found)):  # by one reading alone
+            which = np.concatenate(found)
+            ends.append(np.full(len(which), node))
+            others.append(known.nodes[which])
+    return ForeignEdges.claimed(client, np.concatenate(ends), np.concatenate(others))
+
+
+def edges_of_known_surroundings(truth: DeviceTruth) -> NDArray[np.bool_]:
     """Bool [m] in the order of `foreign_edges`: whether an end and all its neighbours are read or the client's own."""
     client, lower, upper = foreign_edges(truth)
-    edges, silo_of = linked_pairs(truth), truth.silo_of
+    edges, silo_of = undirected(truth.edges, len(truth.silo_of)).astype(np.float64), truth.silo_of
     closed = np.zeros((int(silo_of.max()) + 1, len(silo_of)), dtype=np.bool_)
     for index in range(len(closed)):
         own = silo_of == index

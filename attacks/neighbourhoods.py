@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.runtime import Phase, PrivateRows, Role, View
-from fgl_secure.typing import Ids
+from fgl_secure.typing import Floats, Ids
 
 
 def undirected(edges: Ids, size: int) -> sparse.csr_array:
@@ -72,21 +72,13 @@ COMBINED_ROWS = "combined rows"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Client:
-    """One client and the edges that its nodes have.
+    """One client and the edges that its nodes have."""
 
-    Attributes:
-        index: of the client among the silos.
-        observer: which rows of the view are its own.
-        owned: bool [n], its own nodes.
-        neighbours: 0/1 float64 CSR [n, n], the rows of its own nodes alone, without self-loops.
-        client_of: int64 [n], the client of each neighbour; its own index for its own nodes, -1 for all others.
-    """
-
-    index: int
-    observer: int
-    owned: NDArray[np.bool_]
-    neighbours: sparse.csr_array
-    client_of: Ids
+    index: int  # of the client among the silos
+    observer: int  # which rows of the view are its own
+    owned: NDArray[np.bool_]  # bool [n], its own nodes
+    neighbours: sparse.csr_array  # 0/1 float64 CSR [n, n], the rows of its own nodes alone, without self-loops
+    client_of: Ids  # int64 [n], the client of each neighbour; its own index for its own nodes, -1 for all others
 
     @property
     def outside(self) -> Ids:
@@ -138,6 +130,35 @@ def stacked(rows: tuple[PrivateRows, ...]) -> _Stacked:
 def rows_of(view: View, name: str, layer: int | None = None) -> tuple[PrivateRows, ...]:
     """The observers' own rows of a name, of one layer where it is given."""
     return tuple(rows for rows in view.own(name) if layer in (None, rows.step.layer))
+
+
+def rows_by_layer(
+    view: View, name: str, client: Client, layers: list[int], number: int = 0
+) -> tuple[Floats, NDArray[np.bool_]] | None:
+    """A client's rows (own node, ...) of a name in one round, layer by layer.
+
+    Args:
+        view: of clients.
+        name: of the rows.
+        client: whose they are.
+        layers: ascending.
+        number: of the round.
+
+    Returns:
+        float64 [layers, n, c], 0 where there is none, and bool [n], for which nodes there are some in every layer; None
+        without rows of some layer.
+    """
+    n = len(client.owned)
+    parts = [[rows for rows in rows_of(view, name, at) if rows.step.round == number] for at in layers]
+    if not parts or not all(parts):
+        return None
+    tables = [stacked(tuple(part)).of(client.observer) for part in parts]
+    values, there = np.zeros((len(layers), n, tables[0].shape[1] - 1)), np.ones(n, dtype=np.bool_)
+    for at, rows in enumerate(tables):
+        nodes = rows[:, 0].astype(np.int64)
+        values[at, nodes] = rows[:, 1:]
+        there &= np.isin(np.arange(n), nodes)
+    return values, there
 
 
 def held_matrix(entries: NDArray[Any], nodes: int) -> sparse.csr_array:

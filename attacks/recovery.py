@@ -10,9 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
-from fgl_secure.attacks.truth import SentRows
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.runtime import Direction, Role, Step
-from fgl_secure.statistics.metrics import clustered_proportion, exact_rows_recovered, node_block_proportion
+from fgl_secure.statistics.metrics import (
+    clustered_proportion,
+    exact_proportion,
+    exact_rows_recovered,
+    node_block_proportion,
+)
 from fgl_secure.typing import Ids
 
 UNNAMED = -1
@@ -21,18 +26,13 @@ UNNAMED = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecoveredRows:
-    """Embeddings that observers claim to have read.
+    """Embeddings that observers claim to have read."""
 
-    Attributes:
-        step: when they were sent.
-        senders: int64 [k], party identifiers of the devices that they are said to belong to; UNNAMED for all of them
-            if the observer can name none.
-        values: [k, d], the embeddings.
-    """
-
-    step: Step
+    step: Step  # when they were sent
+    # int64 [k], party identifiers of the devices that they are said to belong to; UNNAMED for all of them if the
+    # observer can name none
     senders: Ids
-    values: NDArray[Any]
+    values: NDArray[Any]  # [k, d], the embeddings
 
 
 Recovered = tuple[RecoveredRows, ...]
@@ -40,23 +40,17 @@ Recovered = tuple[RecoveredRows, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedTerms:
-    """Rows that an observer claims to be in a sum, without saying whose they are.
+    """Rows that an observer claims to be in a sum, without saying whose they are."""
 
-    Attributes:
-        step: when they were sent.
-        targets: int64 [k], party identifiers of the devices whose sums they are said to be in.
-        values: [k, d], the rows.
-    """
-
-    step: Step
-    targets: Ids
-    values: NDArray[Any]
+    step: Step  # when they were sent
+    targets: Ids  # int64 [k], party identifiers of the devices whose sums they are said to be in
+    values: NDArray[Any]  # [k, d], the rows
 
 
 METRICS = {Direction.FORWARD: "exact recovery", Direction.BACKWARD: "exact gradients"}
 
 
-def score_recovered_rows(guess: Iterable[RecoveredRows], truth: SentRows) -> tuple[Measurement, ...]:
+def score_recovered_rows(guess: Iterable[RecoveredRows], truth: MessageTruth) -> tuple[Measurement, ...]:
     """The share of claimed rows that are exact, over the messages that the observers could attack.
 
     Embeddings (forward) and gradients (backward) are scored apart. Rows of zeros are left out: the gradient of a
@@ -75,7 +69,7 @@ def score_recovered_rows(guess: Iterable[RecoveredRows], truth: SentRows) -> tup
     return tuple(found)
 
 
-def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: SentRows) -> Measurement | None:
+def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: MessageTruth) -> Measurement | None:
     hits, owners, most_frequent = [], [], 0.0
     for batch in batches:
         unnamed = bool((batch.senders == UNNAMED).all())
@@ -108,7 +102,7 @@ def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: SentR
     return Measurement.of_share(metric, share, finding, prior=prior)
 
 
-def score_claimed_terms(guess: ClaimedTerms, truth: SentRows) -> tuple[Measurement, ...]:
+def score_claimed_terms(guess: ClaimedTerms, truth: MessageTruth) -> tuple[Measurement, ...]:
     """The share of all messages whose row is claimed for the right sum, and the share of claims that are right.
 
     Rows are compared bit for bit, as a multiset for every sum: a row that two neighbours have counts twice if it is
@@ -135,20 +129,30 @@ def score_claimed_terms(guess: ClaimedTerms, truth: SentRows) -> tuple[Measureme
 
 
 def share_right(
-    metric: str, right: NDArray[np.bool_], units: Ids, what: str, *, prior: float = 0.0, random: float = 0.0
+    metric: str,
+    right: NDArray[np.bool_],
+    units: Ids | None,
+    what: str,
+    *,
+    prior: float = 0.0,
+    random: float = 0.0,
+    reachable: float = 1.0,
 ) -> Measurement:
     """The share of claims that are right, with a bootstrap over units.
 
     Args:
         metric: what the figure is called.
         right: bool [k].
-        units: int64 [k], what claims that depend on each other have in common.
-        what: the rest of the sentence that begins with "3 of 7".
+        units: int64 [k], what claims that depend on each other have in common; None where none do.
+        what: what is right, in a sentence with the two numbers at {}, or else at its beginning.
         prior: the share that is right of the best claims without messages.
         random: the same of random claims.
+        reachable: the share that a complete break would have.
     """
-    finding = f"{int(right.sum()):,} of {len(right):,} {what}"
-    return Measurement.of_share(metric, clustered_proportion(right, units, seed=0), finding, random=random, prior=prior)
+    hits = int(right.sum())
+    share = exact_proportion(hits, len(right)) if units is None else clustered_proportion(right, units, seed=0)
+    finding = (what if "{}" in what else f"{{}} {what}").format(f"{hits:,} of {len(right):,}")
+    return Measurement.of_share(metric, share, finding, random=random, prior=prior, reachable=reachable)
 
 
 def share_of_numbers(metric: str, claimed: Ids, actual: Ids, units: Ids, what: str) -> Measurement:

@@ -16,12 +16,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import area_within, mean_area, ranking_of_nodes
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG,
     UPDATES,
@@ -31,39 +32,29 @@ from fgl_secure.attacks.gradients.knowledge import (
     client_gradients,
 )
 from fgl_secure.attacks.gradients.model import Activation, GradientModel
-from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.attacks.neighbourhoods import undirected
+from fgl_secure.attacks.recovery import share_right
+from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import clustered_advantage, clustered_proportion
+from fgl_secure.statistics.metrics import clustered_advantage
 from fgl_secure.typing import Flags, Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldGuess:
-    """Which nodes a gradient was taken over, for each of k clients; the rows of all are alike where only a sum is seen.
+    """Which nodes a gradient was taken over, for each of k clients; all rows are alike where only a sum is seen."""
 
-    Attributes:
-        round: of the gradients.
-        clients: int64 [k], indices of silos.
-        scores: float64 [k, n], high where a node is believed to be among those of the client.
-        hits: bool [k, n], nodes that are claimed to be; None for scores that only rank.
-        eligible: bool [k, n], nodes that can be among them as far as the observer knows.
-        alike: int64 [n], a number that nodes share whose rows point the same way: no span can tell them apart.
-        summed: whether only the sum was seen.
-        owners_known: whether the observer knows which client each node belongs to.
-    """
-
-    round: int
-    clients: Ids
-    scores: Floats
-    hits: Flags | None
-    eligible: Flags
-    alike: Ids
-    summed: bool
-    owners_known: bool
+    round: int  # of the gradients
+    clients: Ids  # int64 [k], indices of silos
+    scores: Floats  # float64 [k, n], high where a node is believed to be among those of the client
+    hits: Flags | None  # bool [k, n], nodes that are claimed to be; None for scores that only rank
+    eligible: Flags  # bool [k, n], nodes that can be among them as far as the observer knows
+    alike: Ids  # int64 [n], a number that nodes share whose rows point the same way: no span can tell them apart
+    summed: bool  # whether only the sum was seen
+    owners_known: bool  # whether the observer knows which client each node belongs to
 
 
-def fields_of(
+def _fields_of(
     seen: ClientGradients, candidates: Candidates, entering: dict[str, Floats], scores: Floats, hits: Flags | None
 ) -> FieldGuess:
     """A guess from scores [k, n] of the gradients that were seen, or [1, n] of their sum."""
@@ -191,10 +182,9 @@ def _attribution(guess: FieldGuess, there: Flags) -> Measurement | None:
     ties = np.random.default_rng(0).random(scores.shape)
     named = np.lexsort((ties, scores), axis=0)[-1]
     right = there[named, nodes]
-    share = clustered_proportion(right, nodes, seed=0)
-    finding = f"For {int(right.sum()):,} of {len(nodes):,} nodes the client whose gradient they are in is named."
     prior = float(there[:, nodes].sum(axis=1).max() / len(nodes))
-    return Measurement.of_share("clients of nodes", share, finding, random=1 / len(guess.clients), prior=prior)
+    what = "For {} nodes the client whose gradient they are in is named."
+    return share_right("clients of nodes", right, nodes, what, random=1 / len(guess.clients), prior=prior)
 
 
 RANK = 1e-8
@@ -211,19 +201,14 @@ ROUNDED_INSIDE = 1e-2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Span:
-    """The column space of a gradient.
+class _Span:
+    """The column space of a gradient."""
 
-    Attributes:
-        basis: float64 [d, r], orthonormal.
-        inside: up to which residual a row counts as inside.
-    """
-
-    basis: Floats
-    inside: float
+    basis: Floats  # float64 [d, r], orthonormal
+    inside: float  # up to which residual a row counts as inside
 
 
-def span_of(gradient: Floats, noise: float = 0.0) -> Span:
+def _span_of(gradient: Floats, noise: float = 0.0) -> _Span:
     """The column space of a gradient [d, h] whose rounding has singular values up to about `noise`, or more.
 
     Rounding that nobody stated fills all dimensions, and shows as a drop in the singular values before its own.
@@ -234,10 +219,10 @@ def span_of(gradient: Floats, noise: float = 0.0) -> Span:
     if len(drops) and len(kept) == len(singular):
         noise, kept = float(kept[drops[0] + 1]), kept[: drops[0] + 1]
     blur = float(2 * noise / kept[-1]) ** 2 if len(kept) else 0.0
-    return Span(left[:, : len(kept)], min(max(INSIDE, blur), ROUNDED_INSIDE))
+    return _Span(left[:, : len(kept)], min(max(INSIDE, blur), ROUNDED_INSIDE))
 
 
-def residuals(rows: Floats, span: Span) -> Floats:
+def _residuals(rows: Floats, span: _Span) -> Floats:
     """Which share of the squared length of each row [n, d] is outside of a span, float64 [n]; 1 for a row of zeros."""
     total = (rows * rows).sum(axis=1)
     inside = ((rows @ span.basis) ** 2).sum(axis=1)
@@ -248,12 +233,11 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
     """What attacks on the nodes of gradients do with every candidate and the gradient of every client."""
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> FieldGuess | None:
-        """Scores every candidate against the gradient of every client."""
         seen, candidates = client_gradients(view, public, known), known.candidates
         if seen is None or candidates is None:
             return None
         entering = candidates.entering(seen.model)
-        return fields_of(seen, candidates, entering, *self._scored(seen, entering))
+        return _fields_of(seen, candidates, entering, *self._scored(seen, entering))
 
     @abstractmethod
     def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
@@ -264,11 +248,10 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
         return None if known.candidates is None else by_degree(guess, known.candidates)
 
     def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
-        """Exact hits, and areas under the curve: `_score_fields`."""
         return _score_fields(guess, truth)
 
 
-class GradientSpan(_Fields):
+class _GradientSpan(_Fields):
     """The distance of every public row to the span, for each weight of the first layer; the larger one counts."""
 
     card = Card(
@@ -296,13 +279,13 @@ def _tested(seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats,
     farthest, hits = np.broadcast_to(~known, shape).astype(np.float64), np.broadcast_to(known, shape).copy()
     for name, rows in entering.items():
         for at, gradient in enumerate(seen.parts[name]):
-            span = span_of(gradient, seen.noise(name))
-            outside = np.where(told[name], residuals(rows, span), 0.0)
+            span = _span_of(gradient, seen.noise(name))
+            outside = np.where(told[name], _residuals(rows, span), 0.0)
             farthest[at], hits[at] = np.maximum(farthest[at], outside), hits[at] & (outside < span.inside)
     return -farthest, hits
 
 
-class GradientFilter(_Fields):
+class _GradientFilter(_Fields):
     """The best product of a gradient with what a node of any class would add."""
 
     card = Card(
@@ -341,7 +324,9 @@ def _possible_directions(model: GradientModel, entering: dict[str, Floats]) -> I
     outputs = sum(rows @ weights[name] for name, rows in entering.items()) + weights["0.bias"]
     back = [values for name, values in weights.items() if name.startswith("1.") and name.endswith("weight")]
     slopes = _slope(model.activation, outputs)
-    yield from (_unit(slopes * (weight @ row)) for weight in back for row in errors)
+    for rows in (slopes * (weight @ row) for weight in back for row in errors):
+        length = np.linalg.norm(rows, axis=1, keepdims=True)
+        yield np.asarray(rows / np.where(length > 0, length, 1))
 
 
 def _slope(activation: Activation, outputs: Floats) -> Floats:
@@ -351,6 +336,4 @@ def _slope(activation: Activation, outputs: Floats) -> Floats:
     return np.asarray(chance if activation is Activation.SOFTPLUS else chance * (1 - chance))
 
 
-def _unit(rows: Floats) -> Floats:
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(length > 0, length, 1))
+ATTACKS: tuple[Attack[Any, Any], ...] = (_GradientSpan(), _GradientFilter())

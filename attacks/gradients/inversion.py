@@ -28,23 +28,14 @@ from fgl_secure.typing import Floats, Ids
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeenGradient:
-    """A gradient, and what its observer knows of the small graph behind it.
+    """A gradient, and what its observer knows of the small graph behind it."""
 
-    Attributes:
-        model: the model, at the weights that the gradient was taken at.
-        gradient: float64 [P], in the order of the model's layout, of the mean loss over the batch.
-        field: the nodes behind it. Attacks that also look for edges use its sizes alone.
-        labels: int64 [b], the labels of the batch as its observer reads them, in no order of significance.
-        image_shape: (height, width) where the rows are pictures, else None.
-        clip: the norm that the gradient was cut down to if it was longer, else None.
-    """
-
-    model: GradientModel
-    gradient: Floats
-    field: ReceptiveField
-    labels: Ids
-    image_shape: tuple[int, int] | None = None
-    clip: float | None = None
+    model: GradientModel  # the model, at the weights that the gradient was taken at
+    gradient: Floats  # float64 [P], in the order of the model's layout, of the mean loss over the batch
+    field: ReceptiveField  # the nodes behind it. Attacks that also look for edges use its sizes alone.
+    labels: Ids  # int64 [b], the labels of the batch as its observer reads them, in no order of significance
+    image_shape: tuple[int, int] | None = None  # (height, width) where the rows are pictures, else None
+    clip: float | None = None  # the norm that the gradient was cut down to if it was longer, else None
 
     def __post_init__(self) -> None:
         if self.gradient.shape != (self.model.layout.size,):
@@ -61,34 +52,22 @@ class SeenGradient:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reconstruction:
-    """What an attack makes of one gradient.
+    """What an attack makes of one gradient."""
 
-    Attributes:
-        features: float64 [m, d], the rows of the field, those of the batch first.
-        labels: int64 [b], of the batch.
-        distance: between the gradient of these inputs and the one that was seen, as the attack measures it.
-        adjacency: float64 [m, m], a weight in [0, 1] for every pair where edges were looked for, else None.
-    """
-
-    features: Floats
-    labels: Ids
-    distance: float
+    features: Floats  # float64 [m, d], the rows of the field, those of the batch first
+    labels: Ids  # int64 [b], of the batch
+    distance: float  # between the gradient of these inputs and the one that was seen, as the attack measures it
+    # float64 [m, m], a weight in [0, 1] for every pair where edges were looked for, else None
     adjacency: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long an attack tries.
+    """How long an attack tries."""
 
-    Attributes:
-        steps: of the optimiser, in each try.
-        restarts: tries, of which the one with the least distance is kept.
-        seed: of the first guesses.
-    """
-
-    steps: int
-    restarts: int = 1
-    seed: int = 0
+    steps: int  # of the optimiser, in each try
+    restarts: int = 1  # tries, of which the one with the least distance is kept
+    seed: int = 0  # of the first guesses
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.restarts < 1 or self.seed < 0:
@@ -101,7 +80,7 @@ class Effort:
         return tuple(torch.Generator().manual_seed(self.seed + each) for each in range(self.restarts))
 
 
-def reconstruction(
+def _reconstruction(
     x: torch.Tensor, logits: torch.Tensor, distance: torch.Tensor, adjacency: torch.Tensor | None = None
 ) -> Reconstruction:
     """What a try has arrived at: rows [m, d], labels as the largest of logits [b, c], and weights of pairs [m, m].
@@ -115,23 +94,18 @@ def reconstruction(
     return Reconstruction(np.nan_to_num(rows), labels, math.inf if far else last, weights)
 
 
-def nearest(tries: Sequence[Reconstruction]) -> Reconstruction:
-    """The try whose gradient is nearest to the one that was seen."""
-    return min(tries, key=lambda each: each.distance)
-
-
-def squared_distance(found: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+def _squared_distance(found: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
     """||found - seen||^2 / ||seen||^2 of gradients [P]: that of DLG (Zhu et al. 2019, Eq. 4), in units of the seen."""
     return ((found - seen) ** 2).sum() / (seen**2).sum()
 
 
-def cosine_distance(found: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+def _cosine_distance(found: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
     """1 - cos(found, seen) of gradients [P], in 0..2 (Geiping et al. 2020, Eq. 4)."""
     cosine: torch.Tensor = (found @ seen) / (found.norm() * seen.norm())
     return 1 - cosine
 
 
-def total_variation(rows: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+def _total_variation(rows: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
     """Mean absolute difference of neighbouring pixels, of pictures [m, height * width] (Geiping et al. 2020, Eq. 4)."""
     pictures = rows.reshape(-1, *shape)
     across = (pictures[:, :, 1:] - pictures[:, :, :-1]).abs().mean()
@@ -139,7 +113,7 @@ def total_variation(rows: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
     return across + down
 
 
-def smoothness(rows: torch.Tensor, adjacency: torch.Tensor) -> torch.Tensor:
+def _smoothness(rows: torch.Tensor, adjacency: torch.Tensor) -> torch.Tensor:
     """tr(X^T L X) / m d, the squared differences over edges: neighbours are alike.
 
     Args:
@@ -150,7 +124,7 @@ def smoothness(rows: torch.Tensor, adjacency: torch.Tensor) -> torch.Tensor:
     return (rows * (laplacian @ rows)).sum() / rows.numel()
 
 
-def sparsity(adjacency: torch.Tensor) -> torch.Tensor:
+def _sparsity(adjacency: torch.Tensor) -> torch.Tensor:
     """||A||_1 / m of weights [m, m] in [0, 1], the mean degree: real graphs have few edges."""
     return adjacency.sum() / len(adjacency)
 
@@ -237,34 +211,33 @@ def _signed_descent(
             boxed.clamp_(0, 1)
 
 
-def deep_leakage(seen: SeenGradient, effort: Effort) -> Reconstruction:
-    """DLG: rows and soft labels together."""
-    return nearest([_one_leakage(seen, effort.steps, start, soft=True) for start in effort.starts()])
+def deep_leakage(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
+    """One try of DLG: rows and soft labels together."""
+    x, edges, goal = _first_rows(seen, start), torch.from_numpy(seen.field.counted), torch.from_numpy(seen.gradient)
+    shape = (seen.field.batch, seen.model.widths[-1])
+    logits = torch.randn(shape, generator=start, dtype=torch.float64).requires_grad_()
+
+    def distance() -> torch.Tensor:
+        return _squared_distance(seen.of(x, edges, logits.softmax(dim=1)), goal)
+
+    _quasi_newton(distance, (x, logits), steps)
+    return _reconstruction(x, logits, distance())
 
 
-def improved_deep_leakage(seen: SeenGradient, effort: Effort) -> Reconstruction:
-    """iDLG: labels from the last bias, then rows alone.
+def improved_deep_leakage(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
+    """One try of iDLG: labels from the last bias, then rows alone.
 
     The paper is about one node. Of several the last bias does not tell which row has which label, so that every try
     draws an order, and the try with the nearest gradient is kept.
     """
-    return nearest([_one_leakage(seen, effort.steps, start, soft=False) for start in effort.starts()])
-
-
-def _one_leakage(seen: SeenGradient, steps: int, start: torch.Generator, *, soft: bool) -> Reconstruction:
     x, edges, goal = _first_rows(seen, start), torch.from_numpy(seen.field.counted), torch.from_numpy(seen.gradient)
-    classes = seen.model.widths[-1]
-    if soft:
-        logits = torch.randn((seen.field.batch, classes), generator=start, dtype=torch.float64).requires_grad_()
-    else:
-        labels = _shuffled_labels(seen, start)
-        logits = functional.one_hot(labels, classes)
+    labels = _shuffled_labels(seen, start)
 
     def distance() -> torch.Tensor:
-        return squared_distance(seen.of(x, edges, logits.softmax(dim=1) if soft else labels), goal)
+        return _squared_distance(seen.of(x, edges, labels), goal)
 
-    _quasi_newton(distance, (x, logits) if soft else (x,), steps)
-    return reconstruction(x, logits, distance())
+    _quasi_newton(distance, (x,), steps)
+    return _reconstruction(x, functional.one_hot(labels, seen.model.widths[-1]), distance())
 
 
 RATE = 0.1
@@ -275,30 +248,26 @@ ALIKE = 1e-4
 """Weight of smoothness over the known edges, which chooses among the rows that give one average."""
 
 
-def inverting_gradients(seen: SeenGradient, effort: Effort) -> Reconstruction:
-    """Rows in [0, 1]; the label of one node as the last bias tells it, those of several free from there on.
+def inverting_gradients(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
+    """One try of rows in [0, 1]; the label of one node as the last bias tells it, those of several free from there on.
 
     The paper takes labels as known.
     """
-    return nearest([_one_inverted(seen, effort.steps, start) for start in effort.starts()])
-
-
-def _one_inverted(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
     x, logits = _first_rows(seen, start), _free_labels(seen, start)
     edges, goal = torch.from_numpy(seen.field.counted), torch.from_numpy(seen.gradient)
     adjacency = torch.from_numpy(seen.field.adjacency)
 
     def distance() -> torch.Tensor:
-        return cosine_distance(seen.of(x, edges, _labels_from(logits)), goal)
+        return _cosine_distance(seen.of(x, edges, _labels_from(logits)), goal)
 
     def objective() -> torch.Tensor:
-        prior = ALIKE * smoothness(x, adjacency)
+        prior = ALIKE * _smoothness(x, adjacency)
         if seen.image_shape is not None:
-            prior = prior + VARIATION * total_variation(x, seen.image_shape)
+            prior = prior + VARIATION * _total_variation(x, seen.image_shape)
         return distance() + prior
 
     _signed_descent(objective, (x, logits) if len(logits) > 1 else (x,), x, steps, RATE)
-    return reconstruction(x, logits, distance())
+    return _reconstruction(x, logits, distance())
 
 
 JOINT_RATE = 0.05
@@ -312,13 +281,6 @@ MOST_NODES = 64
 """Larger fields have more pairs than a gradient can tell apart."""
 
 
-def features_and_edges(seen: SeenGradient, effort: Effort) -> Reconstruction:
-    """Rows in [0, 1], labels and a weight for every pair; reads of the field its sizes only."""
-    if seen.field.nodes > MOST_NODES:
-        raise InputError(f"field must have up to {MOST_NODES} nodes for edges to be sought; found {seen.field.nodes}")
-    return nearest([_one_joint(seen, effort.steps, start) for start in effort.starts()])
-
-
 def likeliest_edges(weights: NDArray[np.float64], pairs: int) -> NDArray[np.bool_]:
     """The so many pairs of largest weight as a symmetric matrix [m, m]: a threshold at a known number of edges."""
     size = len(weights)
@@ -329,7 +291,8 @@ def likeliest_edges(weights: NDArray[np.float64], pairs: int) -> NDArray[np.bool
     return np.asarray(chosen | chosen.T)
 
 
-def _one_joint(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
+def features_and_edges(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
+    """One try of rows in [0, 1], labels and a weight for every pair; reads of the field its sizes only."""
     x, logits, goal = _first_rows(seen, start), _free_labels(seen, start), torch.from_numpy(seen.gradient)
     size = seen.field.nodes
     ends = torch.triu_indices(size, size, 1)
@@ -340,16 +303,16 @@ def _one_joint(seen: SeenGradient, steps: int, start: torch.Generator) -> Recons
         return upper + upper.T
 
     def distance(weights: torch.Tensor) -> torch.Tensor:
-        return cosine_distance(seen.of(x, weights, _labels_from(logits)), goal)
+        return _cosine_distance(seen.of(x, weights, _labels_from(logits)), goal)
 
     def objective() -> torch.Tensor:
         weights = adjacency()
-        prior = GUESSED_ALIKE * smoothness(x, weights) + FEW * sparsity(weights)
+        prior = GUESSED_ALIKE * _smoothness(x, weights) + FEW * _sparsity(weights)
         if seen.image_shape is not None:
-            prior = prior + VARIATION * total_variation(x, seen.image_shape)
+            prior = prior + VARIATION * _total_variation(x, seen.image_shape)
         return distance(weights) + prior
 
     leaves = [x, *([theta] if ends.shape[1] else []), *([logits] if len(logits) > 1 else [])]
     _signed_descent(objective, leaves, x, steps, JOINT_RATE)
     found = adjacency().detach()
-    return reconstruction(x, logits, distance(found), found)
+    return _reconstruction(x, logits, distance(found), found)

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.gradients.model import Convolution, GradientModel, ReceptiveField, averaging, means
+from fgl_secure.attacks.updates import SUM, participants_of, sums_of, vectors_of
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Phase, PublicParameters, ReceivedRows, Role, View
+from fgl_secure.runtime import PublicParameters, View
 from fgl_secure.typing import Floats, Ids
 
 UPDATES = "updates of clients"
@@ -94,17 +95,6 @@ class GradientKnowledge:
     clip: float | None = None
 
 
-SERVER_SUM = "server sum"
-"""Name of the server's row float64 [1, P + 1]: the sum of the weighted updates of a round's participants, and behind it
-that of their weights. A single client's row is of the same kind."""
-
-PARTICIPANTS = "participants"
-"""Name of the server's rows int64 [k, 1]: indices of the silos whose gradients are in the sum of that round."""
-
-SUM = -1
-"""Stands for all participants where a row is their sum."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientGradients:
     """Gradients of one round by parameter.
@@ -140,18 +130,22 @@ class ClientGradients:
 def client_gradients(view: View, public: PublicParameters, known: GradientKnowledge) -> ClientGradients | None:
     """The gradients of the round whose weights the observer knows; None where it sees none."""
     model = known.model
-    batches = [batch for batch in _updates(view) if batch.step.round == model.round]
-    if batches:
-        clients = np.concatenate([view.parties.index_of(batch.senders, Role.SILO) for batch in batches])
-        vectors = np.concatenate([_unweighted(np.asarray(batch.payload)) for batch in batches])
-        return _read(model, clients, clients, _as_computed(vectors), 0.0)
+    single = vectors_of(view).get(model.round)
+    if single is not None:
+        vectors: NDArray[np.floating] = _unweighted(single[1])
+        rounded: NDArray[np.float32] = vectors.astype(np.float32)
+        if np.allclose(rounded, vectors, rtol=1e-13, atol=0):  # as the rounding in them tells, computed in it
+            vectors = rounded
+        parts, relative = model.gradients(vectors.astype(np.float64)), float(np.finfo(vectors.dtype).eps)
+        return ClientGradients(model, single[0], single[0], parts, 0.0, relative)
     sums = update_sums(view)
     if model.round not in sums:
         return None
     participants = participants_of(view, model.round)
     bits = public.fraction_bits
     rounding = 0.0 if bits is None else len(participants) ** 0.5 * 2.0 ** -(bits + 1) / abs(model.rate)
-    return _read(model, np.array([SUM]), participants, sums[model.round], rounding)
+    parts, relative = model.gradients(sums[model.round]), float(np.finfo(np.float64).eps)
+    return ClientGradients(model, np.array([SUM]), participants, parts, rounding, relative)
 
 
 def update_sums(view: View) -> dict[int, Floats]:
@@ -159,40 +153,14 @@ def update_sums(view: View) -> dict[int, Floats]:
 
     It is their weighted mean times their number. Rounds in which single updates arrived are left out: they say more.
     """
-    single, sums = {batch.step.round for batch in _updates(view)}, view.own(SERVER_SUM)
-    found = {rows.step.round: np.asarray(rows.values, dtype=np.float64) for rows in sums if not rows.step.evaluation}
-    numbers = sorted(set(found) - single)
-    return {number: _unweighted(found[number]) * len(participants_of(view, number)) for number in numbers}
+    single, sums = vectors_of(view), sums_of(view)
+    return {
+        number: _unweighted(total) * len(participants_of(view, number))
+        for number, total in sums.items()
+        if number not in single
+    }
 
 
-def _updates(view: View) -> list[ReceivedRows]:
-    """Single clients' updates as the observer gets them; figures that score a model are none."""
-    received = view.messages(Phase.VECTORS)
-    return [batch for batch in received if len(batch.senders) and not batch.step.evaluation]
-
-
-def _unweighted(rows: NDArray[np.floating]) -> Floats:
-    """Rows [k, P + 1] over their last entries."""
-    return rows[:, :-1].astype(np.float64) / rows[:, -1:]
-
-
-def _as_computed(rows: Floats) -> NDArray[np.floating]:
-    """Rows in single precision where they were computed in it, as the rounding in them tells; in double where not."""
-    single: NDArray[np.float32] = rows.astype(np.float32)
-    return single if np.allclose(single, rows, rtol=1e-13, atol=0) else rows
-
-
-def participants_of(view: View, number: int) -> Ids:
-    """Indices of the silos that are in the sum of a round, int64 [p] ascending; all where nothing says otherwise."""
-    told = [np.asarray(rows.values)[:, 0] for rows in view.own(PARTICIPANTS) if rows.step.round == number]
-    if told:
-        return np.unique(np.concatenate(told)).astype(np.int64)
-    return np.arange(view.parties.counts.get(Role.SILO, 0), dtype=np.int64)
-
-
-def _read(
-    model: GradientModel, clients: Ids, participants: Ids, vectors: NDArray[np.floating], rounding: float
-) -> ClientGradients:
-    parts = model.gradients(vectors.astype(np.float64))
-    relative = float(np.finfo(vectors.dtype).eps)
-    return ClientGradients(model, clients, participants, parts, rounding, relative)
+def _unweighted(rows: Floats) -> Floats:
+    """Rows [k, P + 1] over their last entries, which are clients' weights."""
+    return rows[:, :-1] / rows[:, -1:]

@@ -19,7 +19,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.typing import Floats, Ids
 
 
-def propagated(rows: torch.Tensor, adjacency: torch.Tensor, *, mean: bool) -> torch.Tensor:
+def _propagated(rows: torch.Tensor, adjacency: torch.Tensor, *, mean: bool) -> torch.Tensor:
     """D^-1/2 (A + I) D^-1/2 rows, or the mean over neighbours; differentiable in both arguments.
 
     Args:
@@ -99,16 +99,11 @@ _ACTIVATIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """In which order parameters are laid out in a flat vector; each in row-major order.
+class _Layout:
+    """In which order parameters are laid out in a flat vector; each in row-major order."""
 
-    Attributes:
-        names: of the parameters, "<layer>.<parameter>", layers from 0.
-        shapes: of the parameters; a weight is [d_in, d_out], so that a layer computes H @ W.
-    """
-
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...]  # of the parameters, "<layer>.<parameter>", layers from 0
+    shapes: tuple[tuple[int, ...], ...]  # of the parameters; a weight is [d_in, d_out], so that a layer computes H @ W
 
     @property
     def size(self) -> int:
@@ -125,7 +120,7 @@ class Layout:
         return {name: part.reshape(*flat.shape[:-1], *shape) for name, part, shape in laid}
 
 
-def layout_of(convolution: Convolution, widths: tuple[int, ...]) -> Layout:
+def layout_of(convolution: Convolution, widths: tuple[int, ...]) -> _Layout:
     """The layout of a model's parameters, before there are any weights; see `GradientModel.layout`."""
     sage = convolution is Convolution.SAGE
     kinds = ("own_weight", "neighbour_weight", "bias") if sage else ("weight", "bias")
@@ -134,7 +129,7 @@ def layout_of(convolution: Convolution, widths: tuple[int, ...]) -> Layout:
         for layer, (d_in, d_out) in enumerate(pairwise(widths))
         for kind in kinds
     ]
-    return Layout(tuple(name for name, _ in laid), tuple(shape for _, shape in laid))
+    return _Layout(tuple(name for name, _ in laid), tuple(shape for _, shape in laid))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,7 +183,7 @@ class GradientModel:
         return self.hops if self.convolution is Convolution.SGC else self.layers
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> _Layout:
         """Parameters in order: of each layer "weight" and "bias", or "own_weight", "neighbour_weight" and "bias"."""
         return layout_of(self.convolution, self.widths)
 
@@ -244,11 +239,11 @@ class GradientModel:
         self, h: torch.Tensor, adjacency: torch.Tensor, weights: Mapping[str, torch.Tensor], name: str
     ) -> torch.Tensor:
         if self.convolution is Convolution.SAGE:
-            means = propagated(h @ weights[f"{name}neighbour_weight"], adjacency, mean=True)
+            means = _propagated(h @ weights[f"{name}neighbour_weight"], adjacency, mean=True)
             return h @ weights[f"{name}own_weight"] + means + weights[f"{name}bias"]
         rows = h @ weights[f"{name}weight"]
         for _ in range(self.hops):
-            rows = propagated(rows, adjacency, mean=False)
+            rows = _propagated(rows, adjacency, mean=False)
         return rows + weights[f"{name}bias"]
 
 

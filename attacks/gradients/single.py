@@ -15,6 +15,7 @@ has, so that few rows can be part of it, and their weights follow by non-negativ
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy  # its statistics are loaded when they are first asked for
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG,
     FEDAVG_SINGLE,
@@ -34,32 +35,25 @@ from fgl_secure.attacks.gradients.knowledge import (
     client_gradients,
 )
 from fgl_secure.attacks.gradients.model import GradientModel
-from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth
 from fgl_secure.attacks.neighbourhoods import undirected
 from fgl_secure.attacks.recovery import share_right
+from fgl_secure.attacks.truth import ClientBatch, GradientTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion
 from fgl_secure.typing import Floats, Ids
 
 METRIC = "labels of batches"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelCounts:
-    """How many nodes of each class are in batches.
+class _LabelCounts:
+    """How many nodes of each class are in batches."""
 
-    Attributes:
-        round: of the gradients.
-        members: int64 arrays, the silos whose batches each row speaks of: one, or all under a sum.
-        counts: int64 [k, c].
-    """
-
-    round: int
-    members: tuple[Ids, ...]
-    counts: Ids
+    round: int  # of the gradients
+    members: tuple[Ids, ...]  # int64 arrays, the silos whose batches each row speaks of: one, or all under a sum
+    counts: Ids  # int64 [k, c]
 
 
-class GradientLabels(InformedAttack[LabelCounts, GradientKnowledge, GradientTruth]):
+class _GradientLabels(InformedAttack[_LabelCounts, GradientKnowledge, GradientTruth]):
     """The entries of the last bias's gradient, less what predictions add to them."""
 
     card = Card(
@@ -71,7 +65,7 @@ class GradientLabels(InformedAttack[LabelCounts, GradientKnowledge, GradientTrut
         truth=GradientTruth, knowledge=GradientKnowledge,
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> LabelCounts | None:
+    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> _LabelCounts | None:
         """Counts; None where the sizes of batches are not known."""
         seen = client_gradients(view, public, known)
         if seen is None or not seen.model.sizes:
@@ -82,21 +76,25 @@ class GradientLabels(InformedAttack[LabelCounts, GradientKnowledge, GradientTrut
         nodes = [sum(seen.model.sizes[client] for client in clients) for clients in members]
         rows = zip(entries, members, nodes, strict=True)
         counts = [counted(entry / len(clients), expected, number) for entry, clients, number in rows]
-        return LabelCounts(seen.model.round, members, np.stack(counts))
+        return _LabelCounts(seen.model.round, members, np.stack(counts))
 
-    def guess_without(self, guess: LabelCounts, known: GradientKnowledge, parties: Directory) -> LabelCounts:  # noqa: ARG002  # needs no numbering
+    def guess_without(self, guess: _LabelCounts, known: GradientKnowledge, parties: Directory) -> _LabelCounts:  # noqa: ARG002  # needs no numbering
         """What the model predicts for public nodes, at the sizes of the batches."""
         expected = mean_predictions(known.model, known.candidates)
-        counts = [rounded(size * expected, size) for size in guess.counts.sum(axis=1).tolist()]
+        counts = [_rounded(size * expected, size) for size in guess.counts.sum(axis=1).tolist()]
         return replace(guess, counts=np.stack(counts))
 
-    def score(self, guess: LabelCounts, truth: GradientTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _LabelCounts, truth: GradientTruth) -> tuple[Measurement, ...]:
         """The share of single nodes' labels that are right, or of the counts of one class in one batch.
 
         The prior is to know how often each class comes with the nodes of each client.
         """
-        batches = [_labels(guess.round, clients, truth) for clients in guess.members]
-        pools = [truth.labels[np.isin(truth.silo_of, clients)] for clients in guess.members]
+        mine = [each for each in truth.batches if each.round == guess.round]
+        batches = [
+            truth.labels[np.concatenate([np.empty(0, dtype=np.int64), *(b.nodes for b in mine if b.client in clients)])]
+            for clients in guess.members
+        ]
+        pools = [truth.labels[np.isin(truth.silo_of, clients) & (truth.labels >= 0)] for clients in guess.members]
         if not sum(len(labels) for labels in batches):
             return ()
         classes = guess.counts.shape[1]
@@ -105,31 +103,21 @@ class GradientLabels(InformedAttack[LabelCounts, GradientKnowledge, GradientTrut
         )
         chances = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)
         if guess.counts.sum(axis=1).max() == 1:
-            return (_of_single_nodes(guess.counts, actual, chances),)
+            right, prior = (guess.counts == actual).all(axis=1), float(chances.max(axis=1).mean())
+            what = "labels of single nodes are read."
+            return (share_right(METRIC, right, None, what, random=1 / classes, prior=prior),)
         return (_of_batches(guess.counts, actual, chances),)
-
-
-def _of_single_nodes(counts: Ids, actual: Ids, chances: Floats) -> Measurement:
-    right = (counts == actual).all(axis=1)
-    share, prior = exact_proportion(int(right.sum()), len(right)), float(chances.max(axis=1).mean())
-    finding = f"{int(right.sum()):,} of {len(right):,} labels of single nodes are read."
-    random = 1 / counts.shape[1]
-    return Measurement.of_share(METRIC, share, finding, random=random, prior=prior)
 
 
 def _of_batches(counts: Ids, actual: Ids, chances: Floats) -> Measurement:
     right = counts == actual
     client = np.broadcast_to(np.arange(len(right))[:, None], right.shape)
-    share = clustered_proportion(right.ravel(), client.ravel(), seed=0)
     nodes = actual.sum(axis=1)
     each_row = zip(nodes, chances, strict=True)
     usual = [scipy.stats.binom.pmf(np.arange(b + 1), b, row[:, None]).max(axis=1) for b, row in each_row]
-    finding = (
-        f"How many nodes of a class are in a batch is right {int(right.sum()):,} of {right.size:,} times "
-        f"({int(nodes.sum()):,} nodes)."
-    )
+    what = f"How many nodes of a class are in a batch is right {{}} times ({int(nodes.sum()):,} nodes)."
     random, prior = float(np.mean(1 / (nodes + 1))), float(np.mean(usual))
-    return Measurement.of_share(METRIC, share, finding, random=random, prior=prior)
+    return share_right(METRIC, right.ravel(), client.ravel(), what, random=random, prior=prior)
 
 
 def mean_predictions(model: GradientModel, candidates: Candidates | None) -> Floats:
@@ -146,10 +134,10 @@ def counted(entry: Floats, expected: Floats, nodes: int) -> Ids:
     """How many of some nodes have each label, int64 [c], by the gradient of the last bias [c] of their mean loss."""
     if nodes == 1:
         return np.asarray(np.arange(len(entry)) == entry.argmin(), dtype=np.int64)
-    return rounded(nodes * (expected - entry), nodes)
+    return _rounded(nodes * (expected - entry), nodes)
 
 
-def rounded(counts: Floats, total: int) -> Ids:
+def _rounded(counts: Floats, total: int) -> Ids:
     """Whole numbers of at least 0 next to given ones, with a given sum: the largest remainders round up."""
     positive = np.maximum(counts, 0)
     scaled = positive * total / positive.sum() if positive.sum() else np.full(len(counts), total / len(counts))
@@ -159,11 +147,6 @@ def rounded(counts: Floats, total: int) -> Ids:
     return np.asarray(whole)
 
 
-def _labels(number: int, clients: Ids, truth: GradientTruth) -> Ids:
-    batches = [each.nodes for each in truth.batches if each.round == number and each.client in clients]
-    return np.asarray(truth.labels[np.concatenate([np.empty(0, dtype=np.int64), *batches])])
-
-
 WEIGHT = 1e-3
 """Weights up to this share of the largest are none."""
 
@@ -171,7 +154,7 @@ NUMBER = 1e-5
 """Entries up to this share of the largest are zero, and sums that are off by more do not fit."""
 
 
-def parts_of(total: Floats, dictionary: Floats, eligible: NDArray[np.bool_]) -> Ids:
+def _parts_of(total: Floats, dictionary: Floats, eligible: NDArray[np.bool_]) -> Ids:
     """The rows of a dictionary that a sum is made of, int64 [k] ascending; none where no sum of them fits.
 
     Args:
@@ -195,21 +178,15 @@ RANK_ONE = 1e-5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SingleRows:
-    """Rows that entered, of the clients whose gradient is of a single node.
+class _SingleRows:
+    """Rows that entered, of the clients whose gradient is of a single node."""
 
-    Attributes:
-        round: of the gradients.
-        clients: int64 [k], indices of silos.
-        rows: by name of each first weight, float64 [k, d_in].
-    """
-
-    round: int
-    clients: Ids
-    rows: dict[str, Floats]
+    round: int  # of the gradients
+    clients: Ids  # int64 [k], indices of silos
+    rows: dict[str, Floats]  # by name of each first weight, float64 [k, d_in]
 
 
-def _single_rows(seen: ClientGradients) -> SingleRows | None:
+def _single_rows(seen: ClientGradients) -> _SingleRows | None:
     """Rows that entered; None where the model has two layers, or no gradient is of one node."""
     if seen.model.layers > 1 or seen.summed:
         return None
@@ -224,10 +201,10 @@ def _single_rows(seen: ClientGradients) -> SingleRows | None:
     if not fits.any():
         return None
     kept = {name: values[fits] for name, values in rows.items()}
-    return SingleRows(seen.model.round, seen.clients[fits], kept)
+    return _SingleRows(seen.model.round, seen.clients[fits], kept)
 
 
-class GradientSingleRow(InformedAttack[SingleRows, GradientKnowledge, GradientTruth]):
+class _GradientSingleRow(InformedAttack[_SingleRows, GradientKnowledge, GradientTruth]):
     """A column of the weight's gradient over an entry of the bias's."""
 
     card = Card(
@@ -238,20 +215,22 @@ class GradientSingleRow(InformedAttack[SingleRows, GradientKnowledge, GradientTr
         knowledge=GradientKnowledge, tells_nothing="the model that is handed out says nothing of rows",
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> SingleRows | None:
-        """Divides."""
+    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> _SingleRows | None:
         seen = client_gradients(view, public, known)
         return None if seen is None else _single_rows(seen)
 
-    def score(self, guess: SingleRows, truth: GradientTruth) -> tuple[Measurement, ...]:
-        """The share of clients whose node's row is right up to 1e-5 of its length, by every weight."""
+    def score(self, guess: _SingleRows, truth: GradientTruth) -> tuple[Measurement, ...]:
         batches = _single_batches(guess.round, truth)
         if not batches or not set(guess.rows) <= set(truth.entering):
             return ()
-        right = [_matches(guess, batch, truth) for batch in batches]
-        share = exact_proportion(sum(right), len(right))
-        finding = f"{sum(right):,} of {len(right):,} rows that entered the gradient of a single node are read."
-        return (Measurement.of_share("entering rows", share, finding),)
+        right = np.zeros(len(batches), dtype=np.bool_)
+        for which, batch in enumerate(batches):
+            at = np.flatnonzero(guess.clients == batch.client)
+            pairs = [(rows[at[:1]], truth.entering[name][batch.nodes[0]]) for name, rows in guess.rows.items()]
+            close = [np.linalg.norm(read - row) <= RANK_ONE * np.linalg.norm(row) for read, row in pairs]
+            right[which] = bool(len(at)) and all(close)
+        what = "rows that entered the gradient of a single node are read."
+        return (share_right("entering rows", right, None, what),)
 
 
 def _single_batches(number: int, truth: GradientTruth) -> list[ClientBatch]:
@@ -259,16 +238,8 @@ def _single_batches(number: int, truth: GradientTruth) -> list[ClientBatch]:
     return [batch for batch in truth.batches if batch.round == number and len(batch.nodes) == 1]
 
 
-def _matches(guess: SingleRows, batch: ClientBatch, truth: GradientTruth) -> bool:
-    at = np.flatnonzero(guess.clients == batch.client)
-    if not len(at):
-        return False
-    pairs = [(rows[at[0]], truth.entering[name][batch.nodes[0]]) for name, rows in guess.rows.items()]
-    return all(bool(np.linalg.norm(read - right) <= RANK_ONE * np.linalg.norm(right)) for read, right in pairs)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class SingleFields:
+class _SingleFields:
     """Neighbourhoods of single nodes: int64 [k] clients, what each is made of (node included), hops that they span."""
 
     round: int
@@ -277,7 +248,7 @@ class SingleFields:
     hops: int
 
 
-class GradientSingleNeighbours(InformedAttack[SingleFields, GradientKnowledge, GradientTruth]):
+class _GradientSingleNeighbours(InformedAttack[_SingleFields, GradientKnowledge, GradientTruth]):
     """Takes the rows that entered apart by public features."""
 
     card = Card(
@@ -290,8 +261,7 @@ class GradientSingleNeighbours(InformedAttack[SingleFields, GradientKnowledge, G
         tells_nothing="rows don't say which node was drawn; the prior knows the edges besides",
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> SingleFields | None:
-        """Solves for the weights of the public rows."""
+    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> _SingleFields | None:
         seen, candidates = client_gradients(view, public, known), known.candidates
         found = None if seen is None else _single_rows(seen)
         if seen is None or found is None or candidates is None:
@@ -300,12 +270,11 @@ class GradientSingleNeighbours(InformedAttack[SingleFields, GradientKnowledge, G
         fields = []
         for at, client in enumerate(found.clients):
             eligible = (candidates.clients == client) | (candidates.clients < 0)
-            parts = [parts_of(rows[at], dictionary, eligible) for rows in found.rows.values()]
+            parts = [_parts_of(rows[at], dictionary, eligible) for rows in found.rows.values()]
             fields.append(np.unique(np.concatenate(parts)))
-        return SingleFields(found.round, found.clients, tuple(fields), seen.model.reach)
+        return _SingleFields(found.round, found.clients, tuple(fields), seen.model.reach)
 
-    def score(self, guess: SingleFields, truth: GradientTruth) -> tuple[Measurement, ...]:
-        """Recall and precision of the neighbourhoods, each with its node, by client."""
+    def score(self, guess: _SingleFields, truth: GradientTruth) -> tuple[Measurement, ...]:
         batches = _single_batches(guess.round, truth)
         if not batches:
             return ()
@@ -351,3 +320,6 @@ def _share(metric: str, units: list[Ids], within: list[Ids], prior: float, what:
     right = np.concatenate(hits) if hits else np.empty(0, dtype=np.bool_)
     client = np.repeat(np.arange(len(units)), [len(unit) for unit in units])
     return share_right(metric, right.astype(np.bool_), client, f"{what}.", prior=prior)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_GradientLabels(), _GradientSingleRow(), _GradientSingleNeighbours())

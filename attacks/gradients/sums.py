@@ -4,20 +4,26 @@ The sums are P U, with P the 0/1 matrix of who took part when and U the updates,
 ICML 2021). Client i's update is determined where its unit vector lies in the row space of P, that is where its leverage
 is 1. With clients drawn at random that happens after about as many rounds as there are clients (So et al., AAAI 2023);
 with fixed groups of T that always come together no leverage exceeds 1 / T.
+
+A secure sum is not private by itself (Ngo et al. 2024): to an observer the others' updates are noise, about normal with
+n - 1 times their covariance. The likelihood ratio then tells two updates apart with accuracy Phi(mu / 2), where mu^2 =
+D^T ((n - 1) Sigma)^-1 D and D is their difference; for updates drawn like the others mu^2 is about 2 d / (n - 1). What
+counts is the number of clients over the effective rank d of what they send.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy  # its statistics are loaded when they are first asked for
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
-from fgl_secure.attacks.gradients.knowledge import FEDAVG_PAIRS, FEDAVG_STATIC, UPDATES, participants_of, update_sums
-from fgl_secure.attacks.gradients.truth import UpdateTruth
+from fgl_secure.attacks.gradients.knowledge import FEDAVG_PAIRS, FEDAVG_STATIC, UPDATES, update_sums
 from fgl_secure.attacks.row_space import leverages, row_basis, solver
-from fgl_secure.attacks.suspects import Population, Suspects
+from fgl_secure.attacks.truth import UpdateTruth
+from fgl_secure.attacks.updates import Suspects, participants_of
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion
@@ -25,25 +31,88 @@ from fgl_secure.typing import Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NamedUpdates:
-    """What each client is believed to have put in, and what it is believed not to have.
+class Population:
+    """How one update is distributed."""
 
-    Attributes:
-        rounds: int64 [k].
-        clients: int64 [k], indices of silos.
-        named: float64 [k, P], the update that is believed to be in the sum.
-        other: float64 [k, P], the other one.
-        expected: what share is right if others' updates are normal with the estimated covariance.
-    """
+    mean: Floats  # float64 [P]
+    # float64 [q, P], a row for each direction in which updates vary; (update - mean) @ whitening.T has independent
+    # entries of variance 1
+    whitening: Floats
 
-    rounds: Ids
-    clients: Ids
-    named: Floats
-    other: Floats
-    expected: float
+    @classmethod
+    def normal(cls, mean: Floats, covariance: Floats) -> Population:
+        """A distribution that is known: mean [P], covariance [P, P], which must be invertible."""
+        return cls(mean, _root_of_inverse(covariance))
+
+    @classmethod
+    def of(cls, updates: Floats, energy: float = 0.99) -> Population:
+        """Estimates from a sample [N, P]: Ledoit and Wolf's covariance along the principal axes.
+
+        Args:
+            updates: at least 10, one a row.
+            energy: the share of the variance that the axes have together, inside (0, 1]; with little of it left out,
+                updates of other batches differ mostly in what is left out.
+
+        Raises:
+            InputError: for fewer updates, updates that are all alike, or an energy outside its range.
+        """
+        if updates.ndim != 2 or len(updates) < 10:
+            raise InputError(f"updates must be [N, P] with N at least 10; found shape {list(updates.shape)}")
+        if not 0 < energy <= 1:
+            raise InputError(f"energy must be inside (0, 1]; found {energy}")
+        from sklearn.covariance import ledoit_wolf  # noqa: PLC0415  # slow to import, needed for samples only
+
+        mean = updates.mean(axis=0)
+        _, singular, axes = np.linalg.svd(updates - mean, full_matrices=False)
+        if not singular[0] > 0:
+            raise InputError("updates must not be all alike")
+        there = singular > 1e-10 * singular[0]
+        enough = np.cumsum(singular**2) / (singular**2).sum() < energy
+        kept = there & np.concatenate([[True], enough[:-1]])
+        covariance, _ = ledoit_wolf((updates - mean) @ axes[kept].T, assume_centered=True)
+        return cls(mean, _root_of_inverse(np.atleast_2d(covariance)) @ axes[kept])
+
+    def ratio(self, total: Floats, first: Floats, second: Floats, others: int) -> Floats:
+        """Log-likelihood ratios, float64 [k]: positive where a sum [k, P] rather has `first` [k, P] than `second`.
+
+        Args:
+            total: sums of one of the two and of `others` updates.
+            first: one update.
+            second: another.
+            others: how many further updates are in each sum, at least 1.
+        """
+        self._check(others)
+        rest = (total - others * self.mean - (first + second) / 2) @ self.whitening.T
+        return np.asarray((rest * ((first - second) @ self.whitening.T)).sum(axis=1) / others)
+
+    def accuracy(self, first: Floats, second: Floats, others: int) -> Floats:
+        """What share of such decisions is right, float64 [k], if the population is as stated: Phi(mu / 2)."""
+        self._check(others)
+        apart = (first - second) @ self.whitening.T
+        return np.asarray(scipy.stats.norm.cdf(np.linalg.norm(apart, axis=1) / (2 * np.sqrt(others))))
+
+    def _check(self, others: int) -> None:
+        if others < 1:
+            raise InputError(f"others must be at least 1: a sum of one update is that update; found {others}")
 
 
-class SumMembership(InformedAttack[NamedUpdates, Suspects, UpdateTruth]):
+def _root_of_inverse(covariance: Floats) -> Floats:
+    """W with W.T @ W the inverse of a covariance."""
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _NamedUpdates:
+    """What each client is believed to have put in, and what it is believed not to have."""
+
+    rounds: Ids  # int64 [k]
+    clients: Ids  # int64 [k], indices of silos
+    named: Floats  # float64 [k, P], the update that is believed to be in the sum
+    other: Floats  # float64 [k, P], the other one
+    expected: float  # what share is right if others' updates are normal with the estimated covariance
+
+
+class _SumMembership(InformedAttack[_NamedUpdates, Suspects, UpdateTruth]):
     """One test for each client and round, against everybody else's updates as noise."""
 
     card = Card(
@@ -55,7 +124,7 @@ class SumMembership(InformedAttack[NamedUpdates, Suspects, UpdateTruth]):
         truth=UpdateTruth, knowledge=Suspects,
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: Suspects) -> NamedUpdates | None:  # noqa: ARG002  # needs no parameter
+    def infer_with(self, view: View, public: PublicParameters, known: Suspects) -> _NamedUpdates | None:  # noqa: ARG002  # needs no parameter
         """Tests every client in the sum of every round; None without sums over two clients or more."""
         sums = {number: row for number, row in update_sums(view).items() if number in known.pairs}
         if not sums:
@@ -66,9 +135,13 @@ class SumMembership(InformedAttack[NamedUpdates, Suspects, UpdateTruth]):
             clients = participants_of(view, number)
             if len(clients) > 1:
                 found.append(_tested(number, clients, row, known.pairs[number], population))
-        return _joined(found) if found else None
+        if not found:
+            return None
+        names, sizes = ("rounds", "clients", "named", "other"), [len(each.clients) for each in found]
+        columns = (np.concatenate([getattr(each, name) for each in found]) for name in names)
+        return _NamedUpdates(*columns, float(np.average([each.expected for each in found], weights=sizes)))
 
-    def guess_without(self, guess: NamedUpdates, known: Suspects, parties: Directory) -> NamedUpdates:  # noqa: ARG002  # needs no numbering
+    def guess_without(self, guess: _NamedUpdates, known: Suspects, parties: Directory) -> _NamedUpdates:  # noqa: ARG002  # needs no numbering
         """Of each two the one that is more like the sample of what others send."""
         population = Population.of(known.population)
         near, far = (
@@ -80,8 +153,7 @@ class SumMembership(InformedAttack[NamedUpdates, Suspects, UpdateTruth]):
             guess, named=np.where(first, guess.named, guess.other), other=np.where(first, guess.other, guess.named)
         )
 
-    def score(self, guess: NamedUpdates, truth: UpdateTruth) -> tuple[Measurement, ...]:
-        """Twice the share of right decisions less one, with a bootstrap over clients."""
+    def score(self, guess: _NamedUpdates, truth: UpdateTruth) -> tuple[Measurement, ...]:
         there = np.array([number in truth.updates for number in guess.rounds.tolist()], dtype=np.bool_)
         pairs = zip(guess.rounds[there].tolist(), guess.clients[there].tolist(), strict=True)
         actual = [truth.updates[number][client] for number, client in pairs]
@@ -96,7 +168,7 @@ class SumMembership(InformedAttack[NamedUpdates, Suspects, UpdateTruth]):
         return (Measurement.of_area("updates told apart", share.value, share.interval, share.n, finding),)
 
 
-def _tested(number: int, clients: Ids, total: Floats, pairs: Floats, population: Population) -> NamedUpdates:
+def _tested(number: int, clients: Ids, total: Floats, pairs: Floats, population: Population) -> _NamedUpdates:
     if pairs.shape[1:] != (2, total.shape[1]) or len(pairs) <= clients.max():
         raise InputError(
             f"pairs of round {number} must be [clients, 2, {total.shape[1]}]; found shape {list(pairs.shape)}"
@@ -106,17 +178,7 @@ def _tested(number: int, clients: Ids, total: Floats, pairs: Floats, population:
     chosen = (ratio > 0)[:, None]
     named, other = np.where(chosen, first, second), np.where(chosen, second, first)
     accuracy = float(population.accuracy(first, second, len(clients) - 1).mean())
-    return NamedUpdates(np.full(len(clients), number), clients, named, other, accuracy)
-
-
-def _joined(found: list[NamedUpdates]) -> NamedUpdates:
-    return NamedUpdates(
-        np.concatenate([each.rounds for each in found]),
-        np.concatenate([each.clients for each in found]),
-        np.concatenate([each.named for each in found]),
-        np.concatenate([each.other for each in found]),
-        float(np.average([each.expected for each in found], weights=[len(each.clients) for each in found])),
-    )
+    return _NamedUpdates(np.full(len(clients), number), clients, named, other, accuracy)
 
 
 LEAST_SUMS = 2
@@ -126,63 +188,18 @@ RECOVERED = 1e-5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Exposure:
-    """What a participation matrix determines.
+class _SolvedUpdates:
+    """Updates of single clients, if they never change."""
 
-    Attributes:
-        exposed: bool [clients], whose update is determined if it never changes.
-        leverages: float64 [clients], from 0 for a client in no round to 1 for one that is exposed.
-    """
-
-    exposed: NDArray[np.bool_]
-    leverages: Floats
-
-    @property
-    def share(self) -> float:
-        """The share of clients that are exposed."""
-        return float(self.exposed.mean()) if len(self.exposed) else 0.0
-
-    @property
-    def largest(self) -> float:
-        """The largest leverage; at most 1 / T under groups of T or more."""
-        return float(self.leverages.max(initial=0.0))
-
-    def histogram(self, bins: int = 10) -> Ids:
-        """How many clients have a leverage in each of equal parts of [0, 1], int64 [bins]."""
-        return np.histogram(self.leverages, bins=bins, range=(0.0, 1.0 + 1e-9))[0].astype(np.int64)
+    first: int  # the first round with a sum
+    clients: Ids  # int64 [k], indices of silos that are exposed
+    updates: Floats  # float64 [k, P]
+    total: int  # how many clients there are
+    leverage: float  # the largest; at most 1 / T under groups of T or more that always come together
+    rounds: int  # how many sums they were solved from
 
 
-def exposure(participation: NDArray[np.bool_]) -> Exposure:
-    """What is determined by sums over rounds in which clients took part as bool [rounds, clients] says."""
-    if participation.ndim != 2 or participation.dtype != np.bool_:
-        found = f"{participation.dtype} of shape {list(participation.shape)}"
-        raise InputError(f"participation must be bool [rounds, clients]; found {found}")
-    matrix = participation.astype(np.float64)
-    exposed = np.zeros(matrix.shape[1], dtype=np.bool_)
-    exposed[solver(matrix).unknowns] = True
-    return Exposure(exposed, np.minimum(leverages(row_basis(matrix)), 1.0))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SolvedUpdates:
-    """Updates of single clients, if they never change.
-
-    Attributes:
-        first: the first round with a sum.
-        clients: int64 [k], indices of silos that are exposed.
-        updates: float64 [k, P].
-        exposure: of all clients.
-        rounds: how many sums they were solved from.
-    """
-
-    first: int
-    clients: Ids
-    updates: Floats
-    exposure: Exposure
-    rounds: int
-
-
-class RoundDisaggregation(Attack[SolvedUpdates, UpdateTruth]):
+class _RoundDisaggregation(Attack[_SolvedUpdates, UpdateTruth]):
     """Solves the sums of all rounds for the clients that are determined."""
 
     card = Card(
@@ -192,31 +209,35 @@ class RoundDisaggregation(Attack[SolvedUpdates, UpdateTruth]):
         Role.SERVER, Secret.SUMMAND, UPDATES, FEDAVG_STATIC, truth=UpdateTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> SolvedUpdates | None:  # noqa: ARG002  # needs no parameter
+    def infer(self, view: View, public: PublicParameters) -> _SolvedUpdates | None:  # noqa: ARG002  # needs no parameter
         """Solves; None where there are not two sums or more."""
         sums = update_sums(view)
         clients = view.parties.counts.get(Role.SILO, 0)
         if len(sums) < LEAST_SUMS or not clients:
             return None
-        matrix = np.zeros((len(sums), clients), dtype=np.bool_)
+        matrix = np.zeros((len(sums), clients))
         for at, number in enumerate(sums):
-            matrix[at, participants_of(view, number)] = True
-        solution = solver(matrix.astype(np.float64))
+            matrix[at, participants_of(view, number)] = 1
+        solution, largest = solver(matrix), float(leverages(row_basis(matrix)).max(initial=0.0))
         updates = solution.weights @ np.concatenate(list(sums.values()))
-        return SolvedUpdates(min(sums), solution.unknowns, updates, exposure(matrix), len(sums))
+        return _SolvedUpdates(min(sums), solution.unknowns, updates, clients, min(largest, 1.0), len(sums))
 
-    def score(self, guess: SolvedUpdates, truth: UpdateTruth) -> tuple[Measurement, ...]:
-        """The share of clients whose first update is recovered, and of those that would be if nothing changed."""
-        actual = _first_updates(truth)
-        right = int(_recovered(guess, actual).sum())
-        exposed = guess.exposure
-        total = len(exposed.exposed)
+    def score(self, guess: _SolvedUpdates, truth: UpdateTruth) -> tuple[Measurement, ...]:
+        first: dict[int, Floats] = {}  # by client, what it put in when it first took part
+        for number in sorted(truth.updates):
+            for client, row in enumerate(truth.updates[number]):
+                if not np.isnan(row).any():
+                    first.setdefault(client, np.asarray(row, dtype=np.float64))
+        right, exposed, total = 0, len(guess.clients), guess.total
+        for client, row in zip(guess.clients.tolist(), guess.updates, strict=True):
+            actual = first.get(client)
+            right += actual is not None and bool(np.linalg.norm(row - actual) <= RECOVERED * np.linalg.norm(actual))
         # who took part is known, and no sum is needed for the second figure
-        found, open_ = exact_proportion(right, total), exact_proportion(int(exposed.exposed.sum()), total)
+        found, open_ = exact_proportion(right, total), exact_proportion(exposed, total)
         solved = f"The updates of {right:,} of {total:,} clients are solved from the sums of {guess.rounds:,} rounds."
         shape = (
-            f"Who took part when determines {int(exposed.exposed.sum()):,} of {total:,} clients' updates, if they stay "
-            f"the same; the largest leverage is {exposed.largest:.2f}."
+            f"Who took part when determines {exposed:,} of {total:,} clients' updates, if they stay the same; the "
+            f"largest leverage is {guess.leverage:.2f}."
         )
         return (
             Measurement.of_share("updates solved", found, solved),
@@ -224,21 +245,4 @@ class RoundDisaggregation(Attack[SolvedUpdates, UpdateTruth]):
         )
 
 
-def _first_updates(truth: UpdateTruth) -> dict[int, Floats]:
-    """By client, what it put in when it first took part."""
-    first: dict[int, Floats] = {}
-    for number in sorted(truth.updates):
-        for client, row in enumerate(truth.updates[number]):
-            if not np.isnan(row).any():
-                first.setdefault(client, np.asarray(row, dtype=np.float64))
-    return first
-
-
-def _recovered(guess: SolvedUpdates, actual: dict[int, Floats]) -> NDArray[np.bool_]:
-    """Whether each solved update is what that client put in: bool [k]."""
-    pairs = zip(guess.clients.tolist(), guess.updates, strict=True)
-    return np.array([client in actual and _close(row, actual[client]) for client, row in pairs], dtype=np.bool_)
-
-
-def _close(read: Floats, right: Floats) -> bool:
-    return bool(np.linalg.norm(read - right) <= RECOVERED * np.linalg.norm(right))
+ATTACKS: tuple[Attack[Any, Any], ...] = (_SumMembership(), _RoundDisaggregation())

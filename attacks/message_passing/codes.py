@@ -27,7 +27,6 @@ from fgl_secure.attacks.message_passing.knowledge import (
     TRAINING,
     UNMASKED_SHARES,
 )
-from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import (
     UNNAMED,
     Recovered,
@@ -36,6 +35,7 @@ from fgl_secure.attacks.recovery import (
     score_recovered_rows,
     share_right,
 )
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, Step, View
 from fgl_secure.statistics.metrics import exact_rows_recovered
 from fgl_secure.typing import Ids
@@ -45,23 +45,14 @@ CHUNK = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _HeldCodes:
-    """Codes in the hands of observers who also hold the coding parameters of the receivers' silo.
+    """Codes in the hands of observers who also hold the coding parameters of the receivers' silo."""
 
-    Attributes:
-        batch: the messages they come from.
-        rows: int64 [k], which messages of the batch.
-        codes: [k, T + 1, d].
-        alphas: int64 [k, T + 1].
-        betas: int64 [k, T + 1].
-        z: int64 [k, T, width].
-    """
-
-    batch: ReceivedRows
-    rows: Ids
-    codes: NDArray[Any]
-    alphas: Ids
-    betas: Ids
-    z: Ids
+    batch: ReceivedRows  # the messages they come from
+    rows: Ids  # int64 [k], which messages of the batch
+    codes: NDArray[Any]  # [k, T + 1, d]
+    alphas: Ids  # int64 [k, T + 1]
+    betas: Ids  # int64 [k, T + 1]
+    z: Ids  # int64 [k, T, width]
 
 
 def _held_codes(view: View, T: int) -> Iterator[_HeldCodes]:
@@ -70,7 +61,9 @@ def _held_codes(view: View, T: int) -> Iterator[_HeldCodes]:
     An observer knows the silo of a receiver from who sent it the decoded sum, and recognises that silo's parameters
     by their sender; rows of other observers are never used.
     """
-    silo_of_receiver = _decoding_silo(view)
+    silo_of_receiver = np.full(len(view.parties), -1, dtype=np.int64)
+    for decoded in view.messages(Phase.DECODED):
+        silo_of_receiver[decoded.receivers] = decoded.senders
     keys, parameters = _own_parameters(view)
     for batch in view.messages(Phase.CODES):
         silo = silo_of_receiver[batch.receivers]
@@ -105,13 +98,6 @@ def weighted_rows(
     return total.astype(field.dtype)
 
 
-def _decoding_silo(view: View) -> Ids:
-    silo_of_receiver = np.full(len(view.parties), -1, dtype=np.int64)
-    for batch in view.messages(Phase.DECODED):
-        silo_of_receiver[batch.receivers] = batch.senders
-    return silo_of_receiver
-
-
 def _own_parameters(view: View) -> tuple[Ids, NDArray[Any]]:
     """Sorted keys observer * parties + silo, and the parameters that each stands for."""
     batches = view.messages(Phase.PARAMETERS, round=0)
@@ -142,7 +128,6 @@ class _CodeReader(RowReader):
     """What all attacks do with codes whose parameters the observer holds."""
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:
-        """Reads every message whose observer holds the matching parameters."""
         if public.modulus is None or public.T is None:
             return None
         field = PrimeField(public.modulus)
@@ -157,7 +142,7 @@ class _CodeReader(RowReader):
         """The rows [k, d] behind some codes."""
 
 
-class OneCodeAndMu(_CodeReader):
+class _OneCodeAndMu(_CodeReader):
     """A target that holds its silo's mu subtracts the masks from a single code.
 
     h_v = (s - sum_j z_j L_j(alpha_1)) / L_1(alpha_1). Devices get mu as sources for neighbours in their own silo, or
@@ -179,7 +164,7 @@ class OneCodeAndMu(_CodeReader):
         return field.multiply(h, field.inverse(weights[:, :1]))
 
 
-class AllCodesOfOneSender(_CodeReader):
+class _AllCodesOfOneSender(_CodeReader):
     """A target interpolates the T + 1 codes of one sender at beta_1: no mask is needed, only the points."""
 
     card = Card(
@@ -193,7 +178,7 @@ class AllCodesOfOneSender(_CodeReader):
         return weighted_rows(field, basis_at(field, held.alphas, held.betas[:, 0]), held.codes)
 
 
-class SmallFieldBruteForce(RowReader):
+class _SmallFieldBruteForce(RowReader):
     """Tries every decoder of a small field and keeps the row that looks most like 0/1 features.
 
     Nothing but the codes is needed: a wrong decoder leaves a multiple of the masks, whose entries are spread over the
@@ -250,28 +235,20 @@ DIFFERENCES = {Direction.FORWARD: "exact differences", Direction.BACKWARD: "exac
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Differences:
-    """Differences of two devices' embeddings.
+class _Differences:
+    """Differences of two devices' embeddings."""
 
-    Attributes:
-        step: when both were sent.
-        first: int64 [k], party identifiers; UNNAMED for all of them if the observer cannot name senders.
-        second: int64 [k], the same.
-        values: elements [k, d], the first's embedding less the second's.
-        modulus: size of the field.
-    """
-
-    step: Step
-    first: Ids
-    second: Ids
-    values: NDArray[np.signedinteger]
-    modulus: int
+    step: Step  # when both were sent
+    first: Ids  # int64 [k], party identifiers; UNNAMED for all of them if the observer cannot name senders
+    second: Ids  # int64 [k], the same
+    values: NDArray[np.signedinteger]  # elements [k, d], the first's embedding less the second's
+    modulus: int  # size of the field
 
 
-class _DifferenceReader(Attack[tuple[Differences, ...], MessageTruth]):
+class _DifferenceReader(Attack[tuple[_Differences, ...], MessageTruth]):
     """What attacks that subtract have in common."""
 
-    def score(self, guess: tuple[Differences, ...], truth: MessageTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: tuple[_Differences, ...], truth: MessageTruth) -> tuple[Measurement, ...]:
         """The share of differences that are exact, embeddings and gradients apart; zero differences are left out.
 
         Where senders have no name, a difference is exact if any two devices' rows differ by it, or if it is a row
@@ -285,7 +262,7 @@ class _DifferenceReader(Attack[tuple[Differences, ...], MessageTruth]):
         return tuple(measured)
 
 
-class SharedMask(_DifferenceReader):
+class _SharedMask(_DifferenceReader):
     """A device subtracts the first codes of two neighbours: the masks drop out.
 
     s_v - s_w = (h_v - h_w) L_1(alpha_1), for every T, since z is the same for all senders. The device needs the
@@ -300,8 +277,7 @@ class SharedMask(_DifferenceReader):
         Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, truth=MessageTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> tuple[Differences, ...] | None:
-        """Takes each neighbour's first code from that of the neighbour before it at the same device."""
+    def infer(self, view: View, public: PublicParameters) -> tuple[_Differences, ...] | None:
         if public.modulus is None or public.T is None:
             return None
         field = PrimeField(public.modulus)
@@ -309,17 +285,17 @@ class SharedMask(_DifferenceReader):
         return tuple(each for each in found if len(each.first)) or None
 
 
-def _differences(field: PrimeField, held: _HeldCodes) -> Differences:
+def _differences(field: PrimeField, held: _HeldCodes) -> _Differences:
     receivers = held.batch.receivers[held.rows]
     pairs = np.flatnonzero(receivers[1:] == receivers[:-1])  # a view is sorted by receiver
     weights = basis_at(field, held.betas[pairs], held.alphas[pairs, 0])
     codes = held.codes[:, 0]
     values = field.multiply(field.subtract(codes[pairs], codes[pairs + 1]), field.inverse(weights[:, :1]))
     senders = held.batch.senders[held.rows]
-    return Differences(held.batch.step, senders[pairs], senders[pairs + 1], values, field.modulus)
+    return _Differences(held.batch.step, senders[pairs], senders[pairs + 1], values, field.modulus)
 
 
-def _score_one_way(metric: str, batches: tuple[Differences, ...], truth: MessageTruth) -> Measurement | None:
+def _score_one_way(metric: str, batches: tuple[_Differences, ...], truth: MessageTruth) -> Measurement | None:
     hits, owners, most_frequent, total = [], [], 0.0, 0
     for batch in batches:
         if (batch.first == UNNAMED).all():
@@ -386,7 +362,7 @@ def _as_one(first: NDArray[Any], second: NDArray[Any], field: PrimeField) -> Ids
 Unscaled = tuple[ReceivedRows, NDArray[np.signedinteger]]
 
 
-class SingleShares(RowReader):
+class _SingleShares(RowReader):
     """A relay takes each share for the sender's row, scaled by the public weight of its point: right without masks.
 
     Where silos forward messages the relay says what rows there are and not whose.
@@ -400,12 +376,11 @@ class SingleShares(RowReader):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:
-        """Divides every share by the weight of the secret at the relay's point."""
         found = [RecoveredRows(batch.step, _named(batch, view), rows) for batch, rows in _unscaled(view, public)]
         return tuple(found) or None
 
 
-class ShareDifferences(_DifferenceReader):
+class _ShareDifferences(_DifferenceReader):
     """A relay subtracts the shares of two senders: right where both used the same masks."""
 
     card = Card(
@@ -415,8 +390,7 @@ class ShareDifferences(_DifferenceReader):
         Role.RELAY, Secret.EMBEDDING, TRAINING, SHARED_MASKS, truth=MessageTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> tuple[Differences, ...] | None:
-        """Takes each message's share from that of the message before it at the same relay."""
+    def infer(self, view: View, public: PublicParameters) -> tuple[_Differences, ...] | None:
         if public.modulus is None:
             return None
         field, found = PrimeField(public.modulus), []
@@ -426,7 +400,7 @@ class ShareDifferences(_DifferenceReader):
             pairs = np.flatnonzero((batch.receivers[1:] == batch.receivers[:-1]) & others)
             if len(pairs):
                 values = field.subtract(rows[pairs], rows[pairs + 1])
-                found.append(Differences(batch.step, senders[pairs], senders[pairs + 1], values, field.modulus))
+                found.append(_Differences(batch.step, senders[pairs], senders[pairs + 1], values, field.modulus))
         return tuple(found) or None
 
 
@@ -449,3 +423,13 @@ def _named(batch: ReceivedRows, view: View) -> Ids:
     """Whose shares these are: silos forward the messages of devices that they do not name."""
     of_devices = bool(np.isin(batch.senders, view.parties.ids(Role.DEVICE)).all())
     return batch.senders if of_devices else np.full(len(batch.senders), UNNAMED)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (
+    _SharedMask(),
+    _OneCodeAndMu(),
+    _AllCodesOfOneSender(),
+    _SmallFieldBruteForce(),
+    _SingleShares(),
+    _ShareDifferences(),
+)

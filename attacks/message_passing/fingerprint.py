@@ -14,7 +14,7 @@ the dictionary has all of its words there. The weights of the sum do not matter,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,8 @@ from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.edge_claims import ClaimedEdges, score_claimed_edges
 from fgl_secure.attacks.message_passing.knowledge import SECMP_STATIC, STATIC_ROWS, PublicRows
 from fgl_secure.attacks.message_passing.sums import SeenSums, seen_sums
-from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import ClaimedTerms, score_claimed_terms
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.runtime import Circumstance, Directory, PublicParameters, Role, Secret, View
 from fgl_secure.typing import Ids
 
@@ -38,17 +38,11 @@ REAL_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The numbers that the weight of a neighbour can be: round(2^f / sqrt(d)) for d = 1 .. most.
+    """The numbers that the weight of a neighbour can be: round(2^f / sqrt(d)) for d = 1 .. most."""
 
-    Attributes:
-        scale: 2^f.
-        most: largest degree.
-        tolerance: how far a sum of rounded numbers may be off.
-    """
-
-    scale: float
-    most: int
-    tolerance: int
+    scale: float  # 2^f
+    most: int  # largest degree
+    tolerance: int  # how far a sum of rounded numbers may be off
 
     def degree(self, value: int) -> int:
         """The degree whose weight a value is, or 0."""
@@ -85,49 +79,24 @@ def unmix(values: Ids, terms: int, weights: Weights) -> tuple[list[int], Ids] | 
     return (found, near.argmax(axis=1)) if (near.sum(axis=1) == 1).all() else None
 
 
+@dataclass(frozen=True, slots=True)
 class _Fingerprint(Attack[ClaimedTerms, MessageTruth]):
-    """What both observers do with the sums that they have."""
+    """Observers take apart the first sums that they have: no scheme that hands out exact sums prevents it."""
+
+    card: Card = field()  # of its own, and not what the base class says
 
     def infer(self, view: View, public: PublicParameters) -> ClaimedTerms | None:
-        """Takes apart the sums of the first step that the observers have."""
         sums = seen_sums(view, public, self.card.observer)
         if not sums:
             return None
-        weights = _weights(sums[0], public, view)
-        return None if weights is None else _unmixed(sums[0], weights)
+        most = max(view.parties.counts[Role.DEVICE] - 1, 1)
+        if sums[0].values.dtype.kind == "f":
+            return _unmixed(sums[0], Weights(2.0**REAL_BITS, most, MOST_TERMS))
+        exact = public.fraction_bits
+        return None if exact is None else _unmixed(sums[0], Weights(2.0**exact, most, 0))
 
     def score(self, guess: ClaimedTerms, truth: MessageTruth) -> tuple[Measurement, ...]:
-        """How many messages of all are read, and how many claimed rows are right, see `score_claimed_terms`."""
         return score_claimed_terms(guess, truth)
-
-
-class FingerprintAtDevice(_Fingerprint):
-    """The target of an exact sum takes it apart: no scheme that hands out exact sums prevents it."""
-
-    card = Card(
-        "fingerprint-device",
-        "a device takes its sum of 0/1 features apart by the weights 1 / sqrt(degree)",
-        "on HiFGL 4.2.1, Eq. 2: exact sums of rows weighted by the sender's degree",
-        Role.DEVICE, Secret.EMBEDDING, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, truth=MessageTruth,
-    )  # fmt: skip
-
-
-class FingerprintAtSilo(_Fingerprint):
-    """A silo that decodes the sums of its devices takes them apart; it counts their terms by its own masks."""
-
-    card = Card(
-        "fingerprint-silo",
-        "a silo takes the decoded sums of 0/1 features apart by the weights 1 / sqrt(degree)",
-        "against HiFGL 4.2.3 step 2: the silo decodes sums and cannot know the embedding of a neighbour",
-        Role.SILO, Secret.EMBEDDING, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, truth=MessageTruth,
-    )  # fmt: skip
-
-
-def _weights(sums: SeenSums, public: PublicParameters, view: View) -> Weights | None:
-    most = max(view.parties.counts[Role.DEVICE] - 1, 1)
-    if sums.values.dtype.kind == "f":
-        return Weights(2.0**REAL_BITS, most, MOST_TERMS)
-    return None if public.fraction_bits is None else Weights(2.0**public.fraction_bits, most, 0)
 
 
 def _unmixed(sums: SeenSums, weights: Weights) -> ClaimedTerms:
@@ -182,11 +151,17 @@ def _bits(there: NDArray[np.bool_]) -> NDArray[np.uint64]:
     return np.ascontiguousarray(np.packbits(np.ascontiguousarray(padded), axis=1).view(np.uint64).T)
 
 
+@dataclass(frozen=True, slots=True)
 class _Containment(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
-    """What both observers do with the sums that they have."""
+    """Observers claim an edge from every device whose row is in a sum that they have.
+
+    A device knows the addresses of its neighbours anyway. That it finds their public rows is what it learns where
+    addresses are pseudonyms, as HiFGL has it (4.2.3: senders are anonymous to receivers).
+    """
+
+    card: Card = field()  # of its own, and not what the base class says
 
     def infer_with(self, view: View, public: PublicParameters, known: PublicRows) -> ClaimedEdges | None:
-        """Claims an edge from every device whose row is in a sum that the observer has."""
         sums = seen_sums(view, public, self.card.observer)
         if not sums:
             return None
@@ -202,36 +177,7 @@ class _Containment(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
         return ClaimedEdges(devices[np.concatenate([first, second])], devices[np.concatenate([second, first])])
 
     def score(self, guess: ClaimedEdges, truth: MessageTruth) -> tuple[Measurement, ...]:
-        """Precision, recall and advantage over all pairs, or those across silos: see `score_claimed_edges`."""
         return score_claimed_edges(guess, truth, crossing=self.card.observer is Role.SILO)
-
-
-class ContainmentAtDevice(_Containment):
-    """The target of an exact sum finds its neighbours in the dictionary.
-
-    A device knows the addresses of its neighbours anyway. That it finds their public rows is what it learns where
-    addresses are pseudonyms, as HiFGL has it (4.2.3: senders are anonymous to receivers).
-    """
-
-    card = Card(
-        "containment-device",
-        "a device finds its neighbours in a public list of feature rows: their words are in its sum",
-        "on HiFGL 4.2.1: exact sums of sparse rows, whatever the coding",
-        Role.DEVICE, Secret.CROSS_EDGE, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, auxiliary=DICTIONARY,
-        truth=MessageTruth, knowledge=PublicRows,
-    )  # fmt: skip
-
-
-class ContainmentAtSilo(_Containment):
-    """A silo that decodes the sums of its devices finds their neighbours in other silos."""
-
-    card = Card(
-        "containment-silo",
-        "a silo finds foreign neighbours in a public list of feature rows: their words are in a decoded sum",
-        "against HiFGL 4.1.1 and 5.1: cross-silo edges are known to their two devices only",
-        Role.SILO, Secret.CROSS_EDGE, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, auxiliary=DICTIONARY,
-        truth=MessageTruth, knowledge=PublicRows,
-    )  # fmt: skip
 
 
 PAIRS_AT_ONCE = 4_000_000
@@ -258,3 +204,33 @@ def likest_pairs(rows: NDArray[Any], most: int) -> tuple[Ids, Ids]:
         kept = np.argsort(-best, kind="stable")[:most]
         best, pairs = best[kept], pairs[:, kept]
     return pairs[0], pairs[1]
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (
+    _Fingerprint(Card(
+        "fingerprint-silo",
+        "a silo takes the decoded sums of 0/1 features apart by the weights 1 / sqrt(degree)",
+        "against HiFGL 4.2.3 step 2: the silo decodes sums and cannot know the embedding of a neighbour",
+        Role.SILO, Secret.EMBEDDING, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, truth=MessageTruth,
+    )),
+    _Fingerprint(Card(
+        "fingerprint-device",
+        "a device takes its sum of 0/1 features apart by the weights 1 / sqrt(degree)",
+        "on HiFGL 4.2.1, Eq. 2: exact sums of rows weighted by the sender's degree",
+        Role.DEVICE, Secret.EMBEDDING, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, truth=MessageTruth,
+    )),
+    _Containment(Card(
+        "containment-silo",
+        "a silo finds foreign neighbours in a public list of feature rows: their words are in a decoded sum",
+        "against HiFGL 4.1.1 and 5.1: cross-silo edges are known to their two devices only",
+        Role.SILO, Secret.CROSS_EDGE, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, auxiliary=DICTIONARY,
+        truth=MessageTruth, knowledge=PublicRows,
+    )),
+    _Containment(Card(
+        "containment-device",
+        "a device finds its neighbours in a public list of feature rows: their words are in its sum",
+        "on HiFGL 4.2.1: exact sums of sparse rows, whatever the coding",
+        Role.DEVICE, Secret.CROSS_EDGE, STATIC_ROWS, SECMP_STATIC, Circumstance.SPARSE_SUM, auxiliary=DICTIONARY,
+        truth=MessageTruth, knowledge=PublicRows,
+    )),
+)  # fmt: skip

@@ -70,10 +70,6 @@ class SilentDevices:
 NOT_SILENT = -1
 
 
-LABELS = "labels of sums"
-"""Name of what owners of sums work out: the first label of each of their sums, at every relay."""
-
-
 def by_fetch(tags: Ids, view: View, relay: int, step: Step) -> Ids:
     """What stands for the sum that each message is in: the first label of the fetch that names its own, or its tag.
 

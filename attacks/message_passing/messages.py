@@ -10,7 +10,8 @@ length. Where the bias is added to the very product, the column over the entry o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,19 +27,17 @@ from fgl_secure.attacks.message_passing.knowledge import (
     SILO_PATH,
     TRAINING,
 )
-from fgl_secure.attacks.message_passing.truth import MessageTruth
-from fgl_secure.attacks.recovery import Recovered, RecoveredRows, largest_share, share_of_numbers
-from fgl_secure.attacks.truth import foreign_neighbours
+from fgl_secure.attacks.recovery import Recovered, RecoveredRows, largest_share, share_of_numbers, share_right
+from fgl_secure.attacks.truth import MessageTruth, foreign_neighbours
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
 from fgl_secure.statistics.metrics import (
     clustered_advantage,
-    exact_proportion,
     node_block_proportion,
 )
 from fgl_secure.typing import Ids
 
 
-class ClearValues(RowReader):
+class _ClearValues(RowReader):
     """A device takes every value that it receives in the clear for what it is."""
 
     card = Card(
@@ -62,27 +61,22 @@ ONE_A_NEIGHBOUR = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CountedMessages:
-    """Numbers of neighbours that observers infer from numbers of messages.
+class _CountedMessages:
+    """Numbers of neighbours that observers infer from numbers of messages."""
 
-    Attributes:
-        observers: int64 [k], index of each observer within its role.
-        devices: int64 [k], party identifiers of the senders.
-        counts: int64 [k], messages in one step.
-        local: whether the messages are for devices of the observing silo alone, else for all neighbours.
-    """
-
-    observers: Ids
-    devices: Ids
-    counts: Ids
-    local: bool
+    observers: Ids  # int64 [k], index of each observer within its role
+    devices: Ids  # int64 [k], party identifiers of the senders
+    counts: Ids  # int64 [k], messages in one step
+    local: bool  # whether the messages are for devices of the observing silo alone, else for all neighbours
 
 
-class _Counting(Attack[CountedMessages, MessageTruth]):
-    """What both observers do with the messages that pass through their hands, payload or not."""
+@dataclass(frozen=True, slots=True)
+class _Counting(Attack[_CountedMessages, MessageTruth]):
+    """Observers count each device's messages in one step, payload or not."""
 
-    def infer(self, view: View, public: PublicParameters) -> CountedMessages | None:  # noqa: ARG002  # needs no parameter
-        """Counts each device's messages in the first forward step; the largest batch of a step decides."""
+    card: Card = field()  # of its own, and not what the base class says
+
+    def infer(self, view: View, public: PublicParameters) -> _CountedMessages | None:  # noqa: ARG002  # needs no parameter
         batches = [rows for rows in view.received if _by_neighbour(rows, view)]
         if not batches:
             return None
@@ -96,9 +90,9 @@ class _Counting(Attack[CountedMessages, MessageTruth]):
         most = np.zeros(len(unique), dtype=np.int64)
         np.maximum.at(most, place, counts)
         local = self.card.observer is Role.SILO and all(batch.phase is not Phase.SEALED for batch in here)
-        return CountedMessages(unique // len(view.parties), unique % len(view.parties), most, local)
+        return _CountedMessages(unique // len(view.parties), unique % len(view.parties), most, local)
 
-    def score(self, guess: CountedMessages, truth: MessageTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _CountedMessages, truth: MessageTruth) -> tuple[Measurement, ...]:
         """The share of observed devices whose number of neighbours is right; the prior is the most frequent number."""
         device, silo = truth.parties.index_of(guess.devices, Role.DEVICE), truth.silo_of[truth.edges[1]]
         into = np.zeros((len(truth.silo_of), int(truth.silo_of.max()) + 1), dtype=np.int64)
@@ -106,28 +100,6 @@ class _Counting(Attack[CountedMessages, MessageTruth]):
         actual = into[device, guess.observers] if guess.local else into[device].sum(axis=1)
         what = f"numbers of neighbours {'in the silo' if guess.local else 'in all'} are told by counting messages."
         return (share_of_numbers("degrees", guess.counts, actual, device, what),)
-
-
-class MessageCountsAtSilo(_Counting):
-    """A silo counts what each device asks of it: a request for coding parameters for every neighbour in the silo."""
-
-    card = Card(
-        "message-counts-silo",
-        "a silo counts each device's messages in one step: its neighbours among the silo's devices",
-        "on HiFGL 4.2.3, step 1b: one request for every message",
-        Role.SILO, Secret.DEGREE, TRAINING, SECMP, truth=MessageTruth,
-    )  # fmt: skip
-
-
-class MessageCountsAtRelay(_Counting):
-    """A relay counts each device's messages under whatever tags: its neighbours."""
-
-    card = Card(
-        "message-counts-relay",
-        "a relay counts each device's messages in one step: its neighbours",
-        "what every scheme with relays gives away that does not pad",
-        Role.RELAY, Secret.DEGREE, TRAINING, FRESH_TAGS, truth=MessageTruth,
-    )  # fmt: skip
 
 
 def _by_neighbour(rows: ReceivedRows, view: View) -> bool:
@@ -141,19 +113,14 @@ def _by_neighbour(rows: ReceivedRows, view: View) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NamedDevices:
-    """Foreign devices that silos believe to be neighbours of their own.
+class _NamedDevices:
+    """Foreign devices that silos believe to be neighbours of their own."""
 
-    Attributes:
-        silos: int64 [k], silo indices.
-        devices: int64 [k], party identifiers.
-    """
-
-    silos: Ids
-    devices: Ids
+    silos: Ids  # int64 [k], silo indices
+    devices: Ids  # int64 [k], party identifiers
 
 
-class VisibleDevices(Attack[NamedDevices, MessageTruth]):
+class _VisibleDevices(Attack[_NamedDevices, MessageTruth]):
     """A silo notes every foreign device that sends it anything: it must have a neighbour among the silo's devices."""
 
     card = Card(
@@ -163,8 +130,7 @@ class VisibleDevices(Attack[NamedDevices, MessageTruth]):
         Role.SILO, Secret.FOREIGN_NODE, TRAINING, SILO_PATH, truth=MessageTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> NamedDevices | None:  # noqa: ARG002  # needs no parameter
-        """Lists, for every silo, the devices outside it that sent it anything."""
+    def infer(self, view: View, public: PublicParameters) -> _NamedDevices | None:  # noqa: ARG002  # needs no parameter
         own = view.own("own devices")
         if not own:
             return None
@@ -176,9 +142,9 @@ class VisibleDevices(Attack[NamedDevices, MessageTruth]):
             pairs = np.union1d(pairs, receivers * parties + senders)
         pairs = np.setdiff1d(pairs, mine)
         pairs = pairs[np.isin(pairs % parties, devices)]
-        return NamedDevices(view.parties.index_of(pairs // parties, Role.SILO), pairs % parties)
+        return _NamedDevices(view.parties.index_of(pairs // parties, Role.SILO), pairs % parties)
 
-    def score(self, guess: NamedDevices, truth: MessageTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _NamedDevices, truth: MessageTruth) -> tuple[Measurement, ...]:
         """The share of devices that a foreign silo sees (vis_node), and the advantage over pairs (device, silo).
 
         A device counts as seen only by silos that name no device wrongly: what stands in a message is certain, and
@@ -193,10 +159,8 @@ class VisibleDevices(Attack[NamedDevices, MessageTruth]):
 def _share_seen(named: NDArray[np.bool_], actual: NDArray[np.bool_]) -> Measurement:
     certain = ~(named & ~actual).any(axis=0)
     seen: NDArray[np.bool_] = np.asarray((named & certain).any(axis=1))
-    share = exact_proportion(int(seen.sum()), len(seen))
-    finding = f"{int(seen.sum()):,} of {len(seen):,} devices are known by name to a silo that is not theirs."
-    reachable = float(actual.any(axis=1).mean())
-    return Measurement.of_share("vis_node", share, finding, reachable=reachable)
+    what = "devices are known by name to a silo that is not theirs."
+    return share_right("vis_node", seen, None, what, reachable=float(actual.any(axis=1).mean()))
 
 
 def _advantage_over_pairs(named: NDArray[np.bool_], actual: NDArray[np.bool_], silo_of: Ids) -> Measurement:
@@ -213,7 +177,7 @@ def _advantage_over_pairs(named: NDArray[np.bool_], actual: NDArray[np.bool_], s
     return Measurement.of_advantage("advantage", gain, wrong / max(int(negative.sum()), 1), finding)
 
 
-class VisibleEdges(Attack[ClaimedEdges, MessageTruth]):
+class _VisibleEdges(Attack[ClaimedEdges, MessageTruth]):
     """A silo reads both ends of an edge off a message that names its sender and whom it is for."""
 
     card = Card(
@@ -224,7 +188,6 @@ class VisibleEdges(Attack[ClaimedEdges, MessageTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ClaimedEdges | None:  # noqa: ARG002  # needs no parameter
-        """Lists the edges of the first layer that messages to a silo spell out."""
         if not view.own("own devices"):
             return None
         batches = view.messages(Phase.ADDRESSES, round=0, layer=0)
@@ -266,23 +229,17 @@ RELATIVE_ERROR = 1e-5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GradientGuess:
-    """What silos read from the parameter gradients of their devices.
+class _GradientGuess:
+    """What silos read from the parameter gradients of their devices."""
 
-    Attributes:
-        labelled: int64 [k], party identifiers of devices with a loss of their own.
-        labels: int64 [k], their labels.
-        devices: for each layer int64 [r], party identifiers.
-        rows: for each layer float32 [r, d_in], the rows by which these devices multiplied the weights.
-    """
-
-    labelled: Ids
-    labels: Ids
-    devices: Mapping[int, Ids]
+    labelled: Ids  # int64 [k], party identifiers of devices with a loss of their own
+    labels: Ids  # int64 [k], their labels
+    devices: Mapping[int, Ids]  # for each layer int64 [r], party identifiers
+    # for each layer float32 [r, d_in], the rows by which these devices multiplied the weights
     rows: Mapping[int, Floats]
 
 
-class DeviceGradients(Attack[GradientGuess, MessageTruth]):
+class _DeviceGradients(Attack[_GradientGuess, MessageTruth]):
     """A silo takes a column of each weight gradient, and the one negative entry of the last bias gradient."""
 
     card = Card(
@@ -292,8 +249,7 @@ class DeviceGradients(Attack[GradientGuess, MessageTruth]):
         Role.SILO, Secret.PARAMETER_GRADIENT, TRAINING, CLEAR_GRADIENTS, truth=MessageTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> GradientGuess | None:  # noqa: ARG002  # needs no parameter
-        """Reads the gradients of the first round."""
+    def infer(self, view: View, public: PublicParameters) -> _GradientGuess | None:  # noqa: ARG002  # needs no parameter
         layers = _by_layer(view)
         if not layers:
             return None
@@ -301,15 +257,14 @@ class DeviceGradients(Attack[GradientGuess, MessageTruth]):
         bias = np.asarray(last.payload)
         losing = bias.any(axis=1)
         read = {layer: _rows(batches[0], batches[-1]) for layer, batches in layers.items() if len(batches) > 1}
-        return GradientGuess(
+        return _GradientGuess(
             last.senders[losing],
             bias[losing].argmin(axis=1).astype(np.int64),
             {layer: devices for layer, (devices, _) in read.items()},
             {layer: rows for layer, (_, rows) in read.items()},
         )
 
-    def score(self, guess: GradientGuess, truth: MessageTruth) -> tuple[Measurement, ...]:
-        """The share of labels that are right, and of rows whose direction is off by 1e-5 at most."""
+    def score(self, guess: _GradientGuess, truth: MessageTruth) -> tuple[Measurement, ...]:
         label, rows = _score_labels(guess, truth), _score_rows(guess, truth)
         return tuple(each for each in (label, rows) if each is not None)
 
@@ -355,35 +310,49 @@ def _dense(factors: Floats, d_out: int) -> Iterator[tuple[Ids, Floats]]:
         yield np.arange(start, start + len(part)), part[:, :d_in, None] * part[:, None, d_in:]
 
 
-def _score_labels(guess: GradientGuess, truth: MessageTruth) -> Measurement | None:
+def _score_labels(guess: _GradientGuess, truth: MessageTruth) -> Measurement | None:
     if not len(guess.labelled):
         return None
     actual = truth.labels[truth.parties.index_of(guess.labelled, Role.DEVICE)]
-    hits = int((guess.labels == actual).sum())
-    share = exact_proportion(hits, len(actual))
-    finding = f"{hits:,} of {len(actual):,} labels are read from the sign of the last bias gradient."
     prior, random = largest_share(actual[:, None]), 1 / max(int(truth.labels.max()) + 1, 1)
-    return Measurement.of_share("labels", share, finding, random=random, prior=prior)
+    what = "labels are read from the sign of the last bias gradient."
+    return share_right("labels", guess.labels == actual, None, what, random=random, prior=prior)
 
 
-def _score_rows(guess: GradientGuess, truth: MessageTruth) -> Measurement | None:
-    hits, total, most_frequent = 0, 0, 0.0
+def _score_rows(guess: _GradientGuess, truth: MessageTruth) -> Measurement | None:
+    right, most_frequent = [np.zeros(0, dtype=np.bool_)], 0.0
     for layer, devices in guess.devices.items():
-        if layer not in truth.rows:
-            continue
-        actual = truth.rows[layer][truth.parties.index_of(devices, Role.DEVICE)]
-        error = np.linalg.norm(_directions(guess.rows[layer]) - _directions(actual), axis=1)
-        hits += int((error <= RELATIVE_ERROR).sum())
-        total += len(actual)
-        most_frequent += largest_share(actual) * len(actual)
-    if not total:
-        return None
-    share, prior = exact_proportion(hits, total), most_frequent / total
-    finding = f"{hits:,} of {total:,} rows that devices multiply the weights by are read, up to their length."
-    return Measurement.of_share("input rows", share, finding, prior=prior)
+        if layer in truth.rows:
+            actual = truth.rows[layer][truth.parties.index_of(devices, Role.DEVICE)]
+            error = np.linalg.norm(_directions(guess.rows[layer]) - _directions(actual), axis=1)
+            right.append(error <= RELATIVE_ERROR)
+            most_frequent += largest_share(actual) * len(actual)
+    hit = np.concatenate(right)
+    what = "rows that devices multiply the weights by are read, up to their length."
+    return share_right("input rows", hit, None, what, prior=most_frequent / len(hit)) if len(hit) else None
 
 
 def _directions(rows: Floats) -> NDArray[np.float64]:
     """Rows [k, d] at length 1, those of zeros as they are."""
     length = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     return rows / np.where(length > 0, length, 1)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (
+    _ClearValues(),
+    _VisibleDevices(),
+    _VisibleEdges(),
+    _DeviceGradients(),
+    _Counting(Card(
+        "message-counts-silo",
+        "a silo counts each device's messages in one step: its neighbours among the silo's devices",
+        "on HiFGL 4.2.3, step 1b: one request for every message",
+        Role.SILO, Secret.DEGREE, TRAINING, SECMP, truth=MessageTruth,
+    )),
+    _Counting(Card(
+        "message-counts-relay",
+        "a relay counts each device's messages in one step: its neighbours",
+        "what every scheme with relays gives away that does not pad",
+        Role.RELAY, Secret.DEGREE, TRAINING, FRESH_TAGS, truth=MessageTruth,
+    )),
+)  # fmt: skip

@@ -39,10 +39,9 @@ from fgl_secure.attacks.message_passing.knowledge import (
     SilentDevices,
     by_fetch,
 )
-from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import largest_share, share_of_numbers, share_right
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
-from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Flags, Ids
 
 CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS)
@@ -130,7 +129,7 @@ def claimed_edges(forward: sparse.csr_array, answering: NDArray[np.bool_] | None
     return certain_edges(forward[:, columns], named)
 
 
-class TagMatching(Attack[ClaimedEdges, MessageTruth]):
+class _TagMatching(Attack[ClaimedEdges, MessageTruth]):
     """A relay matches tags to devices in the first round."""
 
     card = Card(
@@ -141,7 +140,6 @@ class TagMatching(Attack[ClaimedEdges, MessageTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ClaimedEdges | None:  # noqa: ARG002  # needs no parameter
-        """Matches the tags of the first forward step, at every relay alone."""
         forward, backward = (_from_devices(view, each) for each in (Direction.FORWARD, Direction.BACKWARD))
         if not forward:
             return None
@@ -152,7 +150,6 @@ class TagMatching(Attack[ClaimedEdges, MessageTruth]):
         return ClaimedEdges(devices[sources], devices[targets])
 
     def score(self, guess: ClaimedEdges, truth: MessageTruth) -> tuple[Measurement, ...]:
-        """Precision, recall and advantage over pairs across silos, see `score_claimed_edges`."""
         return score_claimed_edges(guess, truth, crossing=True)
 
 
@@ -197,19 +194,14 @@ def _received(batches: list[ReceivedRows], relay: int, view: View) -> tuple[Ids,
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Patterns:
-    """What one relay counts under tags.
+class _Patterns:
+    """What one relay counts under tags."""
 
-    Attributes:
-        tags: int64 [t, 2].
-        counts: int64 [t, s], messages under each from each silo.
-    """
-
-    tags: Ids
-    counts: Ids
+    tags: Ids  # int64 [t, 2]
+    counts: Ids  # int64 [t, s], messages under each from each silo
 
 
-class SiloPattern(Attack[Patterns, MessageTruth]):
+class _SiloPattern(Attack[_Patterns, MessageTruth]):
     """A relay counts messages under each tag by silo."""
 
     card = Card(
@@ -219,16 +211,15 @@ class SiloPattern(Attack[Patterns, MessageTruth]):
         Role.RELAY, Secret.CROSS_EDGE, TRAINING, OWN_SILOS, truth=MessageTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> Patterns | None:  # noqa: ARG002  # needs no parameter
-        """Counts in the first forward step, at every relay alone; what others would add is said above."""
+    def infer(self, view: View, public: PublicParameters) -> _Patterns | None:  # noqa: ARG002  # needs no parameter
         sent = [batch for phase in CARRYING for batch in _first(view.messages(phase, direction=Direction.FORWARD))]
         relays = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(batch.receivers for batch in sent)]))
         found = [_counted(sent, relay, view) for relay in relays.tolist()]
         if not sum(len(each.tags) for each in found):
             return None
-        return Patterns(*(np.concatenate([getattr(each, name) for each in found]) for name in ("tags", "counts")))
+        return _Patterns(*(np.concatenate([getattr(each, name) for each in found]) for name in ("tags", "counts")))
 
-    def score(self, guess: Patterns, truth: MessageTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _Patterns, truth: MessageTruth) -> tuple[Measurement, ...]:
         """The share of tags whose counts are right for the device behind, of those that have a neighbour abroad.
 
         Whose a tag is the relay does not know: that is looked up, and the device's own silo left out, whose count holds
@@ -249,7 +240,7 @@ class SiloPattern(Attack[Patterns, MessageTruth]):
         return (share_right("neighbours by silo", right, named[shown], what, prior=largest_share(theirs)),)
 
 
-def _counted(batches: list[ReceivedRows], relay: int, view: View) -> Patterns:
+def _counted(batches: list[ReceivedRows], relay: int, view: View) -> _Patterns:
     """What one relay counts of messages that came from silos."""
     ids = view.parties.ids(Role.SILO)
     mine = [(batch, (batch.receivers == relay) & np.isin(batch.senders, ids)) for batch in batches]
@@ -258,7 +249,7 @@ def _counted(batches: list[ReceivedRows], relay: int, view: View) -> Patterns:
     tags, of_each = np.unique(np.concatenate(words), axis=0, return_inverse=True)
     counts = np.zeros((len(tags), len(ids)), dtype=np.int64)
     np.add.at(counts, (of_each.ravel(), silos), 1)
-    return Patterns(tags, counts)
+    return _Patterns(tags, counts)
 
 
 def _neighbours_by_silo(truth: MessageTruth) -> Ids:
@@ -278,29 +269,19 @@ _SOURCE = "which messages of relay-coded are missing together when a device drop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CountedPartners:
-    """Numbers of partners.
+class _CountedPartners:
+    """Numbers of partners."""
 
-    Attributes:
-        devices: int64 [k], party identifiers.
-        counts: int64 [k].
-    """
-
-    devices: Ids
-    counts: Ids
+    devices: Ids  # int64 [k], party identifiers
+    counts: Ids  # int64 [k]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JudgedPairs:
-    """Pairs of devices, and whether they are said to be partners.
+class _JudgedPairs:
+    """Pairs of devices, and whether they are said to be partners."""
 
-    Attributes:
-        ends: int64 [2, k], party identifiers.
-        joined: bool [k].
-    """
-
-    ends: Ids
-    joined: Flags
+    ends: Ids  # int64 [2, k], party identifiers
+    joined: Flags  # bool [k]
 
 
 class _SilentDevices(InformedAttack[Guess, SilentDevices, MessageTruth], Generic[Guess]):
@@ -321,7 +302,7 @@ class _SilentDevices(InformedAttack[Guess, SilentDevices, MessageTruth], Generic
 _NONE: Ids = np.empty(0, dtype=np.int64)
 
 
-class SilentPartners(_SilentDevices[CountedPartners]):
+class _SilentPartners(_SilentDevices[_CountedPartners]):
     """A relay counts the messages that are missing when one device is silent: one for each partner."""
 
     card = Card(
@@ -332,11 +313,11 @@ class SilentPartners(_SilentDevices[CountedPartners]):
         knowledge=SilentDevices, tells_nothing=_TELLS_NOTHING,
     )  # fmt: skip
 
-    def _read(self, missing: list[dict[int, int]], silent: Ids) -> CountedPartners | None:
+    def _read(self, missing: list[dict[int, int]], silent: Ids) -> _CountedPartners | None:
         found = [pair for counts in missing for pair in _alone(counts, silent).items()]
-        return CountedPartners(*np.array(found, dtype=np.int64).T) if found else None
+        return _CountedPartners(*np.array(found, dtype=np.int64).T) if found else None
 
-    def score(self, guess: CountedPartners, truth: MessageTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _CountedPartners, truth: MessageTruth) -> tuple[Measurement, ...]:
         """The share of silent devices whose number of partners is right; the prior is the most frequent number."""
         device = truth.parties.index_of(guess.devices, Role.DEVICE)
         actual = np.bincount(truth.edges[1], minlength=len(truth.silo_of))[device]
@@ -344,7 +325,7 @@ class SilentPartners(_SilentDevices[CountedPartners]):
         return (share_of_numbers("partners", guess.counts, actual, device, what),)
 
 
-class SilentPairs(_SilentDevices[JudgedPairs]):
+class _SilentPairs(_SilentDevices[_JudgedPairs]):
     """A relay compares what is missing when two devices are silent together with what is missing when each is alone."""
 
     card = Card(
@@ -355,7 +336,7 @@ class SilentPairs(_SilentDevices[JudgedPairs]):
         truth=MessageTruth, knowledge=SilentDevices, tells_nothing=_TELLS_NOTHING,
     )  # fmt: skip
 
-    def _read(self, missing: list[dict[int, int]], silent: Ids) -> JudgedPairs | None:
+    def _read(self, missing: list[dict[int, int]], silent: Ids) -> _JudgedPairs | None:
         found = []
         for counts in missing:
             alone = _alone(counts, silent)
@@ -367,18 +348,17 @@ class SilentPairs(_SilentDevices[JudgedPairs]):
         if not found:
             return None
         one, other, joined = np.array(found, dtype=np.int64).T
-        return JudgedPairs(np.stack([one, other]), joined == 1)
+        return _JudgedPairs(np.stack([one, other]), joined == 1)
 
-    def score(self, guess: JudgedPairs, truth: MessageTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _JudgedPairs, truth: MessageTruth) -> tuple[Measurement, ...]:
         """The share of pairs of which it is rightly said whether they are partners; the prior says one of all."""
         one, other = truth.parties.index_of(guess.ends.ravel(), Role.DEVICE).reshape(2, -1)
         n = len(truth.silo_of)
         actual = np.isin(one * n + other, truth.edges[0] * n + truth.edges[1])
         right = guess.joined == actual
-        share = clustered_proportion(right, one, seed=0)
-        finding = f"Of {int(right.sum()):,} of {len(right):,} pairs it is said rightly whether they are partners."
         prior = largest_share(actual[:, None].astype(np.int64))
-        return (Measurement.of_share("pairs", share, finding, random=0.5, prior=prior),)
+        what = "Of {} pairs it is said rightly whether they are partners."
+        return (share_right("pairs", right, one, what, random=0.5, prior=prior),)
 
 
 def _alone(counts: Mapping[int, int], silent: Ids) -> dict[int, int]:
@@ -423,3 +403,6 @@ def _lacking(tags: Ids, shown: Ids, messages: int) -> int:
     # The sum of a silent device lacks most messages. One with D partners lacks none, and is taken for one with D - 1.
     unasked = max(len(counts) - len(shown), 0)
     return int((messages - counts[unasked:]).sum())
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_TagMatching(), _SiloPattern(), _SilentPartners(), _SilentPairs())

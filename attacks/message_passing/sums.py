@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,8 @@ from fgl_secure.attacks.message_passing.knowledge import (
     SECMP_DROP_OUTS,
     TRAINING,
 )
-from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import ClaimedTerms, Recovered, RecoveredRows, largest_share, score_recovered_rows
-from fgl_secure.attacks.truth import only_source
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, Step, View
 from fgl_secure.statistics.metrics import exact_proportion, exact_rows_recovered, node_block_proportion
 from fgl_secure.typing import Floats, Ids
@@ -36,19 +35,12 @@ CHECKED = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeenSums:
-    """Sums of one step in the hands of their observers.
+    """Sums of one step in the hands of their observers."""
 
-    Attributes:
-        step: when the rows were sent.
-        targets: int64 [k], party identifiers of the devices whose sums they are, ascending.
-        terms: int64 [k], how many rows are in each; UNKNOWN where the observer cannot tell.
-        values: [k, d], elements of a field as integers, or real numbers.
-    """
-
-    step: Step
-    targets: Ids
-    terms: Ids
-    values: NDArray[Any]
+    step: Step  # when the rows were sent
+    targets: Ids  # int64 [k], party identifiers of the devices whose sums they are, ascending
+    terms: Ids  # int64 [k], how many rows are in each; UNKNOWN where the observer cannot tell
+    values: NDArray[Any]  # [k, d], elements of a field as integers, or real numbers
 
 
 def seen_sums(view: View, public: PublicParameters, role: Role) -> tuple[SeenSums, ...]:
@@ -63,7 +55,8 @@ def seen_sums(view: View, public: PublicParameters, role: Role) -> tuple[SeenSum
         One entry a step, of the layers' forward passes in training alone, in order.
     """
     found = _at_devices(view, public) if role is Role.DEVICE else _at_silos(view, public)
-    return tuple(_sorted(sums) for sums in found)
+    orders = ((sums, np.argsort(sums.targets, kind="stable")) for sums in found)
+    return tuple(SeenSums(s.step, s.targets[order], s.terms[order], s.values[order]) for s, order in orders)
 
 
 def _at_devices(view: View, public: PublicParameters) -> Iterator[SeenSums]:
@@ -100,47 +93,31 @@ def _at_silos(view: View, public: PublicParameters) -> Iterator[SeenSums]:
         probe = codes[..., : mask.shape[1]]
         carried = weighted_rows(field, to_mask[own], probe)
         width = carried.shape[1]
-        terms = _times(field.multiply(carried, inverse[own, :width]).astype(np.int64), mask[own, :width] != 0)
+        times, usable = field.multiply(carried, inverse[own, :width]).astype(np.int64), mask[own, :width] != 0
+        most = np.where(usable, times, -1).max(axis=1)
+        alike = (np.where(usable, times, most[:, None]) == most[:, None]).all(axis=1)
+        terms = np.where(alike & usable.any(axis=1), most, UNKNOWN)
         yield SeenSums(batch.step, batch.senders, terms, weighted_rows(field, to_sum[own], codes))
-
-
-def _times(counts: Ids, usable: NDArray[np.bool_]) -> Ids:
-    """How often each row carries its mask by each coordinate, [k, c]; UNKNOWN where usable coordinates disagree."""
-    most = np.where(usable, counts, -1).max(axis=1)
-    alike = (np.where(usable, counts, most[:, None]) == most[:, None]).all(axis=1)
-    return np.where(alike & usable.any(axis=1), most, UNKNOWN)
 
 
 def _interpolated(view: View, step: Step, field: PrimeField, T: int) -> SeenSums:
     """The polynomial of each target at 0, from the first T + 1 relays that answered; relay i holds its value at i."""
     answers = [batch for batch in _forward(view, Phase.SHARE_SUMS) if batch.step == step]
     counts = [batch for batch in _forward(view, Phase.COUNTS) if batch.step == step]
-    senders, receivers, shares = (np.concatenate(columns) for columns in _columns(answers))
+    senders, receivers = (np.concatenate([getattr(each, end) for each in answers]) for end in ("senders", "receivers"))
+    shares = np.concatenate([batch["sum"] for batch in answers])
     order = np.lexsort((senders, receivers))
     senders, receivers, shares = senders[order], receivers[order], shares[order]
     targets, first, heard = np.unique(receivers, return_index=True, return_counts=True)
-    terms = _told(counts, targets)
+    told = np.zeros(len(view.parties), dtype=np.int64)  # what relays say about the number of rows in each sum
+    for batch in counts:
+        told[batch.receivers] = batch["count"]
+    terms = told[targets]
     usable = np.flatnonzero((heard > T) & (terms > 0))
     rows = first[usable, None] + np.arange(T + 1)
     alphas = view.parties.index_of(senders[rows], Role.RELAY) + 1
     weights = basis_at(field, alphas, np.zeros(len(rows), dtype=np.int64))
     return SeenSums(step, targets[usable], terms[usable], weighted_rows(field, weights, shares[rows]))
-
-
-def _columns(batches: Iterable[ReceivedRows]) -> tuple[list[Ids], list[Ids], list[NDArray[Any]]]:
-    listed = list(batches)
-    payloads = [batch["sum"] for batch in listed]
-    return [batch.senders for batch in listed], [batch.receivers for batch in listed], payloads
-
-
-def _told(counts: list[ReceivedRows], targets: Ids) -> Ids:
-    """What relays say about the number of rows in each target's sum: 0 where they say nothing."""
-    told = np.zeros(len(targets), dtype=np.int64)
-    for batch in counts:
-        place = np.minimum(np.searchsorted(targets, batch.receivers), max(len(targets) - 1, 0))
-        known = np.flatnonzero(targets[place] == batch.receivers) if len(targets) else np.empty(0, dtype=np.int64)
-        told[place[known]] = batch["count"][known]
-    return told
 
 
 def _received(view: View, batches: Iterable[ReceivedRows], targets: Ids) -> Ids:
@@ -157,11 +134,6 @@ def _forward(view: View, phase: Phase) -> tuple[ReceivedRows, ...]:
     return tuple(batch for batch in steps if len(batch.receivers))
 
 
-def _sorted(sums: SeenSums) -> SeenSums:
-    order = np.argsort(sums.targets, kind="stable")
-    return SeenSums(sums.step, sums.targets[order], sums.terms[order], sums.values[order])
-
-
 PARTICIPANTS = "participants"
 """Name of an observer's rows (target, sender), one for each message that took part in a sum of that step."""
 
@@ -172,11 +144,17 @@ Determined = tuple[RecoveredRows, Ids]
 """Rows, and int64 [k] whose sums they were read from."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Differencing(Attack[Determined, MessageTruth]):
-    """What both observers do with the sums that they have."""
+    """Observers subtract the sums that they get in every round.
+
+    A scheme that answers every tag once, or refuses small sums, still gives a device *one* sum a round. What helps is a
+    fresh row in every round, or to sum a static layer once and keep the result.
+    """
+
+    card: Card = field()  # of its own, and not what the base class says
 
     def infer(self, view: View, public: PublicParameters) -> Determined | None:
-        """Solves for every row that the sums of all rounds determine, taking rows to be the same in all of them."""
         taking_part = {rows.step: rows.values for rows in view.own(PARTICIPANTS)}
         sums = [each for each in seen_sums(view, public, self.card.observer) if each.step in taking_part]
         if not sums or public.modulus is None:
@@ -184,64 +162,25 @@ class _Differencing(Attack[Determined, MessageTruth]):
         return _solved(sums, [taking_part[each.step].astype(np.int64) for each in sums], public.modulus)
 
     def score(self, guess: Determined, truth: MessageTruth) -> tuple[Measurement, ...]:
-        """How many messages of all are read, and how many rows that are said to be determined are right."""
         rows, targets = guess
         told = (replace(each, metric="precision", context=True) for each in score_recovered_rows([rows], truth))
         return _share_read(rows, targets, truth), *told
 
 
-class DifferencingAtDevice(_Differencing):
-    """A device that gets a sum in every round subtracts them.
-
-    A scheme that answers every tag once, or refuses small sums, still gives the device *one* sum a round. What helps
-    is a fresh row in every round, or to sum a static layer once and keep the result.
-    """
-
-    card = Card(
-        "differencing-device",
-        "a device solves the sums of several rounds, in which different neighbours took part, for single rows",
-        "on HiFGL 4.2: the same layer is summed in every round",
-        Role.DEVICE, Secret.EMBEDDING, DROP_OUTS, SECMP_DROP_OUTS, Circumstance.REPEATED_SUM,
-        auxiliary="who took part in which of its sums", truth=MessageTruth,
-    )  # fmt: skip
-
-
-class DifferencingAtSilo(_Differencing):
-    """A silo that decodes the sums of its devices in every round subtracts them."""
-
-    card = Card(
-        "differencing-silo",
-        "a silo solves the decoded sums of several rounds, in which different devices took part, for single rows",
-        "against HiFGL 4.2.3 step 2: the silo decodes sums and cannot know the embedding of a neighbour",
-        Role.SILO, Secret.EMBEDDING, DROP_OUTS, SECMP_DROP_OUTS, Circumstance.REPEATED_SUM,
-        auxiliary="who took part in which sum of its devices", truth=MessageTruth,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Equations:
-    """The messages of a run, numbered, and who took part when.
-
-    Attributes:
-        targets: int64 [m], ascending party identifiers.
-        senders: int64 [m].
-        present: bool [rounds, m].
-    """
-
-    targets: Ids
-    senders: Ids
-    present: NDArray[np.bool_]
-
-
 def _solved(sums: list[SeenSums], taking_part: list[Ids], modulus: int) -> Determined:
-    equations = _numbered(taking_part)
-    owners, first, terms = np.unique(equations.targets, return_index=True, return_counts=True)
+    ends, senders = np.concatenate(taking_part).T
+    apart = senders.max(initial=0) + 1
+    pairs, number = np.unique(ends * apart + senders, return_inverse=True)  # messages, by ascending target
+    targets, senders = pairs // apart, pairs % apart
+    present = np.zeros((len(taking_part), len(pairs)), dtype=np.bool_)
+    present[np.repeat(np.arange(len(taking_part)), [len(rows) for rows in taking_part]), number] = True
+    owners, first, terms = np.unique(targets, return_index=True, return_counts=True)
     values, known = _aligned(sums, owners, modulus)
     found: list[tuple[Ids, Floats]] = []
     for k in np.unique(terms).tolist():
         alike = np.flatnonzero(terms == k)
         messages = first[alike, None] + np.arange(k)
-        matrix = equations.present[:, messages].transpose(1, 0, 2) & known[alike, :, None]
+        matrix = present[:, messages].transpose(1, 0, 2) & known[alike, :, None]
         inverse = np.linalg.pinv(matrix.astype(np.float64), rcond=DETERMINED)
         leverage = np.einsum("gkr,grk->gk", inverse, matrix.astype(np.float64))
         group, column = np.nonzero(leverage > 1 - DETERMINED)
@@ -250,17 +189,7 @@ def _solved(sums: list[SeenSums], taking_part: list[Ids], modulus: int) -> Deter
     which = np.concatenate([message for message, _ in found])
     rows = np.concatenate([values for _, values in found])
     exact = (np.rint(rows).astype(np.int64) % modulus).astype(sums[0].values.dtype)
-    return RecoveredRows(sums[0].step, equations.senders[which], exact), equations.targets[which]
-
-
-def _numbered(taking_part: list[Ids]) -> _Equations:
-    targets, senders = np.concatenate(taking_part).T
-    apart = senders.max(initial=0) + 1
-    pairs, number = np.unique(targets * apart + senders, return_inverse=True)
-    present = np.zeros((len(taking_part), len(pairs)), dtype=np.bool_)
-    which = np.repeat(np.arange(len(taking_part)), [len(rows) for rows in taking_part])
-    present[which, number] = True
-    return _Equations(pairs // apart, pairs % apart, present)
+    return RecoveredRows(sums[0].step, senders[which], exact), targets[which]
 
 
 def _aligned(sums: list[SeenSums], owners: Ids, modulus: int) -> tuple[Floats, NDArray[np.bool_]]:
@@ -289,18 +218,35 @@ def _share_read(rows: RecoveredRows, targets: Ids, truth: MessageTruth) -> Measu
     return Measurement.of_share("messages read", share, finding)
 
 
+@dataclass(frozen=True, slots=True)
 class _SingleNeighbour(Attack[ClaimedTerms, MessageTruth]):
-    """Sums that an observer believes to be one neighbour's embedding."""
+    """Observers take a sum over one neighbour for that neighbour's embedding.
+
+    A device counts the codes that it received, which the paper admits. A silo recognises aggregates of one code by
+    their masks: at beta_2 the sum of k codes is k z_2, and the silo drew z_2. It learns the number of neighbours of
+    each of its devices from what it is asked to decode, and where k = 1 the embedding, which the paper does not admit.
+    """
+
+    card: Card = field()  # of its own, and not what the base class says
+
+    def infer(self, view: View, public: PublicParameters) -> ClaimedTerms | None:
+        role, codes = self.card.observer, view.messages(Phase.CODES, direction=Direction.FORWARD, round=0, layer=0)
+        if public.modulus is None or (role is Role.DEVICE and not codes):
+            return None
+        sums = [each for each in seen_sums(view, public, role) if (each.step.round, each.step.layer) == (0, 0)]
+        if not sums:
+            return None
+        single = sums[0].terms == 1
+        return ClaimedTerms(sums[0].step, sums[0].targets[single], sums[0].values[single])
 
     def score(self, guess: ClaimedTerms, truth: MessageTruth) -> tuple[Measurement, ...]:
-        """The share of claimed embeddings that are exact, and the share of all devices that this exposes."""
         target = truth.parties.index_of(guess.targets, Role.DEVICE)
-        source = only_source(truth)[target]
+        source = _only_sources(truth)[target]
         secret = truth.embeddings[guess.step][source].astype(guess.values.dtype, copy=False)
         hit = exact_rows_recovered(guess.values, secret) & (source >= 0)
         devices, hits = len(truth.silo_of), int(hit.sum())
         exact, exposed = exact_proportion(hits, len(hit)), exact_proportion(hits, devices)
-        there = float((only_source(truth) >= 0).mean())
+        there = float((_only_sources(truth) >= 0).mean())
         finding = (
             f"{hits:,} of {len(hit):,} sums taken for one neighbour's embedding are exactly that; "
             f"{hits:,} of {devices:,} devices are exposed so."
@@ -311,63 +257,11 @@ class _SingleNeighbour(Attack[ClaimedTerms, MessageTruth]):
         return Measurement.of_share("exact recovery", exact, finding, prior=largest_share(secret)), share
 
 
-class SingleNeighbourAtDevice(_SingleNeighbour):
-    """A device that received one code only takes its decoded sum for the embedding: which the paper admits."""
-
-    card = Card(
-        "single-neighbour-device",
-        "a device with one neighbour reads that neighbour's embedding from its decoded sum",
-        "declared in HiFGL 4.2.3, last paragraph",
-        Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, Circumstance.SINGLE_NEIGHBOUR, truth=MessageTruth,
-    )  # fmt: skip
-
-    def infer(self, view: View, public: PublicParameters) -> ClaimedTerms | None:
-        """Takes the sums of devices that received one code in the first layer."""
-        decoded = view.messages(Phase.DECODED, direction=Direction.FORWARD, round=0, layer=0)
-        codes = view.messages(Phase.CODES, direction=Direction.FORWARD, round=0, layer=0)
-        if public.modulus is None or not decoded or not codes:
-            return None
-        received = np.bincount(codes[0].receivers, minlength=len(view.parties))
-        single = received[decoded[0].receivers] == 1
-        values = np.asarray(decoded[0].payload)[single]
-        return ClaimedTerms(decoded[0].step, decoded[0].receivers[single], values)
-
-
-class SingleNeighbourAtSilo(_SingleNeighbour):
-    """A silo recognises aggregates of one code by their masks and decodes the neighbour's embedding.
-
-    At beta_2 the sum of k codes is k z_2, and the silo drew z_2: it learns the number of neighbours of each of its
-    devices from what it is asked to decode, and where k = 1 the embedding, which the paper does not admit.
-    """
-
-    card = Card(
-        "single-neighbour-silo",
-        "a silo counts the codes in an aggregate by its own masks and decodes those of one neighbour",
-        "against HiFGL 4.2.3 step 2: the silo decodes without seeing single embeddings",
-        Role.SILO, Secret.EMBEDDING, TRAINING, SECMP, Circumstance.SINGLE_NEIGHBOUR, truth=MessageTruth,
-    )  # fmt: skip
-
-    def infer(self, view: View, public: PublicParameters) -> ClaimedTerms | None:
-        """Decodes the aggregates of one code in the first layer."""
-        aggregates = view.messages(Phase.AGGREGATE, direction=Direction.FORWARD, round=0, layer=0)
-        points, masks = view.own("alphas and betas"), view.own("z")
-        if public.modulus is None or public.T is None or not aggregates or not points or not masks:
-            return None
-        field, T = PrimeField(public.modulus), public.T
-        batch, sums = aggregates[0], np.asarray(aggregates[0].payload)
-        own = np.searchsorted(points[0].owners, batch.receivers)
-        alphas, betas = points[0].values[own, : T + 1], points[0].values[own, T + 1 :]
-        z = masks[0].values[own, 0, : sums.shape[2]]
-        single = (weighted_rows(field, basis_at(field, alphas, betas[:, 1]), sums) == z).all(axis=1)
-        embeddings = weighted_rows(field, basis_at(field, alphas[single], betas[single, 0]), sums[single])
-        return ClaimedTerms(batch.step, batch.senders[single], embeddings)
-
-
 CHOSEN = "chosen neighbour"
 """Name of a deviating device's own row: the party identifier of the neighbour whose codes it had decoded."""
 
 
-class MaliciousSingleNeighbour(RowReader):
+class _MaliciousSingleNeighbour(RowReader):
     """A device with several neighbours sends the codes of one as its aggregate, and gets that one's embedding back.
 
     The silo cannot tell them from a sum by anything that the protocol has it check.
@@ -381,7 +275,6 @@ class MaliciousSingleNeighbour(RowReader):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:  # noqa: ARG002  # needs no parameter
-        """Takes what the silo decoded for the embedding of the neighbour that was chosen."""
         chosen, decoded = view.own(CHOSEN), view.messages(Phase.DECODED)
         if not chosen or not decoded:
             return None
@@ -390,3 +283,42 @@ class MaliciousSingleNeighbour(RowReader):
         sender = neighbour[decoded[0].receivers]
         rows = np.asarray(decoded[0].payload)[sender >= 0]
         return (RecoveredRows(decoded[0].step, sender[sender >= 0], rows),)
+
+
+def _only_sources(truth: MessageTruth) -> Ids:
+    """int64 [n]: the one device that sends to a device, or -1 where there are none or several."""
+    counts = np.bincount(truth.edges[1], minlength=len(truth.silo_of))
+    sources = np.full(len(truth.silo_of), -1, dtype=np.int64)
+    sources[truth.edges[1]] = truth.edges[0]
+    return np.where(counts == 1, sources, -1)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (
+    _SingleNeighbour(Card(
+        "single-neighbour-silo",
+        "a silo counts the codes in an aggregate by its own masks and decodes those of one neighbour",
+        "against HiFGL 4.2.3 step 2: the silo decodes without seeing single embeddings",
+        Role.SILO, Secret.EMBEDDING, TRAINING, SECMP, Circumstance.SINGLE_NEIGHBOUR, truth=MessageTruth,
+    )),
+    _SingleNeighbour(Card(
+        "single-neighbour-device",
+        "a device with one neighbour reads that neighbour's embedding from its decoded sum",
+        "declared in HiFGL 4.2.3, last paragraph",
+        Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, Circumstance.SINGLE_NEIGHBOUR, truth=MessageTruth,
+    )),
+    _Differencing(Card(
+        "differencing-silo",
+        "a silo solves the decoded sums of several rounds, in which different devices took part, for single rows",
+        "against HiFGL 4.2.3 step 2: the silo decodes sums and cannot know the embedding of a neighbour",
+        Role.SILO, Secret.EMBEDDING, DROP_OUTS, SECMP_DROP_OUTS, Circumstance.REPEATED_SUM,
+        auxiliary="who took part in which sum of its devices", truth=MessageTruth,
+    )),
+    _Differencing(Card(
+        "differencing-device",
+        "a device solves the sums of several rounds, in which different neighbours took part, for single rows",
+        "on HiFGL 4.2: the same layer is summed in every round",
+        Role.DEVICE, Secret.EMBEDDING, DROP_OUTS, SECMP_DROP_OUTS, Circumstance.REPEATED_SUM,
+        auxiliary="who took part in which of its sums", truth=MessageTruth,
+    )),
+    _MaliciousSingleNeighbour(),
+)  # fmt: skip

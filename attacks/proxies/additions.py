@@ -13,11 +13,11 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.proxies.fractions import joined, joined_on_grid, one_more, whole_counts
 from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY_ROUNDS,
@@ -29,8 +29,8 @@ from fgl_secure.attacks.proxies.knowledge import (
     close,
     proxy_rows,
 )
-from fgl_secure.attacks.proxies.truth import ProxyTruth
-from fgl_secure.attacks.suspects import Suspects
+from fgl_secure.attacks.truth import ProxyTruth
+from fgl_secure.attacks.updates import Suspects
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import advantage, exact_proportion
 from fgl_secure.typing import Floats, Ids
@@ -38,24 +38,16 @@ from fgl_secure.typing import Floats, Ids
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Addition:
-    """One labelled node more.
+    """One labelled node more."""
 
-    Attributes:
-        round: the first round with it.
-        client: index of the silo; SUM where it is one of all.
-        counts: int64 [C], the client's labelled nodes of each class before.
-        kind: the node's class.
-        proxy: float64 [d], what its proxy is if the others' have not changed.
-    """
-
-    round: int
-    client: int
-    counts: Ids
-    kind: int
-    proxy: Floats
+    round: int  # the first round with it
+    client: int  # index of the silo; SUM where it is one of all
+    counts: Ids  # int64 [C], the client's labelled nodes of each class before
+    kind: int  # the node's class
+    proxy: Floats  # float64 [d], what its proxy is if the others' have not changed
 
 
-def additions(rounds: tuple[ProxyRows, ...]) -> tuple[Addition, ...]:
+def _additions(rounds: tuple[ProxyRows, ...]) -> tuple[Addition, ...]:
     """What is found between one round and the next: of single clients where their rows are seen, else of the sum."""
     found: list[Addition] = []
     for before, after in pairwise(rounds):
@@ -121,10 +113,9 @@ class _Changes(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> Found | None:
         """Reads all rounds that were seen; None for fewer than two."""
         rounds = proxy_rows(view, public, known)
-        return additions(self._shown(rounds)) if len(rounds) > 1 else None
+        return _additions(self._shown(rounds)) if len(rounds) > 1 else None
 
     def score(self, guess: Found, truth: ProxyTruth) -> tuple[Measurement, ...]:
-        """How often a node that is added is found right."""
         right = [self._right(guess, truth, *event) for event in adders(truth)]
         if not right:
             return ()
@@ -140,7 +131,7 @@ class _Changes(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
         """Whether the node that a client adds in a round is found right."""
 
 
-class ProxyDifferencing(_Changes):
+class _ProxyDifferencing(_Changes):
     """Differences of means, with the counts that shares tell: the proxies of added nodes."""
 
     metric = "proxies of added nodes"
@@ -160,7 +151,7 @@ class ProxyDifferencing(_Changes):
         return any(bool(close(each.proxy, proxy)) for each in at)
 
 
-class ProxyLabelChanges(_Changes):
+class _ProxyLabelChanges(_Changes):
     """Shares do not move with training, so all that changes in their sum is the client's that adds a node.
 
     All counts of the client must be right, and the class that is added.
@@ -190,23 +181,16 @@ class ProxyLabelChanges(_Changes):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NamedProxy:
-    """One decision.
+class _NamedProxy:
+    """One decision."""
 
-    Attributes:
-        round: from which the node is trained on.
-        client: index of the silo whose pair it is.
-        named: float64 [d], the proxy that is believed to be in the mean.
-        other: float64 [d], the other one.
-    """
-
-    round: int
-    client: int
-    named: Floats
-    other: Floats
+    round: int  # from which the node is trained on
+    client: int  # index of the silo whose pair it is
+    named: Floats  # float64 [d], the proxy that is believed to be in the mean
+    other: Floats  # float64 [d], the other one
 
 
-class ProxyMembership(InformedAttack[tuple[NamedProxy, ...], ProxyKnowledge, ProxyTruth]):
+class _ProxyMembership(InformedAttack[tuple[_NamedProxy, ...], ProxyKnowledge, ProxyTruth]):
     """One decision for each pair, about a node that was found to be added."""
 
     card = Card(
@@ -218,15 +202,14 @@ class ProxyMembership(InformedAttack[tuple[NamedProxy, ...], ProxyKnowledge, Pro
         truth=ProxyTruth, knowledge=ProxyKnowledge, tells_nothing="two proxies in an order that says nothing",
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> tuple[NamedProxy, ...] | None:
+    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> tuple[_NamedProxy, ...] | None:
         """Decides about every pair of rounds in which something is found to be added; None without suspects."""
         rounds, suspects = proxy_rows(view, public, known), known.suspects
         if suspects is None or len(rounds) < 2:
             return None
-        return tuple(named for each in additions(rounds) for named in _decided(each, suspects))
+        return tuple(named for each in _additions(rounds) for named in _decided(each, suspects))
 
-    def score(self, guess: tuple[NamedProxy, ...], truth: ProxyTruth) -> tuple[Measurement, ...]:
-        """The share of nodes that are named less the share of those for which the other one is."""
+    def score(self, guess: tuple[_NamedProxy, ...], truth: ProxyTruth) -> tuple[Measurement, ...]:
         events, proxies = adders(truth), truth.added
         if not events:
             return ()
@@ -242,7 +225,7 @@ class ProxyMembership(InformedAttack[tuple[NamedProxy, ...], ProxyKnowledge, Pro
         return (Measurement.of_advantage(metric, found, wrong / len(events), finding),)
 
 
-def _decided(each: Addition, known: Suspects) -> Iterator[NamedProxy]:
+def _decided(each: Addition, known: Suspects) -> Iterator[_NamedProxy]:
     """About the pair of that client; about every pair of that round where the client is not known."""
     pairs = known.pairs.get(each.round)
     if pairs is None:
@@ -251,12 +234,15 @@ def _decided(each: Addition, known: Suspects) -> Iterator[NamedProxy]:
         far = np.linalg.norm(pairs[client] - each.proxy, axis=1)
         if np.isfinite(far).all():
             near = int(far.argmin())
-            yield NamedProxy(each.round, client, pairs[client, near], pairs[client, 1 - near])
+            yield _NamedProxy(each.round, client, pairs[client, near], pairs[client, 1 - near])
 
 
-def _side(each: NamedProxy | None, actual: Floats) -> int:
+def _side(each: _NamedProxy | None, actual: Floats) -> int:
     """1 for the right one, -1 for the other one, 0 where nothing is said."""
     if each is None:
         return 0
     near, far = (float(np.linalg.norm(proxy - actual)) for proxy in (each.named, each.other))
     return int(near < far) - int(far < near)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_ProxyDifferencing(), _ProxyLabelChanges(), _ProxyMembership())

@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.proxies.fractions import whole_counts
 from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY,
     LAYOUT,
     PROXIES,
     ProxyKnowledge,
-    ProxyRows,
     close,
     proxy_rows,
     share_of_cells,
 )
-from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.attacks.recovery import share_right
+from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import clustered_advantage, exact_proportion
+from fgl_secure.statistics.metrics import clustered_advantage
 from fgl_secure.typing import Flags, Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FirstRound:
-    """What is said of the first round that was seen.
-
-    Attributes:
-        round: the training round.
-        clients: int64 [k], indices of silos; [SUM] where only the sum is seen.
-    """
+    """What is said of the first round that was seen."""
 
     round: int
-    clients: Ids
+    clients: Ids  # int64 [k], indices of silos; [SUM] where only the sum is seen
+    present: Flags  # bool [k, C], which classes are there
+    shares: Floats  # float64 [k, C], of labels
+    counts: Ids  # int64 [k, C], the smallest whole numbers behind the shares; -1 where none fit, and of sums
+    proxies: Floats  # float64 [k, C, d], class proxies; NaN where there are none
 
     @property
     def summed(self) -> bool:
@@ -49,30 +46,23 @@ class _FirstRound:
         return np.arange(clients) if self.summed else self.clients
 
 
-Said = TypeVar("Said", bound=_FirstRound)
-
-
-class _Counting(InformedAttack[Said, ProxyKnowledge, ProxyTruth], Generic[Said]):
+class _Counting(InformedAttack[_FirstRound, ProxyKnowledge, ProxyTruth]):
     """What all attacks do with the first round that was seen."""
 
-    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> Said | None:
-        """Reads the first round that was seen."""
+    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> _FirstRound | None:
         rounds = proxy_rows(view, public, known)
-        return self._read(rounds[0]) if rounds else None
-
-    @abstractmethod
-    def _read(self, rows: ProxyRows) -> Said:
-        """What the rows of one round say."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClassPresence(_FirstRound):
-    """Which classes are there: bool [k, C]."""
-
-    present: Flags
+        if not rounds:
+            return None
+        rows = rounds[0]
+        counts = np.full(rows.shares.shape, -1, dtype=np.int64)
+        for row in range(0 if rows.summed else len(counts)):
+            found = whole_counts(rows, row)
+            if found is not None:
+                counts[row] = found
+        return _FirstRound(rows.round, rows.clients, rows.present, rows.shares, counts, rows.proxies)
 
 
-class ProxyClasses(_Counting[ClassPresence]):
+class _ProxyClasses(_Counting):
     """A share or a proxy that is not zero."""
 
     card = Card(
@@ -83,16 +73,13 @@ class ProxyClasses(_Counting[ClassPresence]):
         knowledge=ProxyKnowledge,
     )  # fmt: skip
 
-    def _read(self, rows: ProxyRows) -> ClassPresence:
-        return ClassPresence(rows.round, rows.clients, rows.present)
-
-    def guess_without(self, guess: ClassPresence, known: ProxyKnowledge, parties: Directory) -> ClassPresence:  # noqa: ARG002  # needs no numbering
+    def guess_without(self, guess: _FirstRound, known: ProxyKnowledge, parties: Directory) -> _FirstRound:  # noqa: ARG002  # needs no numbering
         """Every class at every client that has labelled nodes."""
         sizes = known.sizes_of(guess.clients)
         some = np.ones((len(guess.clients), 1), dtype=np.bool_) if sizes is None else sizes[:, None] > 0
         return replace(guess, present=np.broadcast_to(some, guess.present.shape))
 
-    def score(self, guess: ClassPresence, truth: ProxyTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _FirstRound, truth: ProxyTruth) -> tuple[Measurement, ...]:
         """The share of pairs of a client and a class that are right.
 
         From the sum a class that is there is guessed of every client. The prior is to know of each class whether most
@@ -101,33 +88,20 @@ class ProxyClasses(_Counting[ClassPresence]):
         actual = truth.labelled[:, guess.round] > 0
         clients = guess.among(len(actual))
         right = np.broadcast_to(guess.present, (len(clients), actual.shape[1])) == actual[clients]
-        found = share_of_cells(right)
         has = actual.mean(axis=0)
-        prior = float(np.maximum(has, 1 - has).mean())
-        missing = int((~guess.present).sum())
-        if guess.summed:
-            finding = (
-                f"The sum tells that {missing:,} of {len(has):,} classes are labelled by nobody; guessing the others "
-                f"of every client is right {int(right.sum()):,} of {right.size:,} times."
-            )
-        else:
-            finding = (
-                f"Whether a client has labelled nodes of a class is read right {int(right.sum()):,} of {right.size:,} "
-                f"times; {missing:,} times there are none."
-            )
-        metric = "classes of clients"
-        return (Measurement.of_share(metric, found, finding, random=0.5, prior=prior),)
+        prior, missing = float(np.maximum(has, 1 - has).mean()), int((~guess.present).sum())
+        what = (
+            f"The sum tells that {missing:,} of {len(has):,} classes are labelled by nobody; guessing the others of "
+            "every client is right {} times."
+            if guess.summed
+            else f"Whether a client has labelled nodes of a class is read right {{}} times; {missing:,} times there "
+            "are none."
+        )
+        everywhere = np.ones(right.shape, dtype=np.bool_)
+        return (share_of_cells("classes of clients", right, everywhere, what, random=0.5, prior=prior),)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelledCounts(_FirstRound):
-    """Labels: shares float64 [k, C], and the smallest whole numbers behind them, int64 [k, C]; -1 where none fit."""
-
-    shares: Floats
-    counts: Ids
-
-
-class ProxyCounts(_Counting[LabelledCounts]):
+class _ProxyCounts(_Counting):
     """Shares are fractions of one denominator, which is how many labelled nodes there are."""
 
     card = Card(
@@ -138,16 +112,13 @@ class ProxyCounts(_Counting[LabelledCounts]):
         knowledge=ProxyKnowledge,
     )  # fmt: skip
 
-    def _read(self, rows: ProxyRows) -> LabelledCounts:
-        return LabelledCounts(rows.round, rows.clients, rows.shares, counts_of(rows))
-
-    def guess_without(self, guess: LabelledCounts, known: ProxyKnowledge, parties: Directory) -> LabelledCounts:  # noqa: ARG002  # needs no numbering
+    def guess_without(self, guess: _FirstRound, known: ProxyKnowledge, parties: Directory) -> _FirstRound:  # noqa: ARG002  # needs no numbering
         """As many labelled nodes of every class, where it is known how many a client has in all."""
         sizes, even = known.sizes_of(guess.clients), np.ones_like(guess.shares) / guess.shares.shape[1]
         counts = np.full_like(guess.counts, -1) if sizes is None else np.rint(sizes[:, None] * even).astype(np.int64)
         return replace(guess, shares=even, counts=counts)
 
-    def score(self, guess: LabelledCounts, truth: ProxyTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _FirstRound, truth: ProxyTruth) -> tuple[Measurement, ...]:
         """The share of clients whose most frequent label is read, and of counts, where there are any nodes, that are.
 
         From the sum all clients' most frequent label is guessed of each, and nothing is counted. The priors are to know
@@ -161,55 +132,27 @@ class ProxyCounts(_Counting[LabelledCounts]):
         return (*labels, *_counts(guess.counts, actual[clients]))
 
 
-def counts_of(rows: ProxyRows) -> Ids:
-    """Whole numbers behind each client's shares, int64 [k, C]: zeros without labelled nodes, -1 where none fit."""
-    counts = np.full(rows.shares.shape, -1, dtype=np.int64)
-    for row in range(0 if rows.summed else len(counts)):
-        found = whole_counts(rows, row)
-        if found is not None:
-            counts[row] = found
-    return counts
-
-
 def _labels(shares: Floats, actual: Ids) -> tuple[Measurement, ...]:
     there = actual.any(axis=1)
     if not there.any():
         return ()
     most = actual[there].argmax(axis=1)
-    right = int((shares[there].argmax(axis=1) == most).sum())
-    found, prior = exact_proportion(right, len(most)), float(np.bincount(most).max() / len(most))
-    finding = f"The most frequent label is read right of {right:,} of {len(most):,} clients."
-    random = 1 / actual.shape[1]
-    metric = "most frequent labels"
-    return (Measurement.of_share(metric, found, finding, random=random, prior=prior),)
+    right, prior = shares[there].argmax(axis=1) == most, float(np.bincount(most).max() / len(most))
+    what = "The most frequent label is read right of {} clients."
+    return (share_right("most frequent labels", right, None, what, random=1 / actual.shape[1], prior=prior),)
 
 
 def _counts(counts: Ids, actual: Ids) -> tuple[Measurement, ...]:
     there = actual > 0
     if not there.any():
         return ()
-    found, values = share_of_cells(counts == actual, there), np.bincount(actual[there])
-    right, cells = int((counts == actual)[there].sum()), int(there.sum())
-    finding = f"How many labelled nodes of a class a client has is read right {right:,} of {cells:,} times."
+    values = np.bincount(actual[there])
     random, prior = 1 / (len(values) - 1), float(values.max() / values.sum())
-    metric = "labelled nodes of a class"
-    return (Measurement.of_share(metric, found, finding, random=random, prior=prior),)
+    what = "How many labelled nodes of a class a client has is read right {} times."
+    return (share_of_cells("labelled nodes of a class", counts == actual, there, what, random=random, prior=prior),)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SingleProxies(_FirstRound):
-    """Class proxies, and which of them are one node's.
-
-    Attributes:
-        single: bool [k, C], where the counts behind the shares say one; nowhere in a sum.
-        proxies: float64 [k, C, d], NaN where there are none.
-    """
-
-    single: Flags
-    proxies: NDArray[np.float64]
-
-
-class ProxySingletons(_Counting[SingleProxies]):
+class _ProxySingletons(_Counting):
     """Divides by the share, and counts."""
 
     card = Card(
@@ -220,17 +163,14 @@ class ProxySingletons(_Counting[SingleProxies]):
         knowledge=ProxyKnowledge,
     )  # fmt: skip
 
-    def _read(self, rows: ProxyRows) -> SingleProxies:
-        return SingleProxies(rows.round, rows.clients, counts_of(rows) == 1, rows.proxies)
-
-    def guess_without(self, guess: SingleProxies, known: ProxyKnowledge, parties: Directory) -> SingleProxies:  # noqa: ARG002  # needs no numbering
+    def guess_without(self, guess: _FirstRound, known: ProxyKnowledge, parties: Directory) -> _FirstRound:  # noqa: ARG002  # needs no numbering
         """Single nodes where a client has about one labelled node a class, and no proxy of any."""
-        sizes, classes = known.sizes_of(guess.clients), guess.single.shape[1]
-        about = 0.0 if sizes is None else np.rint(sizes / classes)[:, None]
-        single = np.broadcast_to(np.equal(about, 1.0), guess.single.shape)
-        return replace(guess, single=single, proxies=np.full_like(guess.proxies, np.nan))
+        sizes, classes = known.sizes_of(guess.clients), guess.counts.shape[1]
+        about = np.zeros(1) if sizes is None else np.rint(sizes / classes)
+        counts = np.broadcast_to(about[:, None], guess.counts.shape).astype(np.int64)
+        return replace(guess, counts=counts, proxies=np.full_like(guess.proxies, np.nan))
 
-    def score(self, guess: SingleProxies, truth: ProxyTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _FirstRound, truth: ProxyTruth) -> tuple[Measurement, ...]:
         """How well single nodes are told from several, and the share of single nodes' proxies that are read.
 
         From the sum nothing is told apart, and each class's mean over all clients is tried. Nothing is measured where
@@ -242,15 +182,10 @@ class ProxySingletons(_Counting[SingleProxies]):
         if not single.any():
             return ()
         read = np.broadcast_to(guess.proxies, (len(clients), *guess.proxies.shape[1:]))
-        right = int((close(read, proxies[clients]) & single).sum())
-        found = share_of_cells(close(read, proxies[clients]) & single, single)
         whence = "off the sum, where nobody else has the class" if guess.summed else "exactly"
-        finding = (
-            f"The proxies of {right:,} of {int(single.sum()):,} nodes that are single in their class are read {whence}."
-        )
-        metric = "proxies of single nodes"
-        recovered = Measurement.of_share(metric, found, finding)
-        return (recovered,) if guess.summed else (recovered, _recognised(guess.single, single, several))
+        what = f"The proxies of {{}} nodes that are single in their class are read {whence}."
+        recovered = share_of_cells("proxies of single nodes", close(read, proxies[clients]), single, what)
+        return (recovered,) if guess.summed else (recovered, _recognised(guess.counts == 1, single, several))
 
 
 def _recognised(claimed: Flags, single: Flags, several: Flags) -> Measurement:
@@ -263,3 +198,6 @@ def _recognised(claimed: Flags, single: Flags, several: Flags) -> Measurement:
         f"{int(several.sum()):,} larger classes are taken for one."
     )
     return Measurement.of_advantage("single nodes told", found, alarms / max(int(several.sum()), 1), finding)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_ProxyClasses(), _ProxyCounts(), _ProxySingletons())

@@ -14,10 +14,11 @@ and are compared exactly.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY_SUM,
     PROXIES,
@@ -26,7 +27,7 @@ from fgl_secure.attacks.proxies.knowledge import (
     proxy_rows,
     share_of_cells,
 )
-from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.typing import Floats, Ids
 
@@ -240,23 +241,16 @@ def _counts(half: list[Choice], places: Ids) -> Ids:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExplainedCounts:
-    """What one sum of shares tells.
+class _ExplainedCounts:
+    """What one sum of shares tells."""
 
-    Attributes:
-        round: the training round.
-        clients: int64 [k], indices of the silos in the sum.
-        counts: int64 [k, C], labelled nodes; -1 for classes whose sum has several explanations or none.
-        skipped: classes for which there was too much to try.
-    """
-
-    round: int
-    clients: Ids
-    counts: Ids
-    skipped: int
+    round: int  # the training round
+    clients: Ids  # int64 [k], indices of the silos in the sum
+    counts: Ids  # int64 [k, C], labelled nodes; -1 for classes whose sum has several explanations or none
+    skipped: int  # classes for which there was too much to try
 
 
-class ProxyPartialFractions(InformedAttack[ExplainedCounts, ProxyKnowledge, ProxyTruth]):
+class _ProxyPartialFractions(InformedAttack[_ExplainedCounts, ProxyKnowledge, ProxyTruth]):
     """Tries all counts that the clients' numbers of labelled nodes allow, class by class."""
 
     card = Card(
@@ -269,7 +263,7 @@ class ProxyPartialFractions(InformedAttack[ExplainedCounts, ProxyKnowledge, Prox
         truth=ProxyTruth, knowledge=ProxyKnowledge,
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> ExplainedCounts | None:
+    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> _ExplainedCounts | None:
         """Reads the first round; of single summands their sum alone. None without the numbers of labelled nodes."""
         layout, rounds = known.layout, proxy_rows(view, public, known)
         if layout is None or layout.labelled is None or not rounds:
@@ -281,10 +275,10 @@ class ProxyPartialFractions(InformedAttack[ExplainedCounts, ProxyKnowledge, Prox
 
     def guess_without(
         self,
-        guess: ExplainedCounts,
+        guess: _ExplainedCounts,
         known: ProxyKnowledge,
         parties: Directory,  # noqa: ARG002  # needs no numbering
-    ) -> ExplainedCounts | None:
+    ) -> _ExplainedCounts | None:
         """As many labelled nodes of every class."""
         sizes = known.sizes_of(guess.clients)
         if sizes is None:
@@ -292,7 +286,7 @@ class ProxyPartialFractions(InformedAttack[ExplainedCounts, ProxyKnowledge, Prox
         even = np.rint(sizes[:, None] / guess.counts.shape[1]).astype(np.int64)
         return replace(guess, counts=np.broadcast_to(even, guess.counts.shape))
 
-    def score(self, guess: ExplainedCounts, truth: ProxyTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _ExplainedCounts, truth: ProxyTruth) -> tuple[Measurement, ...]:
         """The share of counts that are read, of the clients in the sum and all classes that anybody has.
 
         The prior is to guess the count that comes most often. Counts that are not claimed count as wrong.
@@ -302,19 +296,16 @@ class ProxyPartialFractions(InformedAttack[ExplainedCounts, ProxyKnowledge, Prox
         if not there.any():
             return ()
         wanted = actual[np.ix_(guess.clients, there)]
-        found, values = share_of_cells(guess.counts[:, there] == wanted), np.bincount(wanted.ravel())
-        right = int((guess.counts[:, there] == wanted).sum())
+        right, values = guess.counts[:, there] == wanted, np.bincount(wanted.ravel())
         skipped = f" For {guess.skipped:,} classes there was too much to try." if guess.skipped else ""
-        finding = (
-            f"How many labelled nodes of a class a client has is read off one sum of shares right {right:,} of "
-            f"{wanted.size:,} times.{skipped}"
+        what = (
+            f"How many labelled nodes of a class a client has is read off one sum of shares right {{}} times.{skipped}"
         )
-        random, prior = 1 / len(values), float(values.max() / values.sum())
-        metric = "counts read off one sum"
-        return (Measurement.of_share(metric, found, finding, random=random, prior=prior),)
+        everywhere, random, prior = np.ones(right.shape, np.bool_), 1 / len(values), float(values.max() / values.sum())
+        return (share_of_cells("counts read off one sum", right, everywhere, what, random=random, prior=prior),)
 
 
-def _explained(number: int, clients: Ids, labelled: tuple[int, ...], total: ProxyRows) -> ExplainedCounts:
+def _explained(number: int, clients: Ids, labelled: tuple[int, ...], total: ProxyRows) -> _ExplainedCounts:
     counts = np.full((len(clients), total.shares.shape[1]), -1, dtype=np.int64)
     step, skipped = 2 * total.rounding / len(clients), 0
     for kind, share in enumerate(total.shares[0].tolist()):
@@ -323,4 +314,7 @@ def _explained(number: int, clients: Ids, labelled: tuple[int, ...], total: Prox
         if found is not None:
             counts[:, kind] = found
         skipped += too_large(*known)
-    return ExplainedCounts(number, clients, counts, skipped)
+    return _ExplainedCounts(number, clients, counts, skipped)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_ProxyPartialFractions(),)

@@ -7,16 +7,16 @@ the server takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.suspects import Suspects
-from fgl_secure.runtime import Phase, PublicParameters, Role, View
-from fgl_secure.statistics.metrics import Proportion, clustered_proportion
-from fgl_secure.typing import Floats, Ids
+from fgl_secure.attacks.base import Measurement
+from fgl_secure.attacks.recovery import share_right
+from fgl_secure.attacks.updates import SUM, Suspects, participants_of, sums_of, vectors_of
+from fgl_secure.runtime import PublicParameters, View
+from fgl_secure.typing import Flags, Floats, Ids
 
 PROXIES = "structure proxies"
 """Scenario: what clients of FedSpray send to the server, or its sum: encoder, proxies and their weights."""
@@ -79,15 +79,6 @@ class ProxyKnowledge:
         return np.array(self.layout.labelled, dtype=np.int64)[clients]
 
 
-SERVER_SUM = "server sum"
-"""Name of the server's row float64 [1, P], where it learns the sum over clients and no more."""
-
-PARTICIPANTS = "participants"
-"""Name of the server's rows int64 [k, 1]: indices of the silos that are in the sum of that round."""
-
-SUM = -1
-"""Stands for all participants where a row is their sum."""
-
 GRID_BITS = 32
 """Bits behind the binary point of what is sent, where nothing else is known."""
 
@@ -148,63 +139,39 @@ def proxy_rows(view: View, public: PublicParameters, known: ProxyKnowledge) -> t
     client that alone has a class.
     """
     layout = known.layout
-    unit = 2.0 ** -(1 + (GRID_BITS if public.fraction_bits is None else public.fraction_bits))
-    rounds = {rows.step.round for rows in view.messages(Phase.VECTORS)}
-    rounds |= {rows.step.round for rows in view.own(SERVER_SUM)}
-    found = [_round(view, number, layout, unit) for number in sorted(rounds)]
-    return tuple(rows for rows in found if rows is not None)
+    rounding = 2.0 ** -(1 + (GRID_BITS if public.fraction_bits is None else public.fraction_bits))
+    unit = 0.0 if layout.grid is None else 1 / layout.grid
+    single, sums = vectors_of(view, lambda width: width >= layout.shares.stop), sums_of(view)
+    alone = vectors_of(view, lambda width: width == layout.classes)
+    found = []
+    for number in sorted({*single, *alone, *sums}):
+        total = None
+        if number in single:
+            found.append(_read(number, *single[number], layout, rounding, unit))
+            continue
+        if number in sums:
+            among = participants_of(view, number)
+            clients = among if len(among) == 1 else np.array([SUM])  # of one client the summand itself
+            total = _read(number, clients, sums[number], layout, rounding * max(len(among), 1), unit)
+        if number in alone:
+            clients, shares = alone[number]
+            found.append(ProxyRows(number, clients, shares, _products_beside(shares, total, layout), rounding, unit))
+        elif total is not None:
+            found.append(total)
+    return tuple(found)
 
 
-def _round(view: View, number: int, layout: ProxySlices, unit: float) -> ProxyRows | None:
-    clear = _sent(view, number, lambda width: width >= layout.shares.stop)
-    if clear is not None:
-        return _read(number, *clear, layout, unit)
-    shares = _sent(view, number, lambda width: width == layout.classes)
-    total = _total(view, number, layout, unit)
-    return total if shares is None else _with_shares(number, *shares, total, layout, unit)
+def _read(number: int, clients: Ids, rows: Floats, layout: ProxySlices, rounding: float, unit: float) -> ProxyRows:
+    products = rows[:, layout.proxies].reshape(len(rows), layout.classes, layout.width)
+    return ProxyRows(number, clients, rows[:, layout.shares], products, rounding, unit)
 
 
-def _sent(view: View, number: int, fits: Callable[[int], bool]) -> tuple[Ids, Floats] | None:
-    """Senders, by index, and what they sent in the clear, of a number of entries that fits; None for nothing."""
-    batches = [
-        (rows.senders, np.asarray(rows.payload, dtype=np.float64))
-        for rows in view.messages(Phase.VECTORS, round=number)
-        if len(rows.senders) and rows.payload is not None and fits(rows.payload.shape[1])
-    ]
-    if not batches:
-        return None
-    clients = [view.parties.index_of(senders, Role.SILO) for senders, _ in batches]
-    return np.concatenate(clients), np.concatenate([vectors for _, vectors in batches])
-
-
-def _total(view: View, number: int, layout: ProxySlices, unit: float) -> ProxyRows | None:
-    """The sum of a round; the summand itself where one client alone is in it."""
-    sums = [rows for rows in view.own(SERVER_SUM) if rows.step.round == number]
-    if not sums:
-        return None
-    told = [np.asarray(rows.values)[:, 0] for rows in view.own(PARTICIPANTS) if rows.step.round == number]
-    among = np.unique(np.concatenate(told)) if told else np.arange(view.parties.counts.get(Role.SILO, 0))
-    clients = among.astype(np.int64) if len(among) == 1 else np.array([SUM])
-    return _read(number, clients, np.asarray(sums[0].values, dtype=np.float64), layout, unit * max(len(among), 1))
-
-
-def _read(number: int, clients: Ids, vectors: Floats, layout: ProxySlices, rounding: float) -> ProxyRows:
-    products = vectors[:, layout.proxies].reshape(len(vectors), layout.classes, layout.width)
-    return ProxyRows(number, clients, vectors[:, layout.shares], products, rounding, _share_unit(layout))
-
-
-def _with_shares(
-    number: int, clients: Ids, shares: Floats, total: ProxyRows | None, layout: ProxySlices, rounding: float
-) -> ProxyRows:
+def _products_beside(shares: Floats, total: ProxyRows | None, layout: ProxySlices) -> Floats:
     products = np.full((*shares.shape, layout.width), np.nan)
     if total is not None and total.summed:
         lone = np.flatnonzero((shares > 0).sum(axis=0) == 1)
         products[shares[:, lone].argmax(axis=0), lone] = total.products[0, lone]
-    return ProxyRows(number, clients, shares, products, rounding, _share_unit(layout))
-
-
-def _share_unit(layout: ProxySlices) -> float:
-    return 0.0 if layout.grid is None else 1 / layout.grid
+    return products
 
 
 def close(read: Floats, right: Floats) -> NDArray[np.bool_]:
@@ -213,13 +180,18 @@ def close(read: Floats, right: Floats) -> NDArray[np.bool_]:
     return np.asarray(off <= RECOVERED * np.linalg.norm(right, axis=-1), dtype=np.bool_)
 
 
-def share_of_cells(right: NDArray[np.bool_], there: NDArray[np.bool_] | None = None) -> Proportion:
+def share_of_cells(
+    metric: str, right: Flags, there: Flags, what: str, *, random: float = 0.0, prior: float = 0.0
+) -> Measurement:
     """The share of right cells of a client and a class; cells of one client depend on each other.
 
     Args:
+        metric: what the figure is called.
         right: bool [clients, classes].
-        there: which cells count; None counts all.
+        there: bool [clients, classes], which cells count.
+        what: see `share_right`, as the others.
+        random: of random claims.
+        prior: of the best claims without messages.
     """
-    there = np.ones(right.shape, dtype=np.bool_) if there is None else there
     client = np.broadcast_to(np.arange(len(right))[:, None], right.shape)
-    return clustered_proportion(right[there], client[there], seed=0)
+    return share_right(metric, right[there], client[there], what, random=random, prior=prior)

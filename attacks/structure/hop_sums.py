@@ -17,23 +17,22 @@ the degree leaves room for; where these rows are known too, it names them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, Measurement
 from fgl_secure.attacks.edge_claims import (
-    MARGIN,
     ForeignEdges,
     edges_of_known_surroundings,
-    explained_by,
+    explained_edges,
     score_foreign_edges,
 )
-from fgl_secure.attacks.neighbourhoods import Client, clients_of, rows_of, stacked
-from fgl_secure.attacks.recovery import largest_share
-from fgl_secure.attacks.row_space import Solver, solver
+from fgl_secure.attacks.neighbourhoods import Client, clients_of, rows_by_layer, rows_of, stacked
+from fgl_secure.attacks.recovery import largest_share, share_right
+from fgl_secure.attacks.row_space import Determined, SolvedRows, exact_rows, solver
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_HOPWISE, FEDSTRUCT_QUERIES, STRUCTURE
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, Step, Transcript, View
 from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids
@@ -42,142 +41,48 @@ CLOSE = 1e-2
 """Up to this relative distance an embedding counts as read; rows that rounding may move further are not claimed."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Systems:
-    """Systems of sums, one for each observer and client whose nodes are summed.
+class _Solving(Attack[SolvedRows, StructureTruth]):
+    """Sums that observers solve for single rows."""
 
-    Attributes:
-        askers: int64 [p], index of the observing client; of the first one where several pool what they have.
-        targets: int64 [p], index of the client whose nodes are summed; that of the observer where they are of several.
-        equations: int64 [p], number of sums.
-        touched: int64 [p], nodes that are asked about.
-        exposed: int64 [p], how many of these the sums determine.
-    """
+    def score(self, guess: SolvedRows, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """How many rows are right, from how many systems and of how many nodes one is, and the labels read off.
 
-    askers: Ids
-    targets: Ids
-    equations: Ids
-    touched: Ids
-    exposed: Ids
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _SolvedSystem:
-    """One system: its row of `Systems`, and the nodes int64 [k] with the rows float64 [k, c] that are claimed."""
-
-    counts: tuple[int, int, int, int, int]
-    nodes: Ids
-    values: Floats
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SolvedEmbeddings:
-    """Structure embeddings that observers read from sums.
-
-    Attributes:
-        step: when the sums were given.
-        systems: who had which sums.
-        system: int64 [k], from which of these each row is read.
-        nodes: int64 [k], device index of the node that each row is said to belong to.
-        values: float64 [k, c], the rows.
-    """
-
-    step: Step
-    systems: Systems
-    system: Ids
-    nodes: Ids
-    values: Floats
-
-    @classmethod
-    def of_all(cls, step: Step, solved: list[_SolvedSystem]) -> SolvedEmbeddings:
-        """The claims from all systems, side by side; at least one system."""
-        systems = Systems(*np.array([each.counts for each in solved], dtype=np.int64).T)
-        system = np.repeat(np.arange(len(solved)), [len(each.nodes) for each in solved])
-        values = [each.values for each in solved if len(each.nodes)] or [solved[0].values]
-        nodes = np.concatenate([each.nodes for each in solved])
-        return cls(step, systems, system, nodes, np.concatenate(values))
+        The prior of the first two takes every node's row to be the most frequent one; that of labels is the majority.
+        """
+        secret = truth.embeddings[guess.step][guess.nodes]
+        right, common = exact_rows(guess.nodes, guess.values, secret, CLOSE)
+        finding = (
+            f"{int(right.sum()):,} of {len(right):,} claimed rows of single nodes are right; "
+            f"{len(np.unique(guess.system[right])):,} of {len(guess.askers):,} systems of sums give one."
+        )
+        reading, guessing = (np.isin(np.arange(len(guess.askers)), guess.system[which]) for which in (right, common))
+        share, reach = clustered_proportion(reading, guess.targets, seed=0), float((guess.exposed > 0).mean())
+        name, prior = "systems that give a node away", float(guessing.mean())
+        found = (
+            Measurement.of_share(name, share, finding, prior=prior, reachable=reach),
+            guess.share_of_nodes(right, finding),
+        )
+        if not len(right):
+            return found
+        exact = clustered_proportion(right, guess.nodes, seed=0)
+        rows = Measurement.of_share("exact recovery", exact, finding, prior=float(common.mean()))
+        return (rows, *found, *_labels(guess, secret, truth))
 
 
-def _sure_rows(solution: Solver, sums: Floats, rounding: Floats) -> tuple[NDArray[np.bool_], Floats]:
-    """The determined rows, and which of them rounding moves by no more than `CLOSE`.
-
-    Args:
-        solution: how to combine the sums.
-        sums: float64 [q, c].
-        rounding: float64 [q], how far a coordinate of each sum may be off.
-
-    Returns:
-        Bool [k] and float64 [k, c].
-    """
-    values = solution.weights @ sums
-    moved = np.abs(solution.weights) @ rounding
-    return moved <= CLOSE * np.linalg.norm(values, axis=1), values
-
-
-def _score_solved_embeddings(guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
-    """How many rows are right, from how many systems and of how many nodes one is, and the labels read off.
-
-    The prior of the first two takes every node's row to be the most frequent one; that of labels is the majority.
-    """
-    systems = guess.systems
-    right, common = _right(guess, truth)
-    finding = (
-        f"{int(right.sum()):,} of {len(right):,} claimed rows of single nodes are right; "
-        f"{len(np.unique(guess.system[right])):,} of {len(systems.askers):,} systems of sums give one."
-    )
-    everyone = np.arange(len(systems.askers))
-    reading, guessing = (np.isin(everyone, guess.system[which]) for which in (right, common))
-    share = clustered_proportion(reading, systems.targets, seed=0)
-    reach, prior = float((systems.exposed > 0).mean()), float(guessing.mean())
-    name = "systems that give a node away"
-    found = (
-        Measurement.of_share(name, share, finding, prior=prior, reachable=reach),
-        _share_of_nodes(guess, right, finding),
-    )
-    if not len(right):
-        return found
-    exact = clustered_proportion(right, guess.nodes, seed=0)
-    rows = Measurement.of_share("exact recovery", exact, finding, prior=float(common.mean()))
-    return (rows, *found, _labels(guess, truth))
-
-
-def _right(guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Bool [k]: which claimed rows are right, and for which the most frequent row would be.
-
-    Where no two of the claimed nodes have the same row, none is frequent: nobody could guess it.
-    """
-    if not len(guess.nodes):
-        return np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
-    secret = truth.embeddings[guess.step][guess.nodes]
-    off = np.linalg.norm(guess.values - secret, axis=1)
-    _, first = np.unique(guess.nodes, return_index=True)
-    rows, counts = np.unique(secret[first], axis=0, return_counts=True)
-    common = (secret == rows[counts.argmax()]).all(axis=1) & (counts.max() > 1)
-    return off <= CLOSE * np.linalg.norm(secret, axis=1), np.asarray(common)
-
-
-def _share_of_nodes(guess: SolvedEmbeddings, right: NDArray[np.bool_], finding: str) -> Measurement:
-    """How many of the nodes that are asked about are read: the size of the leak."""
-    touched = guess.systems.touched
-    read = np.bincount(guess.system[right], minlength=len(touched))
-    which = np.repeat(np.arange(len(touched)), touched)
-    number = np.arange(len(which)) - np.repeat(np.cumsum(touched) - touched, touched)
-    share = clustered_proportion(number < read[which], guess.systems.targets[which], seed=0)
-    reach = int(guess.systems.exposed.sum()) / max(int(touched.sum()), 1)
-    return Measurement.of_share("nodes exposed", share, finding, reachable=reach, context=True)
-
-
-def _labels(guess: SolvedEmbeddings, truth: StructureTruth) -> Measurement:
+def _labels(read: SolvedRows, secret: Floats, truth: StructureTruth) -> tuple[Measurement, ...]:
     """How often the largest coordinate of a claimed row is the node's label; right rows can tell no more of it."""
-    actual = truth.labels[guess.nodes]
-    right = guess.values.argmax(axis=1) == actual
-    share = clustered_proportion(right, guess.nodes, seed=0)
-    reach = float((truth.embeddings[guess.step][guess.nodes].argmax(axis=1) == actual).mean())
-    finding = (
-        f"The largest coordinate of {int(right.sum()):,} of {len(right):,} rows that are read is the node's label."
-    )
+    has = truth.labels[read.nodes] >= 0
+    if not has.any():
+        return ()
+    nodes = read.nodes[has]
+    actual = truth.labels[nodes]
+    reach = float((secret[has].argmax(axis=1) == actual).mean())
     random, prior = 1 / (int(truth.labels.max()) + 1), largest_share(actual[:, None])
-    return Measurement.of_share("labels", share, finding, random=random, prior=prior, reachable=reach)
+    what, right = (
+        "The largest coordinate of {} rows that are read is the node's label.",
+        read.values[has].argmax(axis=1),
+    )
+    return (share_right("labels", right == actual, nodes, what, random=random, prior=prior, reachable=reach),)
 
 
 OWN_QUERIES = "own query weights"
@@ -187,7 +92,7 @@ ROUNDING = 2.0**-23
 """Relative rounding of an answer, which is a float32."""
 
 
-class QueryRowSpace(Attack[SolvedEmbeddings, StructureTruth]):
+class _QueryRowSpace(_Solving):
     """A client solves the answers of every other client for the nodes that its own weights determine."""
 
     card = Card(
@@ -197,72 +102,40 @@ class QueryRowSpace(Attack[SolvedEmbeddings, StructureTruth]):
         Role.SILO, Secret.STRUCTURE_FEATURE, STRUCTURE, FEDSTRUCT_QUERIES, minimum=0.75, truth=StructureTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> SolvedEmbeddings | None:  # noqa: ARG002  # needs no parameter
-        """Solves the answers of the last round that the view holds, apart for every pair of clients."""
+    def infer(self, view: View, public: PublicParameters) -> SolvedRows | None:  # noqa: ARG002  # needs no parameter
         asked = rows_of(view, OWN_QUERIES)
         if not asked:
             return None
         queries = stacked(asked)
         owners = view.parties.index_of(np.concatenate([rows.owners for rows in asked]), Role.SILO)
-        step, answers = _last_answers(view)
+        batches = [batch for batch in view.messages(Phase.QUERY_ANSWERS) if not batch.step.evaluation]
+        step = max((batch.step for batch in batches), key=lambda step: step.round, default=Step(0))
+        last = [batch for batch in batches if batch.step == step]
         targets = queries.values[:, 0].astype(np.int64)
         solved = []
         for observer, target in np.unique(np.stack([queries.observers, targets]), axis=1).T.tolist():
-            here = (queries.observers == observer) & (targets == target)
-            told = answers.values[(answers.observers == observer) & (answers.targets == target)]
-            solved.append(_solved(int(owners[here].min()), target, queries.values[here, 1:], told))
-        return SolvedEmbeddings.of_all(step, solved)
-
-    def score(self, guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Rows that are right, pairs of clients and nodes that are exposed, labels: `_score_solved_embeddings`."""
-        return _score_solved_embeddings(guess, truth)
-
-
-def queries_allowed(touched: Ids, *, width: int = 1, classes: int = 1) -> Ids:
-    """The most queries that the paper's count allows: m d_s / c after Eq. 47, and m after Eq. 49 (the default).
-
-    Args:
-        touched: int64, number m of nodes that are asked about.
-        width: d_s, the number of structure features.
-        classes: c, the number of coordinates of an answer.
-    """
-    return np.asarray(touched * width // classes)
+            here, party = (queries.observers == observer) & (targets == target), view.parties.ids(Role.SILO)[target]
+            told = [
+                np.asarray(batch.payload, dtype=np.float64)[(batch.observers == observer) & (batch.senders == party)]
+                for batch in last
+            ]
+            answers = np.concatenate(told) if told else np.empty((0, 1))
+            solved.append(_solved(int(owners[here].min()), target, queries.values[here, 1:], answers))
+        return SolvedRows.of_all(step, solved)
 
 
-def leaking_although_allowed(systems: Systems, *, width: int = 1, classes: int = 1) -> tuple[int, int]:
+def leaking_although_allowed(rows: SolvedRows) -> tuple[int, int]:
     """How many pairs of clients expose a node although they obey the paper's count, and how many obey it.
 
-    Args:
-        systems: the pairs, see `QueryRowSpace.infer`.
-        width: see `queries_allowed`.
-        classes: see `queries_allowed`.
+    The count after Eq. 49 allows as many queries as nodes are asked about.
     """
-    obeying = systems.equations <= queries_allowed(systems.touched, width=width, classes=classes)
-    return int((systems.exposed[obeying] > 0).sum()), int(obeying.sum())
+    obeying = rows.sums <= rows.touched
+    return int((rows.exposed[obeying] > 0).sum()), int(obeying.sum())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Answers:
-    """What observers are told: int64 [m] observers and clients that answer, float64 [m, 1 + c] (node, sums)."""
-
-    observers: Ids
-    targets: Ids
-    values: Floats
-
-
-def _last_answers(view: View) -> tuple[Step, _Answers]:
-    batches = [batch for batch in view.messages(Phase.QUERY_ANSWERS) if not batch.step.evaluation]
-    step = max((batch.step for batch in batches), key=lambda step: step.round, default=Step(0))
-    last = [batch for batch in batches if batch.step == step]
-    if not last:
-        nobody = np.empty(0, dtype=np.int64)
-        return step, _Answers(nobody, nobody, np.empty((0, 1)))
-    senders = view.parties.index_of(np.concatenate([batch.senders for batch in last]), Role.SILO)
-    values = np.concatenate([np.asarray(batch.payload, dtype=np.float64) for batch in last])
-    return step, _Answers(np.concatenate([batch.observers for batch in last]), senders, values)
-
-
-def _solved(asker: int, target: int, queries: Floats, told: Floats) -> _SolvedSystem:
+def _solved(
+    asker: int, target: int, queries: Floats, told: Floats
+) -> tuple[tuple[int, int, int, int, int], Ids, Floats]:
     """Solves the answers [q, 1 + c] to queries [m, 3] (own node, foreign node, weight)."""
     nodes, column = np.unique(queries[:, 1].astype(np.int64), return_inverse=True)
     answered, first = np.unique(told[:, 0].astype(np.int64), return_index=True)
@@ -271,9 +144,11 @@ def _solved(asker: int, target: int, queries: Floats, told: Floats) -> _SolvedSy
     matrix = np.zeros((len(answered), len(nodes)))
     np.add.at(matrix, (row, column[there]), queries[there, 2])
     solution, sums = solver(matrix), told[first, 1:]
-    sure, values = _sure_rows(solution, sums, ROUNDING * np.abs(sums).max(axis=1, initial=0.0))
+    values = solution.weights @ sums
+    moved = np.abs(solution.weights) @ (ROUNDING * np.abs(sums).max(axis=1, initial=0.0))
+    sure = moved <= CLOSE * np.linalg.norm(values, axis=1)
     counts = (asker, target, len(answered), len(nodes), len(solution.unknowns))
-    return _SolvedSystem(counts, nodes[solution.unknowns[sure]], values[sure])
+    return counts, nodes[solution.unknowns[sure]], values[sure]
 
 
 HOP_SUMS = "hop sums"
@@ -288,28 +163,17 @@ REAL_BITS = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _HopSystem:
-    """One client's sums of all hops, and the foreign rows that they determine.
+    """One client's sums of all hops, and the foreign rows that they determine."""
 
-    Attributes:
-        client: who has the sums.
-        own: float64 [hops, n, c], embeddings of its own nodes; 0 for other nodes.
-        sums: number of sums in a hop.
-        nodes: int64 [k], foreign nodes that the sums determine.
-        rows: float64 [hops, k, c], their embeddings.
-        error: float64 [k], how far a coordinate of each may be off.
-        unit: rounding of one sum.
-    """
-
-    client: Client
-    own: Floats
-    sums: int
-    nodes: Ids
-    rows: Floats
-    error: Floats
-    unit: float
+    client: Client  # who has the sums
+    own: Floats  # float64 [hops, n, c], embeddings of its own nodes; 0 for other nodes
+    sums: int  # number of sums in a hop
+    known: Determined  # foreign nodes that the sums determine, with their embeddings before the first hop
+    rows: Floats  # float64 [hops, k, c], their embeddings
+    unit: float  # rounding of one sum
 
 
-class HopSumRows(Attack[SolvedEmbeddings, StructureTruth]):
+class _HopSumRows(_Solving):
     """A client solves its sums over foreign neighbours for the structure embeddings of single ones."""
 
     card = Card(
@@ -319,18 +183,19 @@ class HopSumRows(Attack[SolvedEmbeddings, StructureTruth]):
         Role.SILO, Secret.STRUCTURE_FEATURE, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.9, truth=StructureTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> SolvedEmbeddings | None:
-        """The rows of the first hop, g(s_u) themselves."""
+    def infer(self, view: View, public: PublicParameters) -> SolvedRows | None:
         steps = [rows.step for rows in rows_of(view, HOP_SUMS)]
         systems = _hop_systems(view, public)
         if not systems:
             return None
         first = min(steps, key=lambda step: (step.round, step.layer))
-        return SolvedEmbeddings.of_all(first, [_solved_hop(system) for system in systems])
-
-    def score(self, guess: SolvedEmbeddings, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Rows that are right, clients that read one, nodes that are exposed, labels: `_score_solved_embeddings`."""
-        return _score_solved_embeddings(guess, truth)
+        solved = []
+        for each in systems:
+            index, nodes, rows = each.client.index, each.known.nodes, each.rows[0]
+            counts = (index, index, each.sums, len(each.client.outside), len(nodes))
+            sure = each.known.error <= CLOSE * np.linalg.norm(rows, axis=1)
+            solved.append((counts, nodes[sure], rows[sure]))
+        return SolvedRows.of_all(first, solved)
 
 
 def _hop_systems(view: View, public: PublicParameters) -> list[_HopSystem]:
@@ -342,7 +207,9 @@ def _hop_systems(view: View, public: PublicParameters) -> list[_HopSystem]:
         return []
     found = []
     for client in clients_of(view):
-        sums, own = (_by_layer(view, name, layers, Step(first), client) for name in (HOP_SUMS, OWN_EMBEDDINGS))
+        sums, own = (rows_by_layer(view, name, client, layers, first) for name in (HOP_SUMS, OWN_EMBEDDINGS))
+        if sums is None or own is None:
+            continue
         summed = np.flatnonzero(sums[1] & sums[0].any(axis=(0, 2)))  # a refused sum is noted as 0
         if len(summed):
             found.append(_system(client, sums[0][:, summed], summed, own[0], public))
@@ -352,7 +219,7 @@ def _hop_systems(view: View, public: PublicParameters) -> list[_HopSystem]:
 def noted_embeddings(transcript: Transcript) -> dict[Step, Floats]:
     """What all clients noted of their own nodes before each hop, float64 [n, c] in the order of the nodes.
 
-    The truth that `HopSumRows` is scored against: schemes over a field note elements of it and not real numbers.
+    The truth that `_HopSumRows` is scored against: schemes over a field note elements of it and not real numbers.
     """
     found = {}
     for batch in transcript.private:
@@ -362,42 +229,18 @@ def noted_embeddings(transcript: Transcript) -> dict[Step, Floats]:
     return found
 
 
-def _by_layer(view: View, name: str, layers: list[int], step: Step, client: Client) -> tuple[Floats, NDArray[np.bool_]]:
-    """A client's rows of a name, float64 [hops, n, c], and bool [n], for which nodes there are some in every hop."""
-    n = len(client.owned)
-    tables = [
-        stacked(tuple(rows for rows in rows_of(view, name, layer) if rows.step.round == step.round))
-        for layer in layers
-    ]  # fmt: skip
-    width = tables[0].values.shape[1] - 1
-    values, there = np.zeros((len(layers), n, width)), np.ones(n, dtype=np.bool_)
-    for hop, table in enumerate(tables):
-        rows = table.of(client.observer)
-        nodes = rows[:, 0].astype(np.int64)
-        values[hop, nodes] = rows[:, 1:]
-        there &= np.isin(np.arange(n), nodes)
-    return values, there
-
-
 def _system(client: Client, sums: Floats, summed: Ids, own: Floats, public: PublicParameters) -> _HopSystem:
     outside = client.outside
     solution = solver(client.neighbours[summed][:, outside].toarray())
     scale = float(np.abs(sums).max(initial=0.0))
     unit = scale * 2.0**-REAL_BITS if public.fraction_bits is None else 2.0**-public.fraction_bits
     terms = client.neighbours[summed][:, outside].sum(axis=1)
-    error = np.abs(solution.weights) @ (unit * terms)
     rows = np.einsum("kq,hqc->hkc", solution.weights, sums)
-    return _HopSystem(client, own, len(summed), outside[solution.unknowns], rows, error, unit)
+    known = Determined(outside[solution.unknowns], rows[0], np.abs(solution.weights) @ (unit * terms))
+    return _HopSystem(client, own, len(summed), known, rows, unit)
 
 
-def _solved_hop(system: _HopSystem) -> _SolvedSystem:
-    index, touched = system.client.index, len(system.client.outside)
-    counts = (index, index, system.sums, touched, len(system.nodes))
-    sure = system.error <= CLOSE * np.linalg.norm(system.rows[0], axis=1)
-    return _SolvedSystem(counts, system.nodes[sure], system.rows[0, sure])
-
-
-class HopSumEdges(Attack[ForeignEdges, StructureTruth]):
+class _HopSumEdges(Attack[ForeignEdges, StructureTruth]):
     """A client explains the change of a foreign row from hop to hop by foreign rows that it knows."""
 
     card = Card(
@@ -408,12 +251,10 @@ class HopSumEdges(Attack[ForeignEdges, StructureTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:
-        """Looks for one or two known foreign neighbours of every foreign node that a client reads."""
         systems = _hop_systems(view, public)
         return ForeignEdges.of_all([_explained(system) for system in systems]) if systems else None
 
     def score(self, guess: ForeignEdges, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Precision, recall and advantage, see `score_foreign_edges` and `edges_of_known_surroundings`."""
         return score_foreign_edges(guess, truth, edges_of_known_surroundings(truth))
 
 
@@ -422,18 +263,13 @@ def _explained(system: _HopSystem) -> ForeignEdges:
     hops, count, c = system.rows.shape
     width = max(hops - 1, 0) * c
     known, later = (rows.transpose(1, 0, 2).reshape(count, width) for rows in (system.rows[:-1], system.rows[1:]))
-    ours = system.client.neighbours[:, system.nodes].T
+    ours = system.client.neighbours[:, system.known.nodes].T
     inside = (ours @ system.own[:-1].transpose(1, 0, 2).reshape(ours.shape[1], -1)).reshape(count, width)
     degree = 1 + ours.sum(axis=1)
-    ends, others = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for w in range(count if width else 0):
-        slack = MARGIN * ((degree[w] + 3) * system.error[w] + degree[w] * system.unit)
-        # a node that is refused its sum over foreign neighbours counts neither them nor itself among theirs
-        found = [
-            explained_by(known, MARGIN * system.error, heard * later[w] - known[w] - inside[w] * whole, later[w], slack)
-            for heard, whole in ((degree[w], 1.0), (1.0, 0.0))
-        ]  # fmt: skip
-        which = np.concatenate(found) if sum(map(len, found)) == max(map(len, found)) else np.empty(0, dtype=np.int64)
-        ends.append(np.full(len(which), system.nodes[w]))
-        others.append(system.nodes[which])
-    return ForeignEdges.claimed(system.client, np.concatenate(ends), np.concatenate(others))
+    # a node that is refused its sum over foreign neighbours counts neither them nor itself among theirs
+    changes = np.stack([degree[:, None] * later - known - inside, later - known])
+    slack = (degree + 3) * system.known.error + degree * system.unit
+    return explained_edges(system.client, system.known, known, changes, later, slack)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_QueryRowSpace(), _HopSumRows(), _HopSumEdges())

@@ -15,19 +15,28 @@ times v's degree, without what i's own nodes put in, is the sum over the foreign
 itself and at every neighbour of w. At w itself no other neighbour of v adds anything for some v, so the smallest such
 entry is 1 / d_w; then every entry (v, u) is a sum of some of these reciprocals, and where one subset alone fits, it
 says which neighbours of v are neighbours of u.
+
+Edges told by the columns of the combined adjacency, and how well scores of pairs rank them.
+
+A client that holds no power of the adjacency but only its rows of the combined one (FedStruct, ICLR 2025, Eq. 2)
+sees every node as a column: what walks from its own nodes end there. Neighbours are reached alike.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fgl_secure.attacks.areas import Ranking, rank_advantage
 from fgl_secure.attacks.base import Attack, Card, Measurement
 from fgl_secure.attacks.edge_claims import ForeignEdges, edges_at_neighbours, score_foreign_edges
 from fgl_secure.attacks.neighbourhoods import (
+    COMBINED_ROWS,
     HOP_ROWS,
     Client,
     clients_of,
@@ -35,10 +44,11 @@ from fgl_secure.attacks.neighbourhoods import (
     received_terms,
     rows_of,
     stacked,
+    undirected,
 )
 from fgl_secure.attacks.row_space import solver
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, STRUCTURE
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.typing import Floats, Ids
 
@@ -54,7 +64,7 @@ class _ListedNeighbours(Attack[ForeignEdges, StructureTruth]):
         return score_foreign_edges(guess, truth, edges_at_neighbours(truth))
 
 
-class HopShares(_ListedNeighbours):
+class _HopShares(_ListedNeighbours):
     """A client solves each other client's share of the second power by least squares."""
 
     card = Card(
@@ -65,7 +75,6 @@ class HopShares(_ListedNeighbours):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
-        """Solves the shares that every client received, apart for every sender."""
         parts = [
             _solved(client, sender, share)
             for client in clients_of(view)
@@ -112,7 +121,7 @@ SMALL = 1e-9
 """Solved entries below are rounding."""
 
 
-class HopUnfolding(_ListedNeighbours):
+class _HopUnfolding(_ListedNeighbours):
     """A client solves shares of two powers in turn until nothing new is determined."""
 
     card = Card(
@@ -123,17 +132,17 @@ class HopUnfolding(_ListedNeighbours):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
-        """Unfolds what every client received."""
         found = []
         for client in clients_of(view):
             shares = [received_terms(view, client, layer) for layer in (2, 3)]
             if shares[0]:
-                found.append(_claimed(client, unfolded(client, shares[0], shares[1])))
+                rows = sparse.coo_array(_unfolded(client, *shares).rows)
+                found.append(ForeignEdges.claimed(client, rows.row.astype(np.int64), rows.col.astype(np.int64)))
         return ForeignEdges.of_all(found) if found else None
 
 
 @dataclass(slots=True, eq=False)
-class Known:
+class _Known:
     """Rows of one power that a client knows, all others 0: bool [n] which, and CSR [n, n]."""
 
     nodes: NDArray[np.bool_]
@@ -149,7 +158,7 @@ class Known:
         self.nodes[nodes] = True
 
 
-def unfolded(client: Client, second: dict[int, sparse.csr_array], third: dict[int, sparse.csr_array]) -> Known:
+def _unfolded(client: Client, second: dict[int, sparse.csr_array], third: dict[int, sparse.csr_array]) -> _Known:
     """The rows of the normalised adjacency that a client's shares determine, its own among them.
 
     Args:
@@ -159,8 +168,10 @@ def unfolded(client: Client, second: dict[int, sparse.csr_array], third: dict[in
     """
     n = len(client.owned)
     looped = sparse.csr_array(client.neighbours + sparse.diags_array(client.owned.astype(np.float64)))
-    first = Known(client.owned.copy(), sparse.csr_array(_reciprocal(looped.sum(axis=1)) @ looped))
-    square = Known(np.zeros(n, dtype=np.bool_), sparse.csr_array((n, n)))
+    first = _Known(
+        client.owned.copy(), sparse.csr_array(sparse.diags_array(1 / np.maximum(looped.sum(axis=1), 1)) @ looped)
+    )
+    square = _Known(np.zeros(n, dtype=np.bool_), sparse.csr_array((n, n)))
     while True:
         before = int(first.nodes.sum() + square.nodes.sum())
         for sender in sorted(second):
@@ -172,7 +183,7 @@ def unfolded(client: Client, second: dict[int, sparse.csr_array], third: dict[in
             return first
 
 
-def _solve(client: Client, sender: int, share: sparse.csr_array, known: Known, *, whole: bool) -> None:
+def _solve(client: Client, sender: int, share: sparse.csr_array, known: _Known, *, whole: bool) -> None:
     """Adds the rows that a share determines once the known ones are taken out of it."""
     asked = np.flatnonzero((client.client_of == sender) & ~known.nodes)
     rows = np.flatnonzero(client.neighbours[:, asked].sum(axis=1))
@@ -187,7 +198,7 @@ def _solve(client: Client, sender: int, share: sparse.csr_array, known: Known, *
     known.add(asked[solution.unknowns[sound]], values[np.flatnonzero(sound)])
 
 
-def _peel(client: Client, first: Known, square: Known) -> None:
+def _peel(client: Client, first: _Known, square: _Known) -> None:
     """Adds the rows of nodes that are the only unknown neighbour of a node of which both powers are known."""
     while True:
         saying = np.flatnonzero(first.nodes & square.nodes & ~client.owned)
@@ -224,27 +235,13 @@ def _sound(rows: sparse.csr_array, *, whole: bool) -> NDArray[np.bool_]:
     return sound
 
 
-def _claimed(client: Client, known: Known) -> ForeignEdges:
-    entries = sparse.coo_array(known.rows)
-    foreign = ~client.owned[entries.row]
-    return ForeignEdges.claimed(client, entries.row[foreign].astype(np.int64), entries.col[foreign].astype(np.int64))
-
-
-def _reciprocal(degrees: Floats) -> sparse.dia_array:
-    return sparse.diags_array(np.where(degrees > 0, 1 / np.maximum(degrees, 1), 0.0))
-
-
 @dataclass(frozen=True, slots=True)
-class HopFingerprint(_ListedNeighbours):
-    """A client explains the entries of its rows of the second power by subsets of its foreign neighbours.
+class _HopFingerprint(_ListedNeighbours):
+    """A client explains the entries of its rows of the second power by subsets of its foreign neighbours."""
 
-    Attributes:
-        tolerance: how far a sum of reciprocal degrees may be off; the default covers the errors of encrypted sums.
-        most_terms: foreign neighbours of one node that are told apart at most.
-    """
-
+    # how far a sum of reciprocal degrees may be off; the default covers the errors of encrypted sums
     tolerance: float = 1e-4
-    most_terms: int = 12
+    most_terms: int = 12  # foreign neighbours of one node that are told apart at most
 
     card = Card(
         "hop-fingerprint",
@@ -254,7 +251,6 @@ class HopFingerprint(_ListedNeighbours):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
-        """Explains the rows that every client holds."""
         held = rows_of(view, HOP_ROWS, layer=2)
         if not held:
             return None
@@ -349,3 +345,141 @@ def _row(matrix: sparse.csr_array, v: int) -> tuple[Ids, Floats]:
     """Columns and values of one row."""
     here = slice(matrix.indptr[v], matrix.indptr[v + 1])
     return matrix.indices[here].astype(np.int64), matrix.data[here]
+
+
+def random_pairs(like: Ids, owner_of: Ids, edges: sparse.csr_array, seed: int) -> Ids:
+    """For each of some edges a random pair that is none, of the same two owners.
+
+    Who owns a node is known, and most edges of a clustered partition join nodes of one owner: among pairs of the same
+    owners this tells nothing.
+
+    Args:
+        like: int64 [2, m], the edges.
+        owner_of: int64 [n], the client of each node.
+        edges: 0/1 CSR [n, n], all edges.
+        seed: of the draw.
+
+    Returns:
+        int64 [2, at most m].
+    """
+    rng = np.random.default_rng(seed)
+    order = np.argsort(owner_of, kind="stable")
+    starts = np.searchsorted(owner_of[order], owner_of[like])
+    sizes = np.bincount(owner_of)[owner_of[like]]
+    drawn = order[starts + rng.integers(sizes)] if like.size else like
+    return drawn[:, (drawn[0] != drawn[1]) & (_entries_at(edges, drawn) == 0)]
+
+
+def two_hop_pairs(like: Ids, owner_of: Ids, edges: sparse.csr_array, seed: int) -> Ids:
+    """As many random pairs with a common neighbour that are no edge, of no client that has no end among `like`."""
+    walks = sparse.triu(edges @ edges, k=1).tocoo()
+    pairs = np.stack([walks.row, walks.col]).astype(np.int64)
+    pairs = pairs[:, np.isin(owner_of[pairs], owner_of[like]).all(axis=0)]
+    return _sampled(pairs[:, _entries_at(edges, pairs) == 0], like.shape[1], seed)
+
+
+def _sampled(pairs: Ids, count: int, seed: int) -> Ids:
+    """At most `count` of the pairs [2, m], drawn without replacement."""
+    if pairs.shape[1] <= count:
+        return pairs
+    return pairs[:, np.random.default_rng(seed).choice(pairs.shape[1], count, replace=False)]
+
+
+def _entries_at(matrix: sparse.csr_array, pairs: Ids) -> Floats:
+    """The entries of a matrix at pairs [2, m] of row and column, float64 [m]."""
+    if not pairs.shape[1]:
+        return np.empty(0)
+    return np.asarray(matrix[pairs[0], pairs[1]], dtype=np.float64).ravel()
+
+
+PAIRS = 10_000
+"""Edges, and other pairs of each kind, that a score looks at, of all clients together."""
+
+Negatives = Callable[[Ids, Ids, sparse.csr_array, int], Ids]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ColumnDirections:
+    """How one client sees each node."""
+
+    client: int  # index of the client
+    # CSR [n, n], for each node its column of the client's rows, of length 1, or 0 where it is empty
+    directions: sparse.csr_array
+
+    def score(self, pairs: Ids) -> NDArray[np.float64]:
+        one, other = self.directions[pairs[0]], self.directions[pairs[1]]
+        return np.asarray(one.multiply(other).sum(axis=1), dtype=np.float64).ravel()
+
+
+class _CombinedColumns(Attack[tuple[_ColumnDirections, ...], StructureTruth]):
+    """A client ranks pairs of foreign nodes by the cosine of their columns."""
+
+    card = Card(
+        "combined-columns",
+        "a client ranks pairs of foreign nodes by the cosine of their columns in its combined rows",
+        "on FedStruct (ICLR 2025) Eq. 2, even where no power of the adjacency is revealed",
+        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.51, truth=StructureTruth,
+    )  # fmt: skip
+
+    def infer(
+        self, view: View, public: PublicParameters  # noqa: ARG002  # needs no parameter
+    ) -> tuple[_ColumnDirections, ...] | None:  # fmt: skip
+        held = rows_of(view, COMBINED_ROWS)
+        if not held:
+            return None
+        rows, n = stacked(held), view.parties.counts[Role.DEVICE]
+        found = (_directions(client, held_matrix(rows.of(client.observer), n)) for client in clients_of(view))
+        return tuple(each for each in found if each.directions.nnz) or None
+
+    def score(self, guess: tuple[_ColumnDirections, ...], truth: StructureTruth) -> tuple[Measurement, ...]:
+        """2 AUC - 1 against random pairs without an edge, and against such pairs with a common neighbour."""
+        kinds: tuple[tuple[str, str, Negatives], ...] = (
+            ("random pairs", "random pairs of the same owners", random_pairs),
+            ("two-hop pairs", "pairs with a common neighbour", two_hop_pairs),
+        )
+        edges = undirected(truth.edges, len(truth.silo_of)).astype(np.float64)
+        return tuple(_measured(guess, truth, edges, *kind) for kind in kinds)
+
+
+def _directions(client: Client, combined: sparse.csr_array) -> _ColumnDirections:
+    """Columns of length 1 of the nodes that a client does not own."""
+    squares = np.asarray(combined.multiply(combined).sum(axis=0), dtype=np.float64).ravel()
+    foreign = ~client.owned & (squares > 0)
+    scale = np.where(foreign, 1 / np.sqrt(np.where(foreign, squares, 1.0)), 0.0)
+    directions = sparse.csr_array((combined @ sparse.diags_array(scale)).T)
+    directions.eliminate_zeros()
+    return _ColumnDirections(client.index, directions)
+
+
+def _measured(
+    guess: tuple[_ColumnDirections, ...],
+    truth: StructureTruth,
+    edges: sparse.csr_array,
+    metric: str,
+    others: str,
+    negatives: Negatives,
+) -> Measurement:
+    each = -(-PAIRS // len(guess))
+    rankings = [_ranking(seen, truth.silo_of, edges, negatives, each) for seen in guess]
+    gain = rank_advantage(rankings, len(truth.silo_of), seed=0)
+    finding = (
+        f"{len(guess)} clients, each alone, rank edges between nodes of others above {others}: AUC "
+        f"{(gain.value + 1) / 2:.3f} over {gain.n:,} pairs."
+    )
+    name = f"AUC gain over {metric}"
+    return Measurement(name, gain.value, gain.interval, max(gain.n, 1), 0.0, 0.0, 1.0, False, finding)
+
+
+def _ranking(
+    seen: _ColumnDirections, silo_of: Ids, edges: sparse.csr_array, negatives: Negatives, most: int
+) -> Ranking:
+    """As many edges as other pairs among the nodes that are not the client's."""
+    upper = sparse.triu(edges, k=1).tocoo()
+    pairs = np.stack([upper.row, upper.col]).astype(np.int64)
+    linked = _sampled(pairs[:, (silo_of[pairs] != seen.client).all(axis=0)], most, seed=seen.client)
+    apart = negatives(linked, silo_of, edges, seen.client)
+    both = np.concatenate([linked, apart], axis=1)
+    return Ranking(both, seen.score(both), np.arange(both.shape[1]) < linked.shape[1])
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_HopShares(), _HopUnfolding(), _HopFingerprint(), _CombinedColumns())

@@ -1,4 +1,22 @@
-"""Runs that attacks on structure read, and what attackers know beside their views."""
+"""Runs that attacks on structure read, and what attackers know beside their views.
+
+What a client holds that attacks on structure features start from, and what return probabilities say.
+
+Base FedStruct hands every client the structure features of all nodes (FedStruct, ICLR 2025, Algorithms 1 and 2).
+Tables are keyed by the party identifier of the client, so that views side by side and views of one party alone give
+the same.
+
+What return probabilities say of a node: its degree, and sums of reciprocals of its neighbours' degrees.
+
+FedStar's features, as FedStruct takes them over (ICLR 2025, App. A), are the diagonal of powers of A^ = D~^-1 (A + I),
+with D~ one more than the degree. With p_k the sum of (1/d~_w)^k over the neighbours w of u,
+
+    A^_uu   = 1 / d~_u
+    A^^2_uu = (1 / d~_u + p_1) / d~_u
+    A^^3_uu = (1 / d~_u^2 + 2 p_1 / d~_u + p_2 + t) / d~_u,
+
+t being the sum of 2 / (d~_v d~_w) over the triangles u v w. One-hot degrees say the degree alone.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.typing import Ids
+from fgl_secure.runtime import Phase, Role, View
+from fgl_secure.typing import Floats, Ids
 
 STRUCTURE = "shared structure"
 """Scenario: what clients of FedStruct exchange before and in the first round, and what they hold in the end."""
@@ -79,3 +98,171 @@ class NodeClaims:
             return None
         observers = np.concatenate([np.full(len(nodes), client) for client, nodes, _ in found])
         return cls(observers, *(np.concatenate([part[at] for part in found]) for at in (1, 2)))
+
+
+SHARED_FEATURES = "shared features"
+"""Name of a client's rows (node, s_u) of other clients' nodes at the end of training."""
+OWN_FEATURES = "own features"
+"""Name of a client's rows (node, s_v) of its own nodes at the end of training."""
+OWN_NAMES = "own names"
+"""Name of a client's rows (own node, index in the list that a crawl goes by)."""
+
+MODEL = "the embedding of structure features that every client holds, where it is not the identity"
+"""Auxiliary knowledge behind `embedded`, in words."""
+
+MODEL_ALONE = "the model says nothing of a node without its structure features"
+"""What that knowledge tells by itself."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldFeatures:
+    """Structure features in the hands of one client.
+
+    Attributes:
+        nodes: int64 [m], device indices, ascending.
+        values: float64 [m, d_s].
+        owners: int64 [m], the client of each node by index; -1 where no message tells.
+    """
+
+    nodes: Ids
+    values: Floats
+    owners: Ids
+
+    def only(self, which: NDArray[Any]) -> HeldFeatures:
+        """Those of some rows: bool [m] or int64 [k]."""
+        return HeldFeatures(self.nodes[which], self.values[which], self.owners[which])
+
+
+def foreign_features(view: View) -> dict[int, HeldFeatures]:
+    """The structure features of other clients' nodes, by observing client: as held in the end, else as received."""
+    received = _received(view)
+    held = _last_rows(view, SHARED_FEATURES)
+    clients = sorted(set(received) | set(held))
+    return {client: _joined(held.get(client), received.get(client)) for client in clients}
+
+
+def own_features(view: View) -> dict[int, HeldFeatures]:
+    """The structure features of a client's own nodes, by client."""
+    return {client: _joined(rows, None) for client, rows in _last_rows(view, OWN_FEATURES).items()}
+
+
+def embedded(held: HeldFeatures, known: EmbeddingModel) -> Floats:
+    """Structure features as the model embeds them, float64 [m, c]; as they are where that is the identity."""
+    return held.values if known.embed is None else np.asarray(known.embed(held.values), dtype=np.float64)
+
+
+def own_rows(view: View, name: str) -> dict[int, Ids]:
+    """Rows of whole numbers that a client knows from the start, by client: int64 [m, k]."""
+    return {client: rows.astype(np.int64) for client, rows in _last_rows(view, name).items()}
+
+
+def _received(view: View) -> dict[int, tuple[Floats, Ids]]:
+    """Rows (node, s_u) as sent, and the index of their sender, by receiver."""
+    found: dict[int, list[tuple[Floats, Ids]]] = {}
+    for batch in view.messages(Phase.STRUCTURE_FEATURES):
+        payload = np.asarray(batch.payload, dtype=np.float64)
+        owners = view.parties.index_of(batch.senders, Role.SILO)
+        for client in np.unique(batch.receivers).tolist():
+            here = batch.receivers == client
+            found.setdefault(client, []).append((payload[here], owners[here]))
+    return {
+        client: (np.concatenate([rows for rows, _ in parts]), np.concatenate([owners for _, owners in parts]))
+        for client, parts in found.items()
+    }
+
+
+def _last_rows(view: View, name: str) -> dict[int, NDArray[Any]]:
+    """The rows of a name that each owner noted at the last step, float64 [m, k]."""
+    batches = view.own(name)
+    last = max((batch.step.round for batch in batches), default=None)
+    parts: dict[int, list[NDArray[Any]]] = {}
+    for batch in batches:
+        if batch.step.round == last:
+            for owner in np.unique(batch.owners).tolist():
+                parts.setdefault(owner, []).append(np.asarray(batch.values[batch.owners == owner], dtype=np.float64))
+    return {owner: np.concatenate(rows) for owner, rows in parts.items()}
+
+
+def _joined(held: NDArray[Any] | None, received: tuple[Floats, Ids] | None) -> HeldFeatures:
+    """Rows as held, with the owners that messages tell; rows as received where none are held."""
+    if held is None:
+        assert received is not None
+        held = received[0]
+    nodes, first = np.unique(held[:, 0].astype(np.int64), return_index=True)
+    owners = np.full(len(nodes), -1, dtype=np.int64)
+    if received is not None:
+        sent = received[0][:, 0].astype(np.int64)
+        place = np.minimum(np.searchsorted(nodes, sent), len(nodes) - 1)
+        known = nodes[place] == sent
+        owners[place[known]] = received[1][known]
+    return HeldFeatures(nodes, held[first, 1:], owners)
+
+
+WHOLE = 1e-3
+"""How far the reciprocal of a return probability may be from a whole number, in single precision."""
+
+DIGITS = 5
+"""Decimal digits of sums of reciprocals that survive single precision."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NeighbourSums:
+    """What three return probabilities say.
+
+    Attributes:
+        degrees: int64 [m], numbers of neighbours.
+        reciprocals: float64 [m], p_1.
+        squares: float64 [m], p_2 + t; NaN where there are only two probabilities.
+    """
+
+    degrees: Ids
+    reciprocals: Floats
+    squares: Floats
+
+
+def neighbour_sums(values: Floats) -> NeighbourSums | None:
+    """Reads features [m, d] that have return probabilities in consecutive columns; None where none do."""
+    column = _first_return(values)
+    if column is None:
+        return None
+    one, two = values[:, column], values[:, column + 1]
+    looped = np.rint(1 / one)
+    reciprocals = two * looped - 1 / looped
+    squares = np.full(len(values), np.nan)
+    if column + 2 < values.shape[1]:
+        squares = values[:, column + 2] * looped - 1 / looped**2 - 2 * reciprocals / looped
+    return NeighbourSums(looped.astype(np.int64) - 1, reciprocals, squares)
+
+
+def _one_hot(values: Floats) -> Ids | None:
+    """The place of the one in each row of zeros and ones, int64 [m]; None where rows are anything else."""
+    flags = ((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all()
+    return values.argmax(axis=1).astype(np.int64) if flags and values.shape[1] > 1 else None
+
+
+def degree_hashes(values: Floats) -> NDArray[np.float64] | None:
+    """What can be read off features [m, d] for certain of degrees, and of neighbours' degrees in sorted order.
+
+    Returns:
+        float64 [m, k], rows equal where these are equal; None for features that say neither.
+    """
+    sums = neighbour_sums(values)
+    if sums is not None:
+        columns = (sums.degrees, np.round(sums.reciprocals, DIGITS), np.round(np.nan_to_num(sums.squares), DIGITS - 1))
+        return np.stack(columns, axis=1).astype(np.float64)
+    places = _one_hot(values)
+    return None if places is None else places[:, None].astype(np.float64)
+
+
+def _first_return(values: Floats) -> int | None:
+    """The first column of reciprocals of whole numbers that the next column may be the square of."""
+    if not len(values):
+        return None
+    for column in range(values.shape[1] - 1):
+        one, two = values[:, column], values[:, column + 1]
+        if (one <= 0).any() or (one > 1).any() or (two > 1 + WHOLE).any():
+            continue
+        looped = 1 / one
+        if (np.abs(looped - np.rint(looped)) <= WHOLE * looped).all() and (two >= one**2 * (1 - WHOLE)).all():
+            return column
+    return None

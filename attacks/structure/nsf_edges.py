@@ -1,4 +1,9 @@
-"""Edges between foreign nodes from their structure features, and how well scores rank pairs.
+"""Degrees of foreign nodes and of their neighbours, read off FedStar's features in closed form.
+
+The diagonal of A^ is the reciprocal of a degree, so every degree is there to read; that of A^^2 has the sum of the
+neighbours' reciprocals, which only few multisets of the degrees in the graph have.
+
+Edges between foreign nodes from their structure features, and how well scores rank pairs.
 
 Two kinds of pairs without an edge: random ones, and the harder ones two hops apart. Clients know who owns which node,
 and most edges of a clustered partition are inside clients; so the random pairs that count have the same owners as the
@@ -11,88 +16,242 @@ the degrees of a node's neighbours, and an edge needs that each end has a neighb
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.areas import area, area_of_pairs
+from fgl_secure.attacks.areas import Ranking, area, area_interval
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
-from fgl_secure.attacks.neighbourhoods import OWN_EDGES, undirected
-from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, EmbeddingModel
-from fgl_secure.attacks.structure.nsf_views import MODEL, MODEL_ALONE, embedded, foreign_features, own_rows
-from fgl_secure.attacks.structure.nsf_walk_degrees import ReadDegrees, read_degrees
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.neighbourhoods import OWN_EDGES, degree_words, ego_networks, neighbour_degrees, undirected
+from fgl_secure.attacks.recovery import largest_share
+from fgl_secure.attacks.structure.knowledge import (
+    FEDSTRUCT,
+    FEDSTRUCT_LOUVAIN,
+    MODEL,
+    MODEL_ALONE,
+    STRUCTURE,
+    EmbeddingModel,
+    NeighbourSums,
+    embedded,
+    foreign_features,
+    neighbour_sums,
+    own_rows,
+)
+from fgl_secure.attacks.truth import StructureTruth, foreign_neighbours
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import Interval
+from fgl_secure.statistics.metrics import Interval, clustered_proportion
 from fgl_secure.typing import Floats, Ids
+
+TOLERANCE = 1e-5
+"""Distance of sums that count as equal, in single precision."""
+LARGEST = 6
+"""Numbers in a sum up to which all combinations are tried, half of them at a time."""
+MOST_COMBINATIONS = 200_000
+"""Combinations of half the numbers up to which they are tried."""
+
+
+class DegreeMultisets:
+    """All multisets of up to three of some whole numbers, ready for finding the multisets behind a sum.
+
+    Args:
+        numbers: int64 [k], ascending; the numbers that may occur.
+    """
+
+    def __init__(self, numbers: Ids) -> None:
+        self._numbers = numbers
+        self._solved: dict[tuple[str, ...], Ids | None] = {}
+        self._halves: list[tuple[Ids, Floats, Floats]] = [self._sums(np.empty((1, 0), dtype=np.int64))]
+        rows = self._halves[0][0]
+        for size in range(1, LARGEST // 2 + 1):
+            if len(numbers) ** size > MOST_COMBINATIONS * reduce(lambda a, b: a * b, range(1, size + 1)):
+                break
+            rows = self._longer(rows)
+            self._halves.append(self._sums(rows))
+
+    def solve(self, count: int, reciprocals: float, squares: float) -> Ids | None:
+        """The one multiset of `count` numbers with these sums; None where there are several, none, or too many to try.
+
+        Args:
+            count: how many numbers.
+            reciprocals: sum of 1 / number.
+            squares: sum of 1 / number^2, or more by a sum over triangles; NaN where it is unknown.
+
+        Returns:
+            int64 [count], ascending.
+        """
+        large = (count + 1) // 2
+        if count < 1 or large >= len(self._halves):
+            return None
+        (some, p1, q1), (rest, p2, q2) = self._halves[count - large], self._halves[large]
+        low = np.searchsorted(p2, reciprocals - p1 - TOLERANCE, side="left")
+        high = np.searchsorted(p2, reciprocals - p1 + TOLERANCE, side="right")
+        first = np.repeat(np.arange(len(some)), high - low)
+        second = _ranges(low, high)
+        excess = squares - q1[first] - q2[second]
+        exact = np.abs(excess) <= TOLERANCE
+        for fits in (exact, excess > TOLERANCE) if not np.isnan(squares) else (np.ones(len(first), dtype=np.bool_),):
+            found = np.unique(np.sort(np.hstack([some[first[fits]], rest[second[fits]]]), axis=1), axis=0)
+            if len(found):
+                return np.asarray(self._numbers[found[0]]) if len(found) == 1 else None
+        return None
+
+    def neighbours(self, sums: NeighbourSums) -> tuple[Ids | None, ...]:
+        """The degrees of each node's neighbours, where the numbers are one more than degrees; each sum once."""
+        keys = np.stack([sums.degrees, *(np.round(each / TOLERANCE) for each in (sums.reciprocals, sums.squares))])
+        rows = zip(keys.T.tolist(), sums.degrees.tolist(), sums.reciprocals, sums.squares, strict=True)
+        return tuple(self._one(tuple(map(str, key)), *row) for key, *row in rows)
+
+    def _one(self, key: tuple[str, ...], degree: int, reciprocals: float, squares: float) -> Ids | None:
+        if degree == 0:
+            return np.empty(0, dtype=np.int64)
+        if key not in self._solved:
+            found = self.solve(degree, reciprocals, squares)
+            self._solved[key] = None if found is None else found - 1
+        return self._solved[key]
+
+    def _longer(self, rows: Ids) -> Ids:
+        """Rows of places, ascending in each, with one more place at the end."""
+        last = rows[:, -1] if rows.shape[1] else np.zeros(len(rows), dtype=np.int64)
+        again = len(self._numbers) - last
+        added = _ranges(last, np.full(len(rows), len(self._numbers)))
+        return np.hstack([np.repeat(rows, again, axis=0), added[:, None]])
+
+    def _sums(self, rows: Ids) -> tuple[Ids, Floats, Floats]:
+        """Rows of places by ascending sum of reciprocals, with both sums."""
+        reciprocal = 1 / self._numbers[rows].astype(np.float64)
+        total = reciprocal.sum(axis=1)
+        order = np.argsort(total, kind="stable")
+        return rows[order], total[order], (reciprocal**2).sum(axis=1)[order]
+
+
+def _ranges(low: Ids, high: Ids) -> Ids:
+    """low[0] .. high[0] - 1, low[1] .. high[1] - 1 and so on, in one array."""
+    lengths = high - low
+    starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.asarray(np.arange(int(lengths.sum())) - starts + np.repeat(low, lengths), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ReadDegrees:
+    """What one client reads off the features of foreign nodes."""
+
+    observer: int  # party identifier of the client
+    nodes: Ids  # int64 [m], device indices
+    degrees: Ids  # int64 [m], numbers of neighbours
+    # for each node the degrees of its neighbours, int64 [degree] ascending; None where they are open
+    neighbours: tuple[Ids | None, ...]
+
+
+def _read_degrees(view: View) -> list[_ReadDegrees]:
+    """What every client reads alone; empty where features have no return probabilities."""
+    edges, size = own_rows(view, OWN_EDGES), len(view.parties.ids(Role.DEVICE))
+    found: list[_ReadDegrees] = []
+    solvers: dict[bytes, DegreeMultisets] = {}
+    for client, held in foreign_features(view).items():
+        sums = neighbour_sums(held.values)
+        if sums is None:
+            continue
+        present = sums.degrees
+        if client in edges:
+            own = np.asarray(undirected(edges[client][:, :2].T, size).sum(axis=1), dtype=np.int64)
+            present = np.concatenate([present, own[edges[client][:, 0]]])
+        looped = np.unique(present[present > 0]) + 1
+        solver = solvers.setdefault(looped.tobytes(), DegreeMultisets(looped))
+        found.append(_ReadDegrees(client, held.nodes, sums.degrees, solver.neighbours(sums)))
+    return found
+
+
+class _NsfWalkDegrees(Attack[list[_ReadDegrees], StructureTruth]):
+    """A client solves return probabilities for the degrees of foreign nodes and of their neighbours."""
+
+    card = Card(
+        "nsf-walk-degrees",
+        "a client reads degrees off FedStar's features, and solves them for the degrees of neighbours",
+        "on FedStruct (ICLR 2025) App. A and G.1: the diagonals of A^ and its powers are shared",
+        Role.SILO, Secret.DEGREE, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.52, truth=StructureTruth,
+    )  # fmt: skip
+
+    def infer(self, view: View, public: PublicParameters) -> list[_ReadDegrees] | None:  # noqa: ARG002  # needs none
+        return _read_degrees(view) or None
+
+    def score(self, guess: list[_ReadDegrees], truth: StructureTruth) -> tuple[Measurement, ...]:
+        """The share of degrees that are exact, and of nodes whose neighbours all have the degrees that are claimed.
+
+        The latter is over nodes without a neighbour at another client: a client that computes features of its own
+        nodes on what it sees knows but part of the edges of the others'.
+        """
+        adjacency = undirected(truth.edges, len(truth.silo_of))
+        degrees, around = ego_networks(adjacency)[0], neighbour_degrees(adjacency)
+        nodes = np.concatenate([each.nodes for each in guess])
+        read = np.concatenate([each.degrees for each in guess])
+        names = [neighbours for each in guess for neighbours in each.neighbours]
+        solved = np.array([each is not None for each in names], dtype=np.bool_)
+        claimed = np.array([0 if each is None else _name(each) for each in names], dtype=np.int64)
+        exact = solved & (claimed == around[nodes])
+        inner: NDArray[np.bool_] = np.asarray(~foreign_neighbours(truth).any(axis=1))[nodes]
+        found = (_share("degrees", read == degrees[nodes], nodes, degrees),)
+        return (*found, _share("neighbours' degrees", exact[inner], nodes[inner], around)) if inner.any() else found
+
+
+def _name(degrees: Ids) -> int:
+    """The name that `neighbour_degrees` gives to a multiset."""
+    return int(degree_words(degrees).sum(dtype=np.uint64).view(np.int64))
+
+
+def _share(metric: str, right: NDArray[np.bool_], nodes: Ids, actual: Ids) -> Measurement:
+    prior, random = largest_share(actual[nodes][:, None]), 1 / max(len(np.unique(actual)), 1)
+    finding = f"Of {len(right):,} foreign nodes, the {metric} of {int(right.sum()):,} are read exactly."
+    share = clustered_proportion(right, nodes, seed=0)
+    return Measurement.of_share(metric, share, finding, random=random, prior=prior)
+
 
 ATTEMPTS = 20
 """Times that an end is moved before a pair is left out: only where nearly all nodes of a client are joined."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _SampledPairs:
-    """Pairs of device indices, int64 [2, k] each.
-
-    Attributes:
-        edges: edges, each once.
-        alike: random pairs without an edge whose ends have the owners that an edge's have.
-        random: random pairs without an edge.
-        hops: pairs without an edge that have a neighbour in common, each once.
-    """
-
-    edges: Ids
-    alike: Ids
-    random: Ids
-    hops: Ids
-
-
-def _sampled(nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rng: np.random.Generator) -> _SampledPairs:
-    """Draws up to `most` pairs of each kind.
+def _sampled(nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rng: np.random.Generator) -> tuple[Ids, ...]:
+    """Draws up to `most` pairs int64 [2, k] of nodes int64 [m], ascending, of each kind.
 
     Args:
-        nodes: int64 [m], ascending; both ends are among them.
+        nodes: both ends are among them.
         edges: int64 [2, e], both directions of all edges.
         far: int64 [2, f], both directions of all pairs two hops apart.
         owner_of: int64 [n].
         most: how many of a kind.
         rng: draws.
+
+    Returns:
+        Edges, each once; random pairs without an edge whose ends have the owners that an edge's have; random pairs
+        without an edge; pairs without an edge that have a neighbour in common, each once.
     """
-    pairs = _some(among(edges, nodes), most, rng)
+    pairs = _some(_among(edges, nodes), most, rng)
     anywhere = nodes[rng.integers(max(len(nodes), 1), size=pairs.shape)] if pairs.size else pairs
-    return _SampledPairs(
-        pairs,
-        _with_another_end(pairs, edges, owner_of, nodes, rng),
-        anywhere[:, ~_is_edge(anywhere, edges, len(owner_of)) & (anywhere[0] != anywhere[1])],
-        _some(among(far, nodes), most, rng),
-    )
+    alike = _with_another_end(pairs, edges, owner_of, nodes, rng)
+    apart = anywhere[:, ~_is_edge(anywhere, edges, len(owner_of)) & (anywhere[0] != anywhere[1])]
+    return pairs, alike, apart, _some(_among(far, nodes), most, rng)
 
 
 def _some(pairs: Ids, most: int, rng: np.random.Generator) -> Ids:
     return pairs if pairs.shape[1] <= most else pairs[:, rng.choice(pairs.shape[1], most, replace=False)]
 
 
-def among(pairs: Ids, nodes: Ids) -> Ids:
+def _among(pairs: Ids, nodes: Ids) -> Ids:
     """Pairs with both ends among nodes, each once: the first below the second."""
     return pairs[:, (pairs[0] < pairs[1]) & np.isin(pairs, nodes).all(axis=0)]
 
 
-def _with_another_end(pairs: Ids, edges: Ids, owner_of: Ids, among: Ids, rng: np.random.Generator) -> Ids:
+def _with_another_end(pairs: Ids, edges: Ids, owner_of: Ids, pool: Ids, rng: np.random.Generator) -> Ids:
     """Edges with the second end moved to a random node of the same owner, such that they are none."""
     moved = pairs.copy()
     for _ in range(ATTEMPTS):
         wrong = np.flatnonzero(_is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
-        moved[1, wrong] = _same_owner(moved[1, wrong], owner_of, among, rng)
+        ends = moved[1, wrong]
+        for owner in np.unique(owner_of[ends]).tolist():
+            here = owner_of[ends] == owner
+            moved[1, wrong[here]] = rng.choice(pool[owner_of[pool] == owner], size=int(here.sum()))
     return moved[:, ~_is_edge(moved, edges, len(owner_of)) & (moved[0] != moved[1])]
-
-
-def _same_owner(nodes: Ids, owner_of: Ids, among: Ids, rng: np.random.Generator) -> Ids:
-    """For each node a random one of the same owner."""
-    other = nodes.copy()
-    for owner in np.unique(owner_of[nodes]).tolist():
-        here = np.flatnonzero(owner_of[nodes] == owner)
-        other[here] = rng.choice(among[owner_of[among] == owner], size=len(here))
-    return other
 
 
 def _is_edge(pairs: Ids, edges: Ids, size: int) -> NDArray[np.bool_]:
@@ -108,17 +267,11 @@ CELLS = 4_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairScores:
-    """A client's scores of all pairs of foreign nodes, in factors: the product of the inner products of rows.
+    """A client's scores of all pairs of foreign nodes, in factors: the product of the inner products of rows."""
 
-    Attributes:
-        observer: party identifier of the client.
-        nodes: int64 [m], device indices, ascending.
-        factors: pairs of float64 [m, k], for the first node and the second.
-    """
-
-    observer: int
-    nodes: Ids
-    factors: tuple[tuple[Floats, Floats], ...]
+    observer: int  # party identifier of the client
+    nodes: Ids  # int64 [m], device indices, ascending
+    factors: tuple[tuple[Floats, Floats], ...]  # pairs of float64 [m, k], for the first node and the second
 
     def of(self, pairs: Ids) -> Floats:
         """The scores float64 [k] of pairs int64 [2, k] of device indices, both among `nodes`."""
@@ -144,25 +297,16 @@ class PairScores:
 
 @dataclass(frozen=True, slots=True)
 class _PairRanking:
-    """How well edges between foreign nodes are ranked.
+    """How well edges between foreign nodes are ranked."""
 
-    Attributes:
-        same_owners: area under the curve against random pairs whose ends have the same owners as the edge's.
-        interval: 95 % interval of that area, by resampling nodes (a pair counts as often as the product of its ends).
-        random: the area against random pairs.
-        two_hops: the area against pairs two hops apart.
-        precision: the share of edges among as many top pairs of the first client as it has edges to find.
-        density: the share of edges among all its pairs.
-        edges: how many edges the areas rest on.
-    """
-
-    same_owners: float
+    same_owners: float  # area under the curve against random pairs whose ends have the same owners as the edge's
+    # 95 % interval of that area, by resampling nodes (a pair counts as often as the product of its ends)
     interval: Interval
-    random: float
-    two_hops: float
-    precision: float
-    density: float
-    edges: int
+    random: float  # the area against random pairs
+    two_hops: float  # the area against pairs two hops apart
+    precision: float  # the share of edges among as many top pairs of the first client as it has edges to find
+    density: float  # the share of edges among all its pairs
+    edges: int  # how many edges the areas rest on
 
 
 def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> _PairRanking | None:
@@ -173,38 +317,30 @@ def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> _PairRa
     far = near[:, ~_is_edge(near, edges, size) & (near[0] != near[1])]
     most = -(-MOST // len(scored))
     drawn = [_sampled(each.nodes, edges, far, truth.silo_of, most, rng) for each in scored]
-    if not sum(pairs.edges.shape[1] for pairs in drawn):
+    if not sum(pairs.shape[1] for pairs, *_ in drawn):
         return None
-    kinds = ([getattr(pairs, name) for pairs in drawn] for name in ("edges", "alike", "random", "hops"))
-    found = [
-        (
-            np.concatenate([each.of(pairs) for each, pairs in zip(scored, kind, strict=True)]),
-            np.concatenate(kind, axis=1),
-        )
-        for kind in kinds
-    ]
-    (positive, ends), (alike, others), (random, _), (hops, _) = found
-    interval = area_of_pairs(positive, alike, ends, others, size)
-    areas = (area(positive, alike), interval, area(positive, random), area(positive, hops))
-    return _PairRanking(*areas, *_precision(scored[0], edges, size), len(positive))
+    kinds = list(zip(*drawn, strict=True))
+    positive, alike, random, hops = (
+        np.concatenate([each.of(pairs) for each, pairs in zip(scored, kind, strict=True)]) for kind in kinds
+    )
+    ends, others = (np.concatenate(kind, axis=1) for kind in kinds[:2])
+    is_edge, value = np.arange(len(positive) + len(alike)) < len(positive), area(positive, alike)
+    both = Ranking(np.concatenate([ends, others], axis=1), np.concatenate([positive, alike]), is_edge)
+    interval = area_interval(value, [both], np.ones(1, np.int64), size, len(np.unique(ends)))
+    first = scored[0]
+    there, pairs = _among(edges, first.nodes).shape[1], len(first.nodes) * (len(first.nodes) - 1) / 2
+    precision = float(_is_edge(first.top(there), edges, size).mean()) if there else 0.0
+    density = there / pairs if there else 0.0
+    return _PairRanking(
+        value, interval, area(positive, random), area(positive, hops), precision, density, len(positive)
+    )
 
 
-def _precision(scores: PairScores, edges: Ids, size: int) -> tuple[float, float]:
-    there = among(edges, scores.nodes).shape[1]
-    pairs = len(scores.nodes) * (len(scores.nodes) - 1) / 2
-    if not there:
-        return 0.0, 0.0
-    return float(_is_edge(scores.top(there), edges, size).mean()), there / pairs
+RankedPairs = tuple[PairScores, ...]
+"""The scores that clients give to pairs of foreign nodes, one table a client."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RankedPairs:
-    """The scores that clients give to pairs of foreign nodes, one table a client."""
-
-    clients: tuple[PairScores, ...]
-
-
-class NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]):
+class _NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]):
     """The cosine of two nodes' features."""
 
     card = Card(
@@ -216,21 +352,20 @@ class NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]
     )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
-        """Scores all pairs of foreign nodes at every client alone."""
         found = []
         for client, held in foreign_features(view).items():
             rows = embedded(held, known)
             length = np.linalg.norm(rows, axis=1, keepdims=True)
             rows = rows / np.where(length > 0, length, 1)
             found.append(PairScores(client, held.nodes, ((rows, rows),)))
-        return RankedPairs(tuple(found)) if found else None
+        return tuple(found) or None
 
     def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
         """Edges against random pairs of the same owners, see `_ranking_of_edges`."""
         return _ranking_of_edges(guess, truth)
 
 
-class NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
+class _NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
     """How likely an edge is that joins two nodes with these degrees and these degrees of neighbours."""
 
     card = Card(
@@ -242,10 +377,9 @@ class NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
-        """Scores all pairs of foreign nodes at every client alone."""
         edges = own_rows(view, OWN_EDGES)
-        found = [_likely(read, edges.get(read.observer)) for read in read_degrees(view)]
-        return RankedPairs(tuple(found)) if found else None
+        found = [_likely(read, edges.get(read.observer)) for read in _read_degrees(view)]
+        return tuple(found) or None
 
     def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
         """Edges against random pairs of the same owners, see `_ranking_of_edges`."""
@@ -254,7 +388,7 @@ class NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
 
 def _ranking_of_edges(guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
     """Twice the area under the curve less one, edges against random pairs of the same owners: 0 without a view."""
-    ranking = rank_pairs(guess.clients, truth)
+    ranking = rank_pairs(guess, truth)
     if ranking is None:
         return ()
     finding = (
@@ -266,7 +400,7 @@ def _ranking_of_edges(guess: RankedPairs, truth: StructureTruth) -> tuple[Measur
     return (Measurement.of_area("ranking of edges", ranking.same_owners, ranking.interval, ranking.edges, finding),)
 
 
-def _likely(read: ReadDegrees, own: Ids | None) -> PairScores:
+def _likely(read: _ReadDegrees, own: Ids | None) -> PairScores:
     """Edges that a node has to nodes of a degree, times the same the other way, over all edges between both degrees.
 
     That is the probability of the edge where edges fall at random under these counts.
@@ -282,7 +416,7 @@ def _likely(read: ReadDegrees, own: Ids | None) -> PairScores:
     return PairScores(read.observer, read.nodes, ((share, which), (which, towards)))
 
 
-def _towards(read: ReadDegrees, degrees: Ids) -> Floats:
+def _towards(read: _ReadDegrees, degrees: Ids) -> Floats:
     """Neighbours of each degree, float64 [m, k]; where they are open, as an edge's end has them on average."""
     ends = np.array([(read.degrees == degree).sum() * degree for degree in degrees], dtype=np.float64)
     average = ends / max(float(ends.sum()), 1.0)
@@ -304,3 +438,6 @@ def _known(nodes: Ids, own: Ids, degrees: Ids) -> Floats:
     there = (nodes[row] == own[:, 1]) & (degrees[column] == degree)
     np.add.at(known, (row[there], column[there]), 1)
     return known
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (_NsfWalkDegrees(), _NsfWalkEdges(), _NsfCosineEdges())

@@ -8,8 +8,9 @@ de-anonymising the rest (Narayanan and Shmatikov, IEEE S&P 2009).
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -18,20 +19,22 @@ from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import OWN_EDGES, undirected
-from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_LOUVAIN, STRUCTURE, CrawledGraph
-from fgl_secure.attacks.structure.nsf_views import (
+from fgl_secure.attacks.recovery import share_right
+from fgl_secure.attacks.structure.knowledge import (
+    FEDSTRUCT_LOUVAIN,
     OWN_NAMES,
+    STRUCTURE,
+    CrawledGraph,
     HeldFeatures,
     degree_hashes,
     foreign_features,
     own_rows,
 )
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
 DENSE = 5_000
@@ -65,8 +68,9 @@ def nearest(rows: Floats, table: Floats, count: int, rng: np.random.Generator) -
     """
     order = rng.permutation(len(table))
     if max(len(rows), len(table)) > DENSE:
-        return order[_tree_nearest(rows, table[order], min(count, len(table)))]
-    distance = squared_distances(rows, table[order])
+        _, found = KDTree(table[order]).query(rows, k=min(count, len(table)))
+        return order[np.asarray(found, dtype=np.int64).reshape(len(rows), -1)]
+    distance = _squared_distances(rows, table[order])
     return np.asarray(order[distance.argsort(axis=1, kind="stable")[:, :count]])
 
 
@@ -87,35 +91,19 @@ def one_to_one(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids:
     order = rng.permutation(len(table))
     shuffled = table[order]
     if max(len(rows), len(table)) > DENSE:
-        return _named(_sparse_assignment(rows, shuffled), order)
-    matched = np.full(len(rows), -1, dtype=np.int64)
-    which, column = linear_sum_assignment(squared_distances(rows, shuffled))
-    matched[which] = column
-    return _named(matched, order)
+        matched = _sparse_assignment(rows, shuffled)
+    else:
+        matched = np.full(len(rows), -1, dtype=np.int64)
+        which, column = linear_sum_assignment(_squared_distances(rows, shuffled))
+        matched[which] = column
+    return np.where(matched >= 0, order[matched], -1)
 
 
-def squared_distances(rows: Floats, table: Floats) -> Floats:
+def _squared_distances(rows: Floats, table: Floats) -> Floats:
     """Squared Euclidean distances [m, k], 0 where they may come from rounding to single precision."""
     distance = cdist(rows, table, "sqeuclidean")
     scale = float((table**2).sum(axis=1).mean()) if len(table) else 0.0
     return np.asarray(np.where(distance <= ROUNDING * scale, 0.0, distance))
-
-
-def equal_rows(rows: Floats) -> Ids:
-    """How many rows of a table [m, d] are equal to each up to rounding, itself included: int64 [m]."""
-    scale = float(np.sqrt((rows**2).sum(axis=1).mean())) if len(rows) else 0.0
-    coarse = np.round(rows / max(scale, np.finfo(np.float64).tiny), 6)
-    _, group, count = np.unique(coarse, axis=0, return_inverse=True, return_counts=True)
-    return np.asarray(count[group.ravel()], dtype=np.int64)
-
-
-def _named(matched: Ids, order: Ids) -> Ids:
-    return np.where(matched >= 0, order[matched], -1)
-
-
-def _tree_nearest(rows: Floats, table: Floats, count: int) -> Ids:
-    _, found = KDTree(table).query(rows, k=count)
-    return np.asarray(found, dtype=np.int64).reshape(len(rows), count)
 
 
 def _sparse_assignment(rows: Floats, table: Floats) -> Ids:
@@ -135,49 +123,18 @@ def _sparse_assignment(rows: Floats, table: Floats) -> Ids:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NamedNodes:
-    """Whom clients take foreign nodes for.
+class _NamedNodes:
+    """Whom clients take foreign nodes for."""
 
-    Attributes:
-        observers: int64 [k], party identifiers of the clients.
-        nodes: int64 [k], device indices.
-        names: int64 [k, r], indices in the list that the crawl goes by, the likeliest first; -1 for none.
-        choices: int64 [k], how many listed nodes belong to the client of each.
-        alike: int64 [k], nodes of that client with the same features, itself included.
-        rate: the share of the edges that the crawl has.
-    """
-
-    observers: Ids
-    nodes: Ids
-    names: Ids
-    choices: Ids
-    alike: Ids
-    rate: float
+    observers: Ids  # int64 [k], party identifiers of the clients
+    nodes: Ids  # int64 [k], device indices
+    names: Ids  # int64 [k, r], indices in the list that the crawl goes by, the likeliest first; -1 for none
+    choices: Ids  # int64 [k], how many listed nodes belong to the client of each
+    alike: Ids  # int64 [k], nodes of that client with the same features, itself included
+    rate: float  # the share of the edges that the crawl has
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _MatchedGroup:
-    """Nodes int64 [m], names int64 [m, r], choices and alike int64 [m] as in `NamedNodes`."""
-
-    nodes: Ids
-    names: Ids
-    choices: Ids
-    alike: Ids
-
-
-def gathered(found: list[tuple[int, _MatchedGroup]], rate: float) -> NamedNodes | None:
-    """The matches of all clients in one table; None without any."""
-    if not found:
-        return None
-    observers = np.concatenate([np.full(len(match.nodes), client) for client, match in found])
-    nodes, names, choices, alike = (
-        np.concatenate([getattr(match, column) for _, match in found])
-        for column in ("nodes", "names", "choices", "alike")
-    )
-    return NamedNodes(observers, nodes, names, choices, alike, rate)
-
-
-def _share_named(metric: str, guess: NamedNodes, truth: StructureTruth, first: int) -> Measurement:
+def _share_named(metric: str, guess: _NamedNodes, truth: StructureTruth, first: int) -> Measurement:
     """The share of nodes whose right name is among the first ones.
 
     Without the transcript any listed node of the client is as likely. Nodes with equal features are told apart by
@@ -186,15 +143,14 @@ def _share_named(metric: str, guess: NamedNodes, truth: StructureTruth, first: i
     names = guess.names[:, :first]
     resolved = np.where(names >= 0, truth.identity[names], -1)
     right = (resolved == guess.nodes[:, None]).any(axis=1)
-    share = clustered_proportion(right, guess.nodes, seed=0)
     blind = float(np.minimum(1, first / np.maximum(guess.choices, 1)).mean())
-    best = float(np.minimum(1, first / guess.alike).mean())
-    bound = ", an upper bound" if guess.rate >= 1 else ""
-    finding = (
-        f"{int(right.sum()):,} of {len(right):,} foreign nodes are named right ({metric}) from a copy with "
-        f"{guess.rate:.0%} of the edges{bound}."
-    )
-    return Measurement.of_share(metric, share, finding, random=blind, prior=blind, reachable=max(best, share.value))
+    best = max(float(np.minimum(1, first / guess.alike).mean()), float(right.mean()))
+    what = f"foreign nodes are named right ({metric}) from a copy with {_edges_of(guess.rate)}."
+    return share_right(metric, right, guess.nodes, what, random=blind, prior=blind, reachable=best)
+
+
+def _edges_of(rate: float) -> str:
+    return f"{rate:.0%} of the edges{', an upper bound' if rate >= 1 else ''}"
 
 
 CRAWL = "a noisy copy of the graph under true names, who belongs to which client, and the rule of the features"
@@ -202,104 +158,72 @@ CANDIDATES = 5
 """Names that are listed for each node, the likeliest first."""
 
 
-def _card(name: str, summary: str) -> Card:
-    return Card(
-        name,
-        summary,
-        "on FedStruct (ICLR 2025) App. G.1, with a crawl as Narayanan and Shmatikov (2009) assume it",
-        Role.SILO,
-        Secret.IDENTITY,
-        STRUCTURE,
-        FEDSTRUCT_LOUVAIN,
-        minimum=0.9,
-        auxiliary=CRAWL,
-        truth=StructureTruth,
-        knowledge=CrawledGraph,
-        tells_nothing="a list of names doesn't say which of a client's nodes has which",
-    )
+Matched = Callable[[Floats, Floats, np.random.Generator], Ids | None]
+"""Rows, a table, and what breaks ties -> int64 [m, r], rows of the table, the likeliest first; -1 for none."""
 
 
-class _Matching(InformedAttack[NamedNodes, CrawledGraph, StructureTruth]):
-    """What all ways of matching one client's nodes with the listed nodes of that client share."""
+@dataclass(frozen=True, slots=True)
+class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
+    """One client's nodes are matched with the listed nodes of that client."""
 
-    def infer_with(self, view: View, public: PublicParameters, known: CrawledGraph) -> NamedNodes | None:  # noqa: ARG002  # needs no parameter
+    card: Card = field()  # of its own, and not what the base class says
+    match: Matched
+    first: tuple[int, ...] = (1,)  # among how many names the right one counts
+
+    def infer_with(self, view: View, public: PublicParameters, known: CrawledGraph) -> _NamedNodes | None:  # noqa: ARG002  # needs no parameter
         """Matches each foreign client's nodes at every client alone."""
         copy = _features_of_copy(known)
         if copy is None:
             return None
-        same: dict[tuple[int, bytes, bytes], _MatchedGroup | None] = {}  # what clients hold alike is matched once
+        same: dict[tuple[int, bytes, bytes], tuple[Ids, ...] | None] = {}  # what clients hold alike is matched once
         found = []
         for client, held in foreign_features(view).items():
-            for group in _by_owner(held):
-                key = int(group.owners[0]), group.nodes.tobytes(), group.values.tobytes()
+            there = replace(held, values=comparable(held.values))
+            for owner in np.unique(held.owners[held.owners >= 0]).tolist():
+                group = there.only(held.owners == owner)
+                key = owner, group.nodes.tobytes(), group.values.tobytes()
                 if key not in same:
                     same[key] = self._among(group, copy, known.owners)
-                found.append((client, same[key]))
-        return gathered([(client, match) for client, match in found if match is not None], known.rate)
+                columns = same[key]
+                if columns is not None:
+                    found.append((np.full(len(group.nodes), client), *columns))
+        return _NamedNodes(*map(np.concatenate, zip(*found, strict=True)), known.rate) if found else None
 
-    def _among(self, group: HeldFeatures, copy: Floats, owner_of: Ids) -> _MatchedGroup | None:
-        listed = np.flatnonzero(owner_of == group.owners[0])
-        _check_width(group.values, copy)
-        if not len(listed):
-            return None
+    def _among(self, group: HeldFeatures, copy: Floats, owner_of: Ids) -> tuple[Ids, ...] | None:
+        """Nodes, names, choices and alike as in `_NamedNodes`."""
+        owner, rows = int(group.owners[0]), group.values
+        listed = np.flatnonzero(owner_of == owner)
+        if rows.shape[1] != copy.shape[1]:
+            raise InputError(
+                f"structure_features must give the {rows.shape[1]} columns that clients share; found {copy.shape[1]}"
+            )
         # Seeded by what is matched: clients that hold the same reach the same conclusion.
-        found = self._match(group.values, copy[listed], np.random.default_rng(int(group.owners[0])))
+        found = self.match(rows, copy[listed], np.random.default_rng(owner)) if len(listed) else None
         if found is None:
             return None
+        # Rows that are equal up to rounding are told apart by luck alone.
+        scale = max(float(np.sqrt((rows**2).sum(axis=1).mean())), np.finfo(np.float64).tiny)
+        _, kind, alike = np.unique(np.round(rows / scale, 6), axis=0, return_inverse=True, return_counts=True)
         names = np.where(found >= 0, listed[found], -1)
-        return _MatchedGroup(group.nodes, names, np.full(len(names), len(listed)), equal_rows(group.values))
+        return group.nodes, names, np.full(len(names), len(listed)), alike[kind.ravel()].astype(np.int64)
 
-    @abstractmethod
-    def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
-        """int64 [m, r]: rows of the table for each row, the likeliest first; -1 for none."""
-
-    def score(self, guess: NamedNodes, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """The share of nodes whose first name is right."""
-        return (_share_named("top-1", guess, truth, 1),)
-
-
-class NsfNearest(_Matching):
-    """The listed node with the nearest features."""
-
-    card = _card(
-        "nsf-nearest", "a client names a foreign node after the listed one with the nearest structure features"
-    )
-
-    def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids:
-        return nearest(rows, table, CANDIDATES, rng)
-
-    def score(self, guess: NamedNodes, truth: StructureTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _NamedNodes, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of nodes whose first name, or one of the first five, is right."""
-        return _share_named("top-1", guess, truth, 1), _share_named("top-5", guess, truth, CANDIDATES)
+        return tuple(_share_named(f"top-{count}", guess, truth, count) for count in self.first)
 
 
-class NsfAssignment(_Matching):
-    """The assignment of names to nodes of least total distance."""
-
-    card = _card("nsf-assignment", "a client names all nodes of another one at once, at the least total distance")
-
-    def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids:
-        return one_to_one(rows, table, rng)[:, None]
-
-
-class NsfDegreeHashing(_Matching):
+def _by_degree(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
     """Names inside buckets of equal degree and equal degrees of neighbours, as the features tell both."""
-
-    card = _card(
-        "nsf-degree-hashing", "a client names a foreign node after a listed one of equal degree and surroundings"
-    )
-
-    def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
-        hashes, listed = degree_hashes(rows), degree_hashes(table)
-        if hashes is None or listed is None or hashes.shape[1] != listed.shape[1]:
-            return None
-        _, bucket = np.unique(np.concatenate([hashes, listed]), axis=0, return_inverse=True)
-        here, there = bucket.ravel()[: len(rows)], bucket.ravel()[len(rows) :]
-        names = np.full((len(rows), 1), -1, dtype=np.int64)
-        for each in np.intersect1d(here, there).tolist():
-            mine, theirs = np.flatnonzero(here == each), np.flatnonzero(there == each)
-            names[mine, 0] = theirs[nearest(rows[mine], table[theirs], 1, rng)[:, 0]]
-        return names
+    hashes, listed = degree_hashes(rows), degree_hashes(table)
+    if hashes is None or listed is None or hashes.shape[1] != listed.shape[1]:
+        return None
+    _, bucket = np.unique(np.concatenate([hashes, listed]), axis=0, return_inverse=True)
+    here, there = bucket.ravel()[: len(rows)], bucket.ravel()[len(rows) :]
+    names = np.full((len(rows), 1), -1, dtype=np.int64)
+    for each in np.intersect1d(here, there).tolist():
+        mine, theirs = np.flatnonzero(here == each), np.flatnonzero(there == each)
+        names[mine, 0] = theirs[nearest(rows[mine], table[theirs], 1, rng)[:, 0]]
+    return names
 
 
 def _features_of_copy(known: CrawledGraph) -> Floats | None:
@@ -315,24 +239,11 @@ def _features_of_copy(known: CrawledGraph) -> Floats | None:
     return comparable(copy.astype(np.float32).astype(np.float64))
 
 
-def _by_owner(held: HeldFeatures) -> list[HeldFeatures]:
-    """The nodes of each client that is known to own any, apart, with features as they are best compared."""
-    there = replace(held, values=comparable(held.values))
-    return [there.only(held.owners == owner) for owner in np.unique(held.owners[held.owners >= 0]).tolist()]
-
-
-def _check_width(values: Floats, copy: Floats) -> None:
-    if values.shape[1] != copy.shape[1]:
-        raise InputError(
-            f"structure_features must give the {values.shape[1]} columns that clients share; found {copy.shape[1]}"
-        )
-
-
 ECCENTRICITY = 0.5
 """By how many standard deviations of the scores the best must lead the second best."""
 
 
-def common_neighbours(left: sparse.csr_array, right: sparse.csr_array, mapping: Ids) -> sparse.csr_array:
+def _common_neighbours(left: sparse.csr_array, right: sparse.csr_array, mapping: Ids) -> sparse.csr_array:
     """How many matched neighbours every pair of nodes has in common: float64 [n, k], sparse.
 
     Args:
@@ -346,13 +257,7 @@ def common_neighbours(left: sparse.csr_array, right: sparse.csr_array, mapping: 
     return sparse.csr_array(left.astype(np.float64) @ matched @ right.astype(np.float64))
 
 
-def _over_root_degree(scores: sparse.csr_array, right: sparse.csr_array) -> sparse.csr_array:
-    """Scores [n, k] over the root of each column's degree in `right`, 0/1 [k, k]."""
-    degree = np.maximum(np.asarray(right.sum(axis=1), dtype=np.float64), 1)
-    return sparse.csr_array(scores @ sparse.diags_array(1 / np.sqrt(degree)))
-
-
-def eccentric_best(scores: sparse.csr_array) -> Ids:
+def _eccentric_best(scores: sparse.csr_array) -> Ids:
     """The column of the best score of each row, where it leads the second best clearly: int64 [n], else -1.
 
     The lead is measured in standard deviations over all columns, those without a score included.
@@ -369,25 +274,17 @@ def eccentric_best(scores: sparse.csr_array) -> Ids:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NamedNeighbours:
-    """Whom clients take their external neighbours for.
+class _NamedNeighbours:
+    """Whom clients take their external neighbours for."""
 
-    Attributes:
-        observers: int64 [k], party identifiers of the clients.
-        nodes: int64 [k], device indices.
-        names: int64 [k], indices in the list that the crawl goes by; -1 for none.
-        unaided: int64 [k], the same without structure features: what own edges and the crawl tell by themselves.
-        rate: the share of the edges that the crawl has.
-    """
-
-    observers: Ids
-    nodes: Ids
-    names: Ids
-    unaided: Ids
-    rate: float
+    observers: Ids  # int64 [k], party identifiers of the clients
+    nodes: Ids  # int64 [k], device indices
+    names: Ids  # int64 [k], indices in the list that the crawl goes by; -1 for none
+    unaided: Ids  # int64 [k], the same without structure features: what own edges and the crawl tell by themselves
+    rate: float  # the share of the edges that the crawl has
 
 
-class NsfPropagation(InformedAttack[NamedNeighbours, CrawledGraph, StructureTruth]):
+class _NsfPropagation(InformedAttack[_NamedNeighbours, CrawledGraph, StructureTruth]):
     """Among the listed nodes with most common neighbours with an external one, that with the nearest features."""
 
     card = Card(
@@ -398,8 +295,7 @@ class NsfPropagation(InformedAttack[NamedNeighbours, CrawledGraph, StructureTrut
         auxiliary=f"{CRAWL}; the names of its own nodes", truth=StructureTruth, knowledge=CrawledGraph,
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: CrawledGraph) -> NamedNeighbours | None:  # noqa: ARG002  # needs no parameter
-        """Names every external neighbour whose features are known, at every client alone."""
+    def infer_with(self, view: View, public: PublicParameters, known: CrawledGraph) -> _NamedNeighbours | None:  # noqa: ARG002  # needs no parameter
         copy, owner_of = _features_of_copy(known), known.owners
         if copy is None:
             return None
@@ -413,25 +309,22 @@ class NsfPropagation(InformedAttack[NamedNeighbours, CrawledGraph, StructureTrut
         if not sum(len(columns[0]) for columns in found):
             return None
         observers, nodes, named, unaided = (np.concatenate(column) for column in zip(*found, strict=True))
-        return NamedNeighbours(observers, nodes, named, unaided, known.rate)
+        return _NamedNeighbours(observers, nodes, named, unaided, known.rate)
 
-    def guess_without(self, guess: NamedNeighbours, known: CrawledGraph, parties: Directory) -> NamedNeighbours:  # noqa: ARG002  # found beside the other
+    def guess_without(self, guess: _NamedNeighbours, known: CrawledGraph, parties: Directory) -> _NamedNeighbours:  # noqa: ARG002  # found beside the other
         """Names by own edges and the crawl, which are there before any message."""
         return replace(guess, names=guess.unaided)
 
-    def score(self, guess: NamedNeighbours, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """The share of external neighbours that are named right."""
+    def score(self, guess: _NamedNeighbours, truth: StructureTruth) -> tuple[Measurement, ...]:
         right, before = (
             np.where(names >= 0, truth.identity[names], -1) == guess.nodes for names in (guess.names, guess.unaided)
         )
-        share = clustered_proportion(right, guess.nodes, seed=0)
-        bound = ", an upper bound" if guess.rate >= 1 else ""
-        finding = (
-            f"{int(right.sum()):,} of {len(right):,} external neighbours are named right from a copy with "
-            f"{guess.rate:.0%} of the edges{bound}, {int(before.sum()):,} of them by own edges alone."
+        what = (
+            f"external neighbours are named right from a copy with {_edges_of(guess.rate)}, {int(before.sum()):,} of "
+            "them by own edges alone."
         )
         random = 1 / max(len(truth.identity), 1)
-        return (Measurement.of_share("neighbours named", share, finding, random=random, prior=random),)
+        return (share_right("neighbours named", right, guess.nodes, what, random=random, prior=random),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -452,25 +345,21 @@ def _at_client(
     nodes, owners = abroad[external], edges[first[external], 2]
     mapping = np.full(size, -1, dtype=np.int64)
     mapping[own_names[:, 0]] = own_names[:, 1]
-    every = common_neighbours(undirected(edges[:, :2].T, size), listed.adjacency, mapping)[nodes]
-    common = _of_owner(sparse.csr_array(every), owners, listed.owner_of)
-    scores = _over_root_degree(common, listed.adjacency)
+    every = _common_neighbours(undirected(edges[:, :2].T, size), listed.adjacency, mapping)[nodes]
+    pairs = sparse.csr_array(every).tocoo()
+    same = owners[pairs.row] == listed.owner_of[pairs.col]  # nodes of different clients can't be the same
+    common = sparse.csr_array((pairs.data[same], (pairs.row[same], pairs.col[same])), shape=pairs.shape)
+    degree = np.maximum(np.asarray(listed.adjacency.sum(axis=1), dtype=np.float64), 1)
+    scores = sparse.csr_array(common @ sparse.diags_array(1 / np.sqrt(degree)))
     values = comparable(held.values)[np.searchsorted(held.nodes, nodes)]
-    unaided, names = eccentric_best(scores), np.full(len(nodes), -1, dtype=np.int64)
+    unaided, names = _eccentric_best(scores), np.full(len(nodes), -1, dtype=np.int64)
     for row in range(len(nodes)):
         rng = np.random.default_rng([client, int(nodes[row])])  # ties fall alike whatever else is known
         candidates = rng.permutation(_candidates(common, row, np.flatnonzero(listed.owner_of == owners[row])))
         if len(candidates):
-            names[row] = candidates[squared_distances(values[[row]], listed.features[candidates])[0].argmin()]
+            names[row] = candidates[_squared_distances(values[[row]], listed.features[candidates])[0].argmin()]
             unaided[row] = candidates[0] if unaided[row] < 0 else unaided[row]
     return np.full(len(nodes), client), nodes, names, unaided
-
-
-def _of_owner(scores: sparse.csr_array, owners: Ids, owner_of: Ids) -> sparse.csr_array:
-    """Scores between nodes of one client; nodes of different clients can't be the same."""
-    pairs = scores.tocoo()
-    same = owners[pairs.row] == owner_of[pairs.col]
-    return sparse.csr_array((pairs.data[same], (pairs.row[same], pairs.col[same])), shape=scores.shape)
 
 
 def _candidates(common: sparse.csr_array, row: int, otherwise: Ids) -> Ids:
@@ -480,3 +369,29 @@ def _candidates(common: sparse.csr_array, row: int, otherwise: Ids) -> Ids:
     if not len(values):
         return otherwise
     return np.asarray(common.indices[inside][values == values.max()], dtype=np.int64)
+
+
+def _card(name: str, summary: str) -> Card:
+    return Card(
+        name, summary, "on FedStruct (ICLR 2025) App. G.1, with a crawl as Narayanan and Shmatikov (2009) assume it",
+        Role.SILO, Secret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.9, auxiliary=CRAWL, truth=StructureTruth,
+        knowledge=CrawledGraph, tells_nothing="a list of names doesn't say which of a client's nodes has which",
+    )  # fmt: skip
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (
+    _Matching(
+        _card("nsf-nearest", "a client names a foreign node after the listed one with the nearest structure features"),
+        lambda rows, table, rng: nearest(rows, table, CANDIDATES, rng), (1, CANDIDATES),
+    ),
+    _Matching(
+        _card("nsf-assignment", "a client names all nodes of another one at once, at the least total distance"),
+        lambda rows, table, rng: one_to_one(rows, table, rng)[:, None],
+    ),
+    _Matching(
+        _card("nsf-degree-hashing",
+              "a client names a foreign node after a listed one of equal degree and surroundings"),
+        _by_degree,
+    ),
+    _NsfPropagation(),
+)  # fmt: skip

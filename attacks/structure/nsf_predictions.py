@@ -9,7 +9,9 @@ are a table of logits that has memorised the labels, and every client holds it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -17,40 +19,36 @@ from scipy import sparse
 from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import OWN_EDGES, ego_networks, undirected
-from fgl_secure.attacks.recovery import largest_share
-from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, EmbeddingModel, NodeClaims
-from fgl_secure.attacks.structure.nsf_identity import comparable, nearest
-from fgl_secure.attacks.structure.nsf_views import (
+from fgl_secure.attacks.recovery import largest_share, share_right
+from fgl_secure.attacks.structure.knowledge import (
+    FEDSTRUCT,
+    FEDSTRUCT_LOUVAIN,
     MODEL,
     MODEL_ALONE,
+    STRUCTURE,
+    EmbeddingModel,
     HeldFeatures,
+    NodeClaims,
     embedded,
     foreign_features,
     neighbour_sums,
     own_features,
     own_rows,
 )
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.structure.nsf_identity import comparable, nearest
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KnownNodes:
-    """What one client knows.
+    """What one client knows."""
 
-    Attributes:
-        client: its party identifier.
-        foreign: features of other clients' nodes.
-        own: features of its own nodes.
-        adjacency: 0/1 [n, n], the edges with an end among its nodes.
-    """
-
-    client: int
-    foreign: HeldFeatures
-    own: HeldFeatures
-    adjacency: sparse.csr_array
+    client: int  # its party identifier
+    foreign: HeldFeatures  # features of other clients' nodes
+    own: HeldFeatures  # features of its own nodes
+    adjacency: sparse.csr_array  # 0/1 [n, n], the edges with an end among its nodes
 
     def lenders(self, among: Ids) -> Ids:
         """int64 [m]: for each foreign node the nearest of some own nodes (positions in `own.nodes`).
@@ -77,14 +75,14 @@ class _KnownNodes:
 
     def _tables(self) -> tuple[Floats, Floats]:
         both = comparable(np.concatenate([self.foreign.values, self.own.values]))
-        return standardised(both[: len(self.foreign.nodes)], both[len(self.foreign.nodes) :])
+        return _standardised(both[: len(self.foreign.nodes)], both[len(self.foreign.nodes) :])
 
     def _nearest(self, rows: Floats, table: Floats, among: Ids) -> Ids:
         chosen = nearest(rows, table[among], 1, np.random.default_rng(self.client))[:, 0]
         return np.asarray(self.own.nodes[among[chosen]])
 
 
-def known_nodes(view: View) -> list[_KnownNodes]:
+def _known_nodes(view: View) -> list[_KnownNodes]:
     """What every client knows, of those that know features of both and their own edges."""
     foreign, own, edges = foreign_features(view), own_features(view), own_rows(view, OWN_EDGES)
     size = len(view.parties.ids(Role.DEVICE))
@@ -94,7 +92,7 @@ def known_nodes(view: View) -> list[_KnownNodes]:
     ]
 
 
-def standardised(rows: Floats, table: Floats) -> tuple[Floats, Floats]:
+def _standardised(rows: Floats, table: Floats) -> tuple[Floats, Floats]:
     """Two tables in units of the standard deviations of the second; columns of zeros and ones stay as they are."""
     spread = table.std(axis=0)
     flags = ((table == 0) | (table == 1)).all(axis=0) & ((rows == 0) | (rows == 1)).all(axis=0)
@@ -113,44 +111,33 @@ def _degree_column(table: Floats, degrees: Ids) -> int | None:
     return None
 
 
-class NsfDegrees(Attack[NodeClaims, StructureTruth]):
-    """A client predicts how many neighbours foreign nodes have."""
+@dataclass(frozen=True, slots=True)
+class _Lent(Attack[NodeClaims, StructureTruth]):
+    """A client gives every foreign node what its own node with the nearest features has."""
 
-    card = Card(
-        "nsf-degrees",
-        "a client takes the degree of a foreign node from its own node with the nearest structure features",
-        "FedStruct (ICLR 2025) App. G.1: NSFs that closely match some of its own",
-        Role.SILO, Secret.DEGREE, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.8, truth=StructureTruth,
-    )  # fmt: skip
-
-    def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs none
-        """Gives every foreign node the degree of the own node whose features are nearest, at every client alone."""
-        return NodeClaims.of_all((known.client, known.foreign.nodes, _degrees(known)) for known in known_nodes(view))
-
-    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """The share of degrees that are right; the prior is the most frequent degree."""
-        degrees, _ = ego_networks(undirected(truth.edges, len(truth.silo_of)))
-        return (_share_right("degrees", degrees, guess, truth),)
-
-
-class NsfEgoNets(Attack[NodeClaims, StructureTruth]):
-    """A client predicts the whole ego network of foreign nodes, which tells most nodes from all others."""
-
-    card = Card(
-        "nsf-ego-nets",
-        "a client takes triangles and neighbours' degrees of a foreign node from its nearest own node",
-        "FedStruct (ICLR 2025) App. G.1: infer the topology of some of the nodes within j",
-        Role.SILO, Secret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.55, truth=StructureTruth,
-    )  # fmt: skip
+    card: Card = field()  # of its own, and not what the base class says
+    metric: str
+    lent: Callable[[_KnownNodes], Ids | None]
+    which: int  # of degrees and ego networks
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs none
-        """Gives every foreign node the ego network of the own node whose features are nearest."""
-        return NodeClaims.of_all((known.client, known.foreign.nodes, _ego_nets(known)) for known in known_nodes(view))
+        return NodeClaims.of_all((known.client, known.foreign.nodes, self.lent(known)) for known in _known_nodes(view))
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """The share of ego networks that are exact; those that no own node has are out of reach."""
-        _, ego_nets = ego_networks(undirected(truth.edges, len(truth.silo_of)))
-        return (_share_right("ego networks", ego_nets, guess, truth),)
+        """The share that is right; random is a random own node's value, the prior the most frequent one.
+
+        What no own node of a client has is out of reach.
+        """
+        actual = ego_networks(undirected(truth.edges, len(truth.silo_of)))[self.which]
+        client, right = truth.parties.index_of(guess.observers, Role.SILO), guess.values == actual[guess.nodes]
+        values, name = np.unique(actual, return_inverse=True)
+        lent = np.zeros((int(truth.silo_of.max()) + 1, len(values)))
+        np.add.at(lent, (truth.silo_of, name), 1)
+        lent /= np.maximum(lent.sum(axis=1, keepdims=True), 1)
+        chance = lent[client, name[guess.nodes]]
+        prior, reach = largest_share(actual[guess.nodes][:, None]), max(float((chance > 0).mean()), float(right.mean()))
+        what, random = f"{self.metric} are those of the nearest own node.", float(chance.mean())
+        return (share_right(self.metric, right, guess.nodes, what, random=random, prior=prior, reachable=reach),)
 
 
 def _degrees(known: _KnownNodes) -> Ids:
@@ -161,7 +148,7 @@ def _degrees(known: _KnownNodes) -> Ids:
 def _ego_nets(known: _KnownNodes) -> Ids | None:
     """int64 [m]; None where no own node's ego network is known.
 
-    Neighbours abroad have the degrees that `NsfDegrees` predicts, and no edges between each other; an own node that
+    Neighbours abroad have the degrees that `_NsfDegrees` predicts, and no edges between each other; an own node that
     has neighbours without known features lends nobody its ego network.
     """
     degrees, _ = ego_networks(known.adjacency)
@@ -174,72 +161,27 @@ def _ego_nets(known: _KnownNodes) -> Ids | None:
     return np.asarray(ego_networks(known.adjacency, degrees)[1][known.lenders(whole)])
 
 
-def _share_right(metric: str, actual: Ids, guess: NodeClaims, truth: StructureTruth) -> Measurement:
-    """The share of predictions that are right; random is a random own node's value, the prior the most frequent one."""
-    client = truth.parties.index_of(guess.observers, Role.SILO)
-    right = guess.values == actual[guess.nodes]
-    share = clustered_proportion(right, guess.nodes, seed=0)
-    values, name = np.unique(actual, return_inverse=True)
-    lent = np.zeros((int(truth.silo_of.max()) + 1, len(values)))
-    np.add.at(lent, (truth.silo_of, name), 1)
-    lent /= np.maximum(lent.sum(axis=1, keepdims=True), 1)
-    chance = lent[client, name[guess.nodes]]
-    prior = largest_share(actual[guess.nodes][:, None])
-    finding = f"{int(right.sum()):,} of {len(right):,} {metric} are those of the nearest own node."
-    reach = max(float((chance > 0).mean()), share.value)
-    return Measurement.of_share(metric, share, finding, random=float(chance.mean()), prior=prior, reachable=reach)
-
-
 SOURCE = "on FedStruct (ICLR 2025) 5.5 and App. G.1: guess the labels of the identified nodes"
 
 
+@dataclass(frozen=True, slots=True)
 class _Labels(InformedAttack[NodeClaims, EmbeddingModel, StructureTruth]):
-    """Reading a label off a node's logits."""
+    """A client reads the class of the largest logit of every foreign node, or scores those that train alone."""
+
+    card: Card = field()  # of its own, and not what the base class says
+    metric: str
+    training: bool
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        """Takes the class of the largest logit of every foreign node, at every client alone."""
         held = foreign_features(view).items()
         return NodeClaims.of_all((client, each.nodes, embedded(each, known).argmax(axis=1)) for client, each in held)
 
-
-class NsfLabels(_Labels):
-    """The labels of all foreign nodes, those that no training used included."""
-
-    card = Card(
-        "nsf-labels",
-        "a client reads the label of any foreign node off its learnt structure features",
-        SOURCE,
-        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, auxiliary=MODEL, truth=StructureTruth,
-        knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
-    )  # fmt: skip
-
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """The share of labels that are right over all foreign nodes."""
-        return (share_of_labels("labels of foreign nodes", guess.values, guess.nodes, truth),)
+        counted = truth.labelled[guess.nodes] if self.training else np.ones(len(guess.nodes), dtype=np.bool_)
+        return share_of_labels(self.metric, guess.values[counted], guess.nodes[counted], truth)
 
 
-class NsfTrainingLabels(_Labels):
-    """The labels that other clients trained on."""
-
-    card = Card(
-        "nsf-training-labels",
-        "a client reads the labels that others train on off their nodes' learnt structure features",
-        SOURCE,
-        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.9, auxiliary=MODEL, truth=StructureTruth,
-        knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
-    )  # fmt: skip
-
-    def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """The share of labels that are right over foreign training nodes."""
-        training = truth.labelled[guess.nodes]
-        if not training.any():
-            return ()
-        return (
-            share_of_labels("labels of foreign training nodes", guess.values[training], guess.nodes[training], truth),
-        )
-
-
-class NsfMembership(Attack[NodeClaims, StructureTruth]):
+class _NsfMembership(Attack[NodeClaims, StructureTruth]):
     """Which foreign nodes carry a label: training pushes their own features farthest from the start."""
 
     card = Card(
@@ -250,14 +192,43 @@ class NsfMembership(Attack[NodeClaims, StructureTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        """Scores every foreign node by the length of its features, at every client alone."""
         held = foreign_features(view).items()
         return NodeClaims.of_all((client, each.nodes, np.linalg.norm(each.values, axis=1)) for client, each in held)
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Twice the area under the curve less one: 0 without a view."""
         training = truth.labelled[guess.nodes]
         if training.all() or not training.any():
             return ()
         what = "Foreign nodes that train the model and those that don't"
         return (ranking_of_nodes("training nodes", guess.values, training, guess.nodes, what),)
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (
+    _Lent(Card(
+        "nsf-degrees",
+        "a client takes the degree of a foreign node from its own node with the nearest structure features",
+        "FedStruct (ICLR 2025) App. G.1: NSFs that closely match some of its own",
+        Role.SILO, Secret.DEGREE, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.8, truth=StructureTruth,
+    ), "degrees", _degrees, 0),
+    _Lent(Card(
+        "nsf-ego-nets",
+        "a client takes triangles and neighbours' degrees of a foreign node from its nearest own node",
+        "FedStruct (ICLR 2025) App. G.1: infer the topology of some of the nodes within j",
+        Role.SILO, Secret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.55, truth=StructureTruth,
+    ), "ego networks", _ego_nets, 1),
+    _Labels(Card(
+        "nsf-labels",
+        "a client reads the label of any foreign node off its learnt structure features",
+        SOURCE,
+        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, auxiliary=MODEL, truth=StructureTruth,
+        knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
+    ), "labels of foreign nodes", training=False),
+    _Labels(Card(
+        "nsf-training-labels",
+        "a client reads the labels that others train on off their nodes' learnt structure features",
+        SOURCE,
+        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.9, auxiliary=MODEL, truth=StructureTruth,
+        knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
+    ), "labels of foreign training nodes", training=True),
+    _NsfMembership(),
+)  # fmt: skip

@@ -22,7 +22,7 @@ from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import clients_of, undirected
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_HOPWISE, STRUCTURE, EmbeddingModel, NodeClaims
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
 from fgl_secure.typing import Floats, Ids
@@ -37,7 +37,7 @@ RANK = 1e-12
 """Squared singular values of a Jacobian up to this share of the largest count as none."""
 
 
-def gradient_rows(view: View) -> NodeClaims | None:
+def _gradient_rows(view: View) -> NodeClaims | None:
     """The rows that the server sees of the first round: of single clients, or their sum; None where it sees neither."""
     sums = view.own(GRADIENT_SUM)
     if not sums:
@@ -87,7 +87,7 @@ SOURCE = "on FedStruct (ICLR 2025) Prop. 2 and Eq. 50: gradients of S at the ser
 JACOBIAN = "the Jacobian of the embedding at S, which the server hands out, where the embedding is not the identity"
 
 
-class StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, StructureTruth]):
+class _StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, StructureTruth]):
     """The class of the smallest entry of a row."""
 
     card = Card(
@@ -100,8 +100,7 @@ class StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, Structu
     )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        """Reads a label off every row."""
-        found = gradient_rows(view)
+        found = _gradient_rows(view)
         if found is None or not len(found.nodes):
             return None
         labels = logit_gradients(found, known).argmin(axis=1)
@@ -117,10 +116,10 @@ class StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, Structu
         labels = np.full(len(truth.silo_of), -1, dtype=np.int64)
         labels[guess.nodes[owned]] = guess.values[owned]
         nodes = np.flatnonzero(truth.labelled & (np.isin(truth.silo_of, guess.observers) | sums))
-        return (share_of_labels("training labels", labels[nodes], nodes, truth),) if len(nodes) else ()
+        return share_of_labels("training labels", labels[nodes], nodes, truth)
 
 
-class StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
+class _StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
     """Which nodes carry a label, by the length of their rows."""
 
     card = Card(
@@ -131,12 +130,10 @@ class StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        """Takes the rows as they are."""
-        found = gradient_rows(view)
+        found = _gradient_rows(view)
         return found if found is not None and len(found.nodes) else None
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Twice the area under the curve less one, over all nodes, those without a row of their owner at 0."""
         owned = (guess.observers == truth.silo_of[guess.nodes]) | (guess.observers < 0)
         lengths = np.zeros(len(truth.silo_of))
         np.add.at(lengths, guess.nodes[owned], np.linalg.norm(guess.values[owned], axis=1))
@@ -146,7 +143,7 @@ class StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
         return (ranking_of_nodes("labelled nodes", lengths, truth.labelled, np.arange(len(lengths)), what),)
 
 
-class StructureGradientNeighbours(Attack[NodeClaims, StructureTruth]):
+class _StructureGradientNeighbours(Attack[NodeClaims, StructureTruth]):
     """Which foreign nodes are next to a client's labelled ones, by the length of that client's rows."""
 
     card = Card(
@@ -157,12 +154,10 @@ class StructureGradientNeighbours(Attack[NodeClaims, StructureTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        """Takes the rows of single clients; a sum says nothing of whose they are."""
-        found = gradient_rows(view)
+        found = _gradient_rows(view)
         return found if found is not None and (found.observers >= 0).any() else None
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """Twice the area under the curve less one, over all pairs of a client that sent rows and a foreign node."""
         senders = np.unique(guess.observers)
         lengths = np.zeros((len(senders), len(truth.silo_of)))
         lengths[np.searchsorted(senders, guess.observers), guess.nodes] = np.linalg.norm(guess.values, axis=1)
@@ -181,7 +176,7 @@ HOP_GRADIENTS = "hop gradients"
 """Name of a client's rows (own node, what came back to it in a hop)."""
 
 
-class HopGradientLabels(Attack[NodeClaims, StructureTruth]):
+class _HopGradientLabels(Attack[NodeClaims, StructureTruth]):
     """The class of the smallest entry of what comes back to a node with a single foreign neighbour."""
 
     card = Card(
@@ -192,7 +187,6 @@ class HopGradientLabels(Attack[NodeClaims, StructureTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        """Reads the last hop of the first round, at every client alone."""
         returned, neighbour = view.own(HOP_GRADIENTS), _only_neighbours(view)
         if not returned:
             return None
@@ -203,10 +197,7 @@ class HopGradientLabels(Attack[NodeClaims, StructureTruth]):
         return NodeClaims(last.owners[read], neighbour[nodes[read]], rows[read].argmin(axis=1).astype(np.int64))
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """The share of the labels that are right, over all that clients read."""
-        if not len(guess.nodes):
-            return ()
-        return (share_of_labels("labels of foreign neighbours", guess.values, guess.nodes, truth),)
+        return share_of_labels("labels of foreign neighbours", guess.values, guess.nodes, truth)
 
 
 def _only_neighbours(view: View) -> Ids:
@@ -217,3 +208,11 @@ def _only_neighbours(view: View) -> Ids:
         single = np.flatnonzero(np.diff(crossing.indptr) == 1)
         only[single] = crossing[single].indices
     return only
+
+
+ATTACKS: tuple[Attack[Any, Any], ...] = (
+    _HopGradientLabels(),
+    _StructureGradientLabels(),
+    _StructureGradientMembership(),
+    _StructureGradientNeighbours(),
+)

@@ -7,8 +7,9 @@ from math import ceil
 
 import numpy as np
 
+from fgl_secure.attacks.updates import participants_of, sums_of, vectors_of
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Phase, Role, View
+from fgl_secure.runtime import Role, View
 from fgl_secure.typing import Floats, Ids
 
 VIRTUAL_NODES = "virtual nodes"
@@ -98,13 +99,6 @@ class VirtualSlices:
         return slice(self.head_bias.start - self.classes * self.hidden, self.head_bias.start)
 
 
-SERVER_SUM = "server sum"
-"""Name of the server's row float64 [1, P], where it learns the sum over the clients of a round and no more."""
-
-PARTICIPANTS = "participants"
-"""Name of the server's rows int64 [p, 1], the clients in that sum."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundStates:
     """Models and virtual nodes that clients came to in one round.
@@ -126,19 +120,12 @@ class RoundStates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _MeanState:
-    """The weighted mean of what the clients of one round came to.
+    """The weighted mean of what the clients of one round came to."""
 
-    Attributes:
-        number: the round.
-        state: float64 [P + M width].
-        weight: the mean weight of a client.
-        sent: see `RoundStates`.
-    """
-
-    number: int
-    state: Floats
-    weight: float
-    sent: Floats | None
+    number: int  # the round
+    state: Floats  # float64 [P + M width]
+    weight: float  # the mean weight of a client
+    sent: Floats | None  # see `RoundStates`
 
 
 def client_states(view: View, layout: VirtualSlices) -> tuple[RoundStates, ...]:
@@ -156,11 +143,7 @@ def client_states(view: View, layout: VirtualSlices) -> tuple[RoundStates, ...]:
 def mean_states(view: View, layout: VirtualSlices) -> tuple[_MeanState, ...]:
     """The means of all rounds of which the server has every summand or their sum, in ascending order."""
     clients = view.parties.counts.get(Role.SILO, 0)
-    noted = [rows for rows in view.own(PARTICIPANTS) if not rows.step.evaluation]
-    fewer = {rows.step.round for rows in noted if len(np.unique(rows.values)) < clients}
-    sums = [rows for rows in view.own(SERVER_SUM) if not rows.step.evaluation]
-    learnt = {rows.step.round: np.asarray(rows.values, dtype=np.float64)[0] for rows in sums}
-    totals = {number: total for number, total in learnt.items() if number not in fewer}
+    totals = {n: total[0] for n, total in sums_of(view).items() if len(participants_of(view, n)) == clients}
     for number, (senders, rows) in _summands(view, layout).items():
         if len(np.unique(senders)) == clients:
             totals.setdefault(number, rows.sum(axis=0))
@@ -179,13 +162,8 @@ def _handed_out(means: dict[int, Floats], layout: VirtualSlices) -> dict[int, Fl
 
 def _summands(view: View, layout: VirtualSlices) -> dict[int, tuple[Ids, Floats]]:
     """By round in ascending order: indices of the senders int64 [k], and what they sent float64 [k, columns]."""
-    found: dict[int, list[tuple[Ids, Floats]]] = {}
-    batches = [batch for batch in view.messages(Phase.VECTORS) if not batch.step.evaluation]
-    for batch in sorted(batches, key=lambda each: each.step.round):
-        rows = np.asarray(batch.payload, dtype=np.float64)
-        if rows.ndim != 2 or rows.shape[1] <= layout.entries:
-            raise InputError(f"summands must be rows of more than {layout.entries} entries; found {list(rows.shape)}")
-        clients = view.parties.index_of(batch.senders, Role.SILO)
-        found.setdefault(batch.step.round, []).append((clients, rows))
-    joined = {number: [np.concatenate(part) for part in zip(*parts, strict=True)] for number, parts in found.items()}
-    return {number: (clients, rows) for number, (clients, rows) in joined.items() if len(clients)}
+    found = vectors_of(view)
+    narrow = next((rows.shape for _, rows in found.values() if rows.shape[1] <= layout.entries), None)
+    if narrow is not None:
+        raise InputError(f"summands must be rows of more than {layout.entries} entries; found {list(narrow)}")
+    return found

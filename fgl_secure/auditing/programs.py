@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fgl_secure.attacks.message_passing.knowledge import TRAINING
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun

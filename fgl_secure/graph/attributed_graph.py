@@ -79,7 +79,7 @@ class Graph:
     Attributes:
         name: What the graph is called in tables.
         stored: features float32 [n, d], finite; or their sparse rows.
-        labels: int64 [n], 0 or more.
+        labels: int64 [n], 0 or more; -1 for a node of a user's own data without a label.
         edges: int64 [2, m], row 0 the source and row 1 the target: a message travels from source to target, and an
             undirected edge is two columns. Sorted by (target, source), without duplicates or self-loops.
         image_shape: (height, width) with height * width = d where a node's features are an image, else None.

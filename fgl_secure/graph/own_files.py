@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import DataNotFoundError, DataWarning, InputError
-from fgl_secure.graph.attributed_graph import Graph, as_array
+from fgl_secure.graph.attributed_graph import Graph, as_array, read_only
 from fgl_secure.graph.split import Mask, SplitMasks, check_disjoint, random_split, read_mask
 
 REQUIRED = ("x", "y", "edge_index")
@@ -79,6 +80,7 @@ def own_graph(
     labels = _labels(arrays["y"], x.shape[0])
     labelled = labels != _UNLABELLED
     graph = Graph.from_arrays(name, x, np.where(labelled, labels, 0), edges)
+    graph = graph if labelled.all() else replace(graph, labels=read_only(labels))
     given = {key: arrays[key] for key in MASKS if key in arrays}
     masks = _masks(given, labelled, seed, split, unused)
     if _WARNING.get():
@@ -147,7 +149,7 @@ def _label_notes(labels: NDArray[np.int64]) -> Iterator[str]:
     used = np.unique(labels[labels != _UNLABELLED])
     without, classes = int((labels == _UNLABELLED).sum()), int(used[-1]) + 1
     if without:
-        yield f"{without:,} nodes have label -1 and are in no mask; attacks on labels count them as class 0"
+        yield f"{without:,} nodes have label -1 and are in no mask; attacks on labels leave them out"
     if len(used) < classes:
         remedy = "" if without else "; numpy.unique(y, return_inverse=True)[1] numbers them without gaps"
         yield f"labels {_named(used.tolist())} make {classes:,} classes, {classes - len(used):,} without a node{remedy}"

@@ -142,7 +142,8 @@ class Silo:
             places[graph.silo_of == other] = np.arange((graph.silo_of == other).sum())
         table = np.stack([foreign, graph.silo_of[foreign], places[foreign]], axis=1)
         masks = (graph.train_mask[own], graph.validation_mask[own], graph.test_mask[own])
-        rows = (graph.graph.features_of(own), graph.labels[own], *masks, graph.in_degree[own].astype(np.int64))
+        labels = np.maximum(graph.labels[own], 0)  # a node without one is in no mask
+        rows = (graph.graph.features_of(own), labels, *masks, graph.in_degree[own].astype(np.int64))
         return cls(facts or facts_of(graph, heard), silo, own, *rows, narrow(edges, graph.num_devices), table)
 
     @classmethod

@@ -8,27 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.areas import area, area_within, mean_area
+from fgl_secure.attacks.areas import area, area_within, share_of_labels
 from fgl_secure.attacks.edge_claims import (
-    ClaimedEdges,
     ForeignEdges,
     edges_at_neighbours,
     foreign_edges,
-    linked_pairs,
     score_foreign_edges,
 )
 from fgl_secure.attacks.neighbourhoods import clients_of, ego_networks, neighbour_degrees, undirected
 from fgl_secure.attacks.recovery import (
     ClaimedTerms,
     RecoveredRows,
-    largest_share,
     score_claimed_terms,
     score_recovered_rows,
 )
-from fgl_secure.attacks.row_space import exposed, leverages, row_basis, solver
-from fgl_secure.attacks.structure.nsf_views import degree_hashes, neighbour_sums, one_hot
+from fgl_secure.attacks.row_space import row_basis, solver
+from fgl_secure.attacks.structure.knowledge import neighbour_sums
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Direction, Party, Role, Step
+from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.recorded import Run, both_ways, federated, record, star_and_path, whole_numbers
 from tests.attacks.structure.hop_runs import record_exchange, scale_free
 from tests.attacks.structure.structure_runs import fedstar, one_hot_degrees, return_probabilities
@@ -49,13 +48,6 @@ def test_foreign_edges_are_those_without_an_end_in_the_client(run: Run) -> None:
     assert [edge for edge, near in zip(found, reach, strict=True) if near] == [(0, 1, 2), (1, 3, 4), (2, 1, 2)]
 
 
-def test_claims_are_counted_once() -> None:
-    """Whoever makes them and in whatever order, and none where there are none."""
-    sources, targets = np.array([3, 5, 3, 0, 5], dtype=np.int64), np.array([5, 3, 5, 0, 4], dtype=np.int64)
-    assert ClaimedEdges(sources, targets).number == 4
-    assert ClaimedEdges(sources[:0], targets[:0]).number == 0
-
-
 def test_claims_that_touch_the_client_are_dropped(run: Run) -> None:
     """Own edges, pairs of one node and repetitions never become claims."""
     client = clients_of(run.transcript.views(Role.SILO))[1]
@@ -67,7 +59,7 @@ def test_scores_count_clients_apart() -> None:
     """One right and one wrong claim of one client: precision one half, recall one of all clients' foreign edges."""
     run = record_exchange(scale_free(60, 3))
     client, lower, upper = foreign_edges(run.truth)
-    dense = linked_pairs(run.truth).toarray() + np.eye(60)
+    dense = undirected(run.truth.edges, 60).toarray() + np.eye(60)
     abroad = np.flatnonzero(run.truth.silo_of != client[0])
     a, b = next((a, b) for a in abroad for b in abroad if a < b and not dense[a, b])
     guess = ForeignEdges(client[[0, 0]], np.array([lower[0], a]), np.array([upper[0], b]))
@@ -175,47 +167,6 @@ def test_other_features_are_no_return_probabilities() -> None:
         assert neighbour_sums(rows) is None
 
 
-def test_hashes_are_of_degrees_where_there_is_no_more() -> None:
-    """One-hot degrees are hashed as degrees, and what is no degree is not hashed at all."""
-    _, edges = drawn(0)
-    rows = one_hot_degrees(edges, np.zeros(14, dtype=np.int64))
-    hashes = degree_hashes(rows)
-    assert hashes is not None
-    assert hashes[:, 0].tolist() == rows.argmax(axis=1).tolist()
-    assert one_hot(rows * 2) is None
-    assert degree_hashes(np.random.default_rng(0).random((4, 3))) is None
-
-
-def test_a_sum_of_one_exposes_it_and_a_sum_of_two_neither() -> None:
-    """The leverage is 1 for an unknown that is alone in a sum, and 1/2 for two that are always summed together."""
-    basis = row_basis(np.array([[3.0, 0.0, 0.0, 0.0], [0.0, 2.0, 2.0, 0.0]]))
-    assert leverages(basis) == pytest.approx([1, 0.5, 0.5, 0])
-    assert exposed(basis).tolist() == [True, False, False, False]
-
-
-def test_differences_of_sums_expose() -> None:
-    """Two sums that differ in one term expose that term although none is alone in any."""
-    matrix = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]])
-    solution = solver(matrix)
-    assert solution.unknowns.tolist() == [2]
-    assert solution.weights @ matrix == pytest.approx(np.array([[0.0, 0.0, 1.0]]))
-
-
-def test_the_rank_is_relative_to_the_largest_singular_value() -> None:
-    """Scaling all sums by 1e-9 changes no leverage, and a relative error of 1e-13 exposes nobody."""
-    matrix = np.array([[1.0, 1.0], [1.0, 1.0 + 1e-13]])
-    for scale in (1.0, 1e-9, 1e9):
-        assert leverages(row_basis(scale * matrix)) == pytest.approx([0.5, 0.5])
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0, 0)])
-def test_nothing_asked_exposes_nothing(shape: tuple[int, int]) -> None:
-    """Without sums or without unknowns nothing is determined."""
-    solution = solver(np.zeros(shape))
-    assert solution.weights.shape == (0, shape[0])
-    assert not exposed(row_basis(np.zeros(shape))).any()
-
-
 @given(st.integers(0, 10_000))
 def test_determined_unknowns_are_the_same_in_all_solutions(seed: int) -> None:
     """What a solver reads is right; what it does not read differs between two solutions of the same equations."""
@@ -266,24 +217,6 @@ def test_nodes_nobody_asks_about_do_not_count() -> None:
     assert found is not None
     assert found[0] == 1
     assert found[1].low < 0.05  # one node of each kind says next to nothing
-
-
-def test_one_kind_alone_has_no_area() -> None:
-    """Without a group of both kinds there is nothing to compare."""
-    everyone = np.ones((2, 3), dtype=np.bool_)
-    assert area_within(np.zeros((2, 3)), everyone, everyone) is None
-    assert mean_area(np.zeros((2, 3)), everyone, everyone) == 0.5
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=12))
-def test_largest_share_counts_equal_rows(rows: list[tuple[int, int]]) -> None:
-    """The most frequent row is found as a count over tuples finds it."""
-    assert largest_share(np.array(rows, dtype=np.int32)) == max(map(rows.count, rows)) / len(rows)
-
-
-def test_no_rows_have_no_largest_share() -> None:
-    """Without rows the share is 0."""
-    assert largest_share(np.empty((0, 3), dtype=np.int8)) == 0
 
 
 def test_prior_is_the_most_frequent_row_of_the_attacked_messages() -> None:
@@ -345,9 +278,14 @@ def test_claimed_terms_are_matched_as_multisets() -> None:
     assert read.finding == "2 of 12 rows are read exactly out of sums; 2 of 5 rows that are claimed are right."
 
 
-def test_no_claimed_terms_have_no_precision() -> None:
-    """Without a claim nothing is read, and there is no share of right claims."""
-    run = record(star_and_path(), Plaintext(), whole_numbers(9, 2, 9))
-    nothing = ClaimedTerms(Step(0, 0), np.empty(0, dtype=np.int64), np.empty((0, 2)))
-    (read,) = score_claimed_terms(nothing, run.truth)
-    assert (read.metric, read.value) == ("messages read", 0)
+def test_nodes_without_a_label_are_left_out() -> None:
+    """They count neither as right nor as wrong, nor in the prior, and where no node has a label there is no figure."""
+    graph = star_and_path()
+    bare = replace(graph, graph=replace(graph.graph, labels=np.array([-1, 1, 1, -1, 0, 1, 0, 0, -1])))
+    truth, nodes = StructureTruth.of(hierarchy_of(bare), bare), np.arange(9)
+    (found,) = share_of_labels("labels", np.array([0, 1, 1, 0, 0, 0, 0, 0, 0]), nodes, truth)
+    assert found.finding == "5 of 6 labels are read."
+    assert (found.n, found.random) == (6, 0.5)
+    assert truth.permuted(1).labels.min() == -1
+    nobody = replace(truth, labels=np.full(9, -1))
+    assert share_of_labels("labels", np.zeros(9, dtype=np.int64), nodes, nobody) == ()

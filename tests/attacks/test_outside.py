@@ -30,7 +30,7 @@ MODULE = dedent('''
     from dataclasses import dataclass
 
     from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement, Truth
-    from fgl_secure.attacks.message_passing.truth import MessageTruth
+    from fgl_secure.attacks.truth import MessageTruth
     from fgl_secure.attacks.message_passing.knowledge import TRAINING
     from fgl_secure.auditing.recorded_run import RecordedRun
     from fgl_secure.methods.hifgl.controls import CONTROLS as TREE

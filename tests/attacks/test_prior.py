@@ -16,11 +16,11 @@ from fgl_secure.attacks.edge_claims import ClaimedEdges
 from fgl_secure.attacks.gradients.fields import FieldGuess, by_degree
 from fgl_secure.attacks.gradients.knowledge import Candidates
 from fgl_secure.attacks.message_passing import fingerprint
-from fgl_secure.attacks.message_passing.fingerprint import ContainmentAtDevice, ContainmentAtSilo, likest_pairs
+from fgl_secure.attacks.message_passing.fingerprint import likest_pairs
 from fgl_secure.attacks.message_passing.knowledge import PublicRows
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.registry import attacks
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.truth import MessageTruth, StructureTruth
 from fgl_secure.auditing.controls import control
 from fgl_secure.graph import Data
 from fgl_secure.methods.fed2gnn.scenarios import CONTROLS as FED2GNN
@@ -79,7 +79,7 @@ def test_an_attack_that_forgets_it_is_called_out() -> None:
     """The default guesses nothing, and is told apart from a reason."""
 
     class Forgets(InformedAttack[object, PublicRows, MessageTruth]):
-        card = ContainmentAtDevice().card
+        card = named("containment-device").card
         infer_with = score = None  # type: ignore[assignment]
 
     assert alone(Forgets()) is Alone.NOT_LOOKED_AT
@@ -89,17 +89,17 @@ def test_cora_without_a_message(data_root: Path) -> None:  # noqa: ARG001  # set
     """A cosine ranking of the public list with as many claims as containment makes under relay-coded, 14,262."""
     graph = Data("Cora").federated(0)
     parties = hierarchy_of(graph)
-    truth = MessageTruth(parties, graph.silo_of, graph.edges, {}, graph.labels)
+    truth = MessageTruth(graph.silo_of, graph.edges, parties, {}, graph.labels)
     claims = np.stack(np.nonzero(~np.eye(200, dtype=bool)))[:, :14_262]
     devices = parties.ids(Role.DEVICE)
     guess = ClaimedEdges(devices[claims[0]], devices[claims[1]])
-    found = measured(ContainmentAtDevice(), guess, truth, parties, (PublicRows(as_words(graph)),))
+    found = measured(named("containment-device"), guess, truth, parties, (PublicRows(as_words(graph)),))
     prior = {each.metric: each.prior for each in found}
     assert prior["recall"] == pytest.approx(0.120, abs=5e-4)
     assert prior["precision"] == pytest.approx(0.089, abs=5e-4)
-    bare = {each.metric: each.prior for each in ContainmentAtDevice().score(guess, truth)}
+    bare = {each.metric: each.prior for each in named("containment-device").score(guess, truth)}
     assert bare["recall"] == pytest.approx(0.0019, abs=1e-4)  # as many claims at random
-    silo = measured(ContainmentAtSilo(), guess, truth, parties, (PublicRows(as_words(graph)),))
+    silo = measured(named("containment-silo"), guess, truth, parties, (PublicRows(as_words(graph)),))
     assert min(each.prior for each in silo) > 0.05
 
 
@@ -152,7 +152,7 @@ def test_parties_number_the_claims() -> None:
     parties = Directory.hierarchy(1, 3)
     devices = parties.ids(Role.DEVICE)
     guess = ClaimedEdges(devices[[0, 2]], devices[[2, 0]])
-    blind = ContainmentAtDevice().guess_without(guess, known, parties)
+    blind = named("containment-device").guess_without(guess, known, parties)
     assert sorted(zip(blind.sources.tolist(), blind.targets.tolist(), strict=True)) == sorted(
         [(int(devices[0]), int(devices[1])), (int(devices[1]), int(devices[0]))]
     )

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from fgl_secure.attacks.base import Measurement
-from fgl_secure.attacks.papers import PAPERS, papers
-from fgl_secure.attacks.registry import IN_TREE, attack, attacks, page_on
+from fgl_secure.attacks.registry import IN_TREE, PAPERS, attack, attacks, page_on, papers
 from fgl_secure.errors import UnknownNameError
 
 EXPECTED = {

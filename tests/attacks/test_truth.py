@@ -8,13 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth, UpdateTruth
-from fgl_secure.attacks.message_passing.truth import MessageTruth
-from fgl_secure.attacks.proxies.truth import ProxyTruth
-from fgl_secure.attacks.rooted_trees.truth import TreeTruth
-from fgl_secure.attacks.structure.truth import StructureTruth
-from fgl_secure.attacks.truth import foreign_neighbours, only_source
-from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
+from fgl_secure.attacks.truth import (
+    ClientBatch,
+    GradientTruth,
+    MessageTruth,
+    ProxyTruth,
+    StructureTruth,
+    TreeTruth,
+    UpdateTruth,
+    VirtualNodeTruth,
+    foreign_neighbours,
+)
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.plaintext import Plaintext
@@ -35,17 +39,6 @@ def test_foreign_neighbours_match_a_walk_over_the_edges(seed: int) -> None:
         if graph.silo_of[source] != graph.silo_of[target]:
             slow[source, graph.silo_of[target]] = slow[target, graph.silo_of[source]] = True
     assert np.array_equal(foreign_neighbours(_numbered(seed).truth), slow)
-
-
-@given(SEEDS)
-def test_only_sources_match_a_walk_over_the_edges(seed: int) -> None:
-    """A device has an only source if it receives one message, and otherwise none."""
-    run = _numbered(seed)
-    heard: dict[int, list[int]] = {}
-    for source, target in messages_of(run.graph):
-        heard.setdefault(target, []).append(source)
-    slow = [heard[node][0] if len(heard.get(node, [])) == 1 else -1 for node in range(9)]
-    assert only_source(run.truth).tolist() == slow
 
 
 def test_embeddings_are_the_inputs_of_each_step() -> None:
@@ -125,7 +118,7 @@ def test_every_family_moves_what_it_hides() -> None:
     rows, clients = np.arange(24.0)[:, None], np.arange(3)
     shares = np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.8]])
     structure = StructureTruth.of(hierarchy_of(graph), graph, {Step(0): rows})
-    tree, update = TreeTruth.of(graph, rows), UpdateTruth({0: rows[:3]})
+    tree, update = TreeTruth(graph.silo_of, graph.edges, rows), UpdateTruth({0: rows[:3]})
     proxies = ProxyTruth(clients[:, None, None], rows[:3, :, None, None], rows[:3, :, None], clients[:, None])
     virtual = VirtualNodeTruth(clients, shares, shares[2])
     hidden = [

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import Attack, Measurement
-from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.registry import attack, attacks
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report

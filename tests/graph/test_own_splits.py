@@ -18,6 +18,7 @@ from fgl_secure.cli.main import main
 from fgl_secure.errors import DataWarning, InputError
 from fgl_secure.graph import Data, Graph, SplitMasks, read_graph
 from fgl_secure.methods import FedAvg
+from fgl_secure.training.silo import Silo
 from tests.error_codes import about
 
 with warnings.catch_warnings():
@@ -187,7 +188,8 @@ def test_nodes_without_a_label_are_in_no_mask() -> None:
     for given in (MASKS, {}):
         graph, notes = told(partial(FederatedGraph.from_pyg, pyg(y=labels[:, None], **given), 3))
         assert not (graph.train_mask | graph.validation_mask | graph.test_mask)[labels == -1].any()
-        assert graph.labels[labels >= 0].tolist() == labels[labels >= 0].tolist()
+        assert graph.labels.tolist() == labels.tolist()
+        assert Silo.of(graph, 0).labels.min() >= 0
         assert graph.num_classes == 3
         assert len(notes) == 1
         assert "6 nodes have label -1" in notes[0]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.dp import (
     Account,

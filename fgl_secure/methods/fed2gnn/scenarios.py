@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.rooted_trees.knowledge import FED2GNN, HOP_SUMS, HopRules, PublicTopology
-from fgl_secure.attacks.rooted_trees.truth import TreeTruth
-from fgl_secure.attacks.rooted_trees.views import ASKED, OWN_ROWS
+from fgl_secure.attacks.rooted_trees.knowledge import ASKED, FED2GNN, HOP_SUMS, OWN_ROWS, HopRules, PublicTopology
+from fgl_secure.attacks.truth import TreeTruth
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
@@ -155,7 +154,7 @@ def _run(
     channel.note_inputs(OWN_ROWS, Step(0, layer=0), silos[silo], own)
     requests = np.stack([pairs.asking, pairs.asked, silo[pairs.asked]], axis=1)
     channel.note_inputs(ASKED, Step(0), silos[silo[pairs.asking]], requests)
-    truth = TreeTruth.of(graph, values)
+    truth = TreeTruth(graph.silo_of, graph.edges, values)
     known = PublicTopology(graph.edges, silo, HopRules(least_group(setting.scheme), setting.neighbours))
     public = _public(setting, grouping)
     return RecordedRun(*names, HOP_SUMS, public, channel.transcript, (truth,), (known,))

@@ -9,7 +9,7 @@ import numpy as np
 
 from fgl_secure.attacks.gradients.knowledge import UPDATES, Candidates, GradientKnowledge
 from fgl_secure.attacks.gradients.model import Convolution, GradientModel, receptive_field
-from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth
+from fgl_secure.attacks.truth import ClientBatch, GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph

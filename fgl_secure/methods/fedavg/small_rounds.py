@@ -18,13 +18,11 @@ from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG_SINGLE,
     FEDAVG_SMOOTH,
     FEDAVG_STATIC,
-    PARTICIPANTS,
-    SERVER_SUM,
     UPDATES,
 )
 from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel, receptive_field
-from fgl_secure.attacks.gradients.truth import UpdateTruth
-from fgl_secure.attacks.suspects import Suspects
+from fgl_secure.attacks.truth import UpdateTruth
+from fgl_secure.attacks.updates import PARTICIPANTS, SERVER_SUM, Suspects
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.privacy import DistributedNoise
-from fgl_secure.attacks.gradients.truth import GradientTruth
+from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.privacy_cost import CANARIES, Measured, PrivacyCost

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.proxies.knowledge import FEDSPRAY, FEDSPRAY_ROUNDS, FEDSPRAY_SUM, PROXIES, ProxyKnowledge
-from fgl_secure.attacks.suspects import Suspects
+from fgl_secure.attacks.updates import Suspects
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.suspects import Suspects
+from fgl_secure.attacks.updates import Suspects
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph import FederatedGraph, SplitMasks
 from fgl_secure.methods.fedspray.client import FedSpray

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.proxies.knowledge import ProxySlices
-from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.methods.fedspray.alignment import ProxyLayout, shares_of
 from fgl_secure.methods.fedspray.client import FedSpray
 from fgl_secure.typing import Floats, Ids

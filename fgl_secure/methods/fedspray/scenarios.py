@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fgl_secure.attacks.proxies.knowledge import PROXIES, ProxyKnowledge
-from fgl_secure.attacks.suspects import Suspects
+from fgl_secure.attacks.updates import Suspects
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph

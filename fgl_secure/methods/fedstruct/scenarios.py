@@ -23,8 +23,7 @@ from fgl_secure.attacks.structure.knowledge import (
     CrawledGraph,
     EmbeddingModel,
 )
-from fgl_secure.attacks.structure.truth import StructureTruth
-from fgl_secure.attacks.truth import sent_rows
+from fgl_secure.attacks.truth import StructureTruth, sent_rows
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from fgl_secure.attacks.truth import VirtualNodeTruth
 from fgl_secure.attacks.virtual_nodes.knowledge import VIRTUAL_NODES, LocalWork, VirtualSlices
-from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph

@@ -26,7 +26,7 @@ from fgl_secure.attacks.message_passing.knowledge import (
     TRAINING,
     UNMASKED_SHARES,
 )
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins

@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement, Truth
 from fgl_secure.attacks.truth import moved_on
-from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import Interval, clustered_proportion
+from fgl_secure.attacks.updates import sums_of, vectors_of
+from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
 Marks = NDArray[np.bool_]
-
-SERVER_SUM = "server sum"
-"""What the server receives, as recordings call it."""
 
 STRUCTURE_ENCODERS = "structure encoders"
 """Scenario: a round after which clients average encoders of structure."""
@@ -69,40 +67,33 @@ class GuessedDegrees:
 class EncoderDegrees(InformedAttack[GuessedDegrees, EncoderStart, DegreeTruth]):
     """Signs of the steps of the map that an encoder begins with."""
 
-    @property
-    def card(self) -> Card:
-        """The server alone."""
-        return Card(
-            "encoder-degrees",
-            "the server tells from the structure encoder that a client sends which degrees its nodes have",
-            "zero gradients of inputs that do not occur; FedStar (AAAI 2023, "
-            "https://arxiv.org/abs/2211.12814) section 4.2 shares the encoder",
-            Role.SERVER,
-            Secret.SUMMAND,
-            STRUCTURE_ENCODERS,
-            FEDSTAR,
-            auxiliary="where the encoder begins, which the server hands out",
-            truth=DegreeTruth,
-            knowledge=EncoderStart,
-            page="docs/fedstar.md",
-            tells_nothing="where all begin says nothing of where steps on own nodes led",
-        )
+    card = Card(
+        "encoder-degrees",
+        "the server tells from the structure encoder that a client sends which degrees its nodes have",
+        "zero gradients of inputs that do not occur; FedStar (AAAI 2023, "
+        "https://arxiv.org/abs/2211.12814) section 4.2 shares the encoder",
+        Role.SERVER,
+        Secret.SUMMAND,
+        STRUCTURE_ENCODERS,
+        FEDSTAR,
+        auxiliary="where the encoder begins, which the server hands out",
+        truth=DegreeTruth,
+        knowledge=EncoderStart,
+        page="docs/fedstar.md",
+        tells_nothing="where all begin says nothing of where steps on own nodes led",
+    )
 
     def infer_with(self, view: View, public: PublicParameters, known: EncoderStart) -> GuessedDegrees | None:  # noqa: ARG002  # needs no parameter
         """Of every client by its own encoder, or else of all by their mean; None without either."""
         silos = view.parties.counts.get(Role.SILO, 0)
-        sent = [batch for batch in view.messages(Phase.VECTORS, round=0) if not batch.step.evaluation]
-        sent = [batch for batch in sent if len(batch.senders)]
-        if sent:
-            clients = np.concatenate([view.parties.index_of(batch.senders, Role.SILO) for batch in sent])
-            rows = np.concatenate([np.asarray(batch.payload, dtype=np.float64) for batch in sent])
+        sent, total = vectors_of(view).get(0), sums_of(view).get(0)
+        if sent is not None:
+            clients, rows = sent
             weighed = rows[:, -1] > 0
             return GuessedDegrees(clients[weighed], moved(rows[weighed], known))
-        sums = [rows for rows in view.own(SERVER_SUM) if rows.step.round == 0 and not rows.step.evaluation]
-        if not sums:
+        if total is None:
             return None
-        mean = moved(np.asarray(sums[0].values, dtype=np.float64), known)
-        return GuessedDegrees(np.arange(silos, dtype=np.int64), np.repeat(mean, silos, axis=0))
+        return GuessedDegrees(np.arange(silos, dtype=np.int64), np.repeat(moved(total, known), silos, axis=0))
 
     def score(self, guess: GuessedDegrees, truth: DegreeTruth) -> tuple[Measurement, ...]:
         """How often two clients are told apart of which one has a degree, with a bootstrap over the one that has it.
@@ -117,12 +108,11 @@ class EncoderDegrees(InformedAttack[GuessedDegrees, EncoderStart, DegreeTruth]):
         sign = said[having, degree] - said[lacking, degree]
         halves = np.concatenate([sign > 0, sign >= 0])  # a pair that is not told apart is half right
         share = clustered_proportion(halves, np.tile(guess.clients[having], 2), seed=0)
-        bounds = Interval(2 * share.interval.low - 1, 2 * share.interval.high - 1)
         finding = (
             f"{int((sign > 0).sum()):,} of {len(sign):,} times the server tells which of two clients has a degree that "
             f"the other lacks, and {int((sign < 0).sum()):,} times the wrong one."
         )
-        return (Measurement(TOLD, 2 * share.value - 1, bounds, share.n, 0.0, 0.0, 1.0, False, finding),)
+        return (Measurement.of_area(TOLD, share.value, share.interval, share.n, finding),)
 
 
 def moved(rows: Floats, known: EncoderStart) -> Marks:

@@ -117,25 +117,22 @@ class ClaimedRows:
 class GeneratorGradientRows(InformedAttack[ClaimedRows, GeneratorShape, ClientRows]):
     """A client solves gradients of its own generator for the rows that it was measured against."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "generator-gradient-rows",
-            "a client solves the gradients of its generator for feature rows of the client that answered",
-            "on FedSage+ (NeurIPS 2021, https://arxiv.org/abs/2106.13430) 4.3: gradients of a generator are sent so "
-            "that no features are",
-            Role.SILO,
-            Secret.NODE_FEATURES,
-            GENERATORS,
-            FEDSAGE,
-            minimum=0.95,
-            auxiliary="the shape of generators, and its own one",
-            truth=ClientRows,
-            knowledge=GeneratorShape,
-            page="docs/fedsage.md",
-            tells_nothing="widths say nothing of rows",
-        )
+    card = Card(
+        "generator-gradient-rows",
+        "a client solves the gradients of its generator for feature rows of the client that answered",
+        "on FedSage+ (NeurIPS 2021, https://arxiv.org/abs/2106.13430) 4.3: gradients of a generator are sent so "
+        "that no features are",
+        Role.SILO,
+        Secret.NODE_FEATURES,
+        GENERATORS,
+        FEDSAGE,
+        minimum=0.95,
+        auxiliary="the shape of generators, and its own one",
+        truth=ClientRows,
+        knowledge=GeneratorShape,
+        page="docs/fedsage.md",
+        tells_nothing="widths say nothing of rows",
+    )
 
     def infer_with(self, view: View, public: PublicParameters, known: GeneratorShape) -> ClaimedRows | None:  # noqa: ARG002  # needs no parameter
         """Solves the last layer's gradients, of each other client where they arrived apart and of the sum else."""

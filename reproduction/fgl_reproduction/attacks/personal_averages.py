@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement, Truth
 from fgl_secure.attacks.truth import moved_on
 from fgl_secure.runtime import Directory, MessageKind, Phase, PublicParameters, ReceivedRows, Role, Secret, View
-from fgl_secure.statistics.metrics import Interval, clustered_proportion
+from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
 PERSONAL_AVERAGES = "personal averages"
@@ -184,24 +184,21 @@ def _models_of(told: Told, known: AverageRules) -> tuple[Ids, Floats]:
 class WeightedModels(InformedAttack[GuessedModels, AverageRules, ModelTruth]):
     """Divides by weights."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "weighted-models",
-            "a client reads other clients' models off what it gets for its weighted average of them",
-            "FED-PUB (ICML 2023, https://arxiv.org/abs/2206.10206) section 4: similarities of functional embeddings "
-            "are the weights",
-            Role.SILO,
-            Secret.SUMMAND,
-            PERSONAL_AVERAGES,
-            FEDPUB,
-            auxiliary="the rules of the method, which all clients know",
-            truth=ModelTruth,
-            page="docs/fedpub.md",
-            knowledge=AverageRules,
-            tells_nothing="where all begin says nothing of where steps on own data led",
-        )
+    card = Card(
+        "weighted-models",
+        "a client reads other clients' models off what it gets for its weighted average of them",
+        "FED-PUB (ICML 2023, https://arxiv.org/abs/2206.10206) section 4: similarities of functional embeddings "
+        "are the weights",
+        Role.SILO,
+        Secret.SUMMAND,
+        PERSONAL_AVERAGES,
+        FEDPUB,
+        auxiliary="the rules of the method, which all clients know",
+        truth=ModelTruth,
+        page="docs/fedpub.md",
+        knowledge=AverageRules,
+        tells_nothing="where all begin says nothing of where steps on own data led",
+    )
 
     def infer_with(self, view: View, public: PublicParameters, known: AverageRules) -> GuessedModels | None:  # noqa: ARG002  # needs no parameter
         """Every other client's model, for every client."""
@@ -229,23 +226,20 @@ class GuessedClasses:
 class AverageClasses(InformedAttack[GuessedClasses, AverageRules, ModelTruth]):
     """Signs of the steps of the last bias."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "average-classes",
-            "a client tells by the last bias which classes other clients train on",
-            "signs of last-layer gradients, after iDLG (Zhao, Mopuri and Bilen 2020)",
-            Role.SILO,
-            Secret.CLASS_PRESENCE,
-            PERSONAL_AVERAGES,
-            FEDPUB,
-            minimum=0.9,
-            auxiliary="the rules of the method, which all clients know",
-            truth=ModelTruth,
-            page="docs/fedpub.md",
-            knowledge=AverageRules,
-        )
+    card = Card(
+        "average-classes",
+        "a client tells by the last bias which classes other clients train on",
+        "signs of last-layer gradients, after iDLG (Zhao, Mopuri and Bilen 2020)",
+        Role.SILO,
+        Secret.CLASS_PRESENCE,
+        PERSONAL_AVERAGES,
+        FEDPUB,
+        minimum=0.9,
+        auxiliary="the rules of the method, which all clients know",
+        truth=ModelTruth,
+        page="docs/fedpub.md",
+        knowledge=AverageRules,
+    )
 
     def infer_with(self, view: View, public: PublicParameters, known: AverageRules) -> GuessedClasses | None:  # noqa: ARG002  # needs no parameter
         """Classes whose bias went up."""
@@ -292,22 +286,18 @@ class NearerClients:
 class FunctionalEmbeddings(Attack[NearerClients, ModelTruth]):
     """Compares cosines, every two other clients once."""
 
-    @property
-    def card(self) -> Card:
-        """Every client alone."""
-        return Card(
-            "functional-embeddings",
-            "a client tells by functional embeddings which of two others has labels more like its own",
-            "FED-PUB (ICML 2023, https://arxiv.org/abs/2206.10206) section 4.1: embeddings are alike where subgraphs "
-            "are",
-            Role.SILO,
-            Secret.LABEL_SHARES,
-            PERSONAL_AVERAGES,
-            FEDPUB,
-            minimum=0.8,
-            truth=ModelTruth,
-            page="docs/fedpub.md",
-        )
+    card = Card(
+        "functional-embeddings",
+        "a client tells by functional embeddings which of two others has labels more like its own",
+        "FED-PUB (ICML 2023, https://arxiv.org/abs/2206.10206) section 4.1: embeddings are alike where subgraphs are",
+        Role.SILO,
+        Secret.LABEL_SHARES,
+        PERSONAL_AVERAGES,
+        FEDPUB,
+        minimum=0.8,
+        truth=ModelTruth,
+        page="docs/fedpub.md",
+    )
 
     def infer(self, view: View, public: PublicParameters) -> NearerClients | None:  # noqa: ARG002  # needs no parameter
         """For every client; None if no client received two others' embeddings."""
@@ -331,8 +321,7 @@ class FunctionalEmbeddings(Attack[NearerClients, ModelTruth]):
         if not clear.any():
             return ()
         share = clustered_proportion(margin[clear] > 0, guess.observers[clear], seed=0)
-        bounds = Interval(2 * share.interval.low - 1, 2 * share.interval.high - 1)
         finding = (
             f"{int((margin > TIED).sum()):,} of {int(clear.sum()):,} times the client of more like labels is told."
         )
-        return (Measurement("likeness told", 2 * share.value - 1, bounds, share.n, 0.0, 0.0, 1.0, False, finding),)
+        return (Measurement.of_area("likeness told", share.value, share.interval, share.n, finding),)

@@ -10,29 +10,14 @@ from typing import Any
 import numpy as np
 
 from fgl_reproduction.inversion.options import CLEAR, SINGLE, InvertOptions
+from fgl_reproduction.inversion.scores import EdgeScores, GraphScores, RowScores, edge_scores, graph_scores, row_scores
 from fgl_secure.attacks.base import Attack, Measurement
-from fgl_secure.attacks.gradients.fields import GradientFilter, GradientSpan
 from fgl_secure.attacks.gradients.inversion import likeliest_edges
 from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
-from fgl_secure.attacks.gradients.matching import (
-    DeepLeakage,
-    EdgeScores,
-    FeaturesAndEdges,
-    GradientMatching,
-    GraphScores,
-    ImprovedDeepLeakage,
-    Inverted,
-    InvertingGradients,
-    RowScores,
-    aligned_with,
-    class_means,
-    edge_scores,
-    graph_scores,
-    row_scores,
-)
+from fgl_secure.attacks.gradients.matching import GradientMatching, Inverted, aligned_with, class_means
 from fgl_secure.attacks.gradients.model import Activation, Convolution
-from fgl_secure.attacks.gradients.single import GradientSingleRow
-from fgl_secure.attacks.gradients.truth import GradientTruth
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data
@@ -119,13 +104,13 @@ def structure_of(guess: Inverted, truth: GradientTruth) -> Structure | None:
 
 
 ATTACKS: Mapping[str, Attack[Any, Any]] = MappingProxyType({
-    "dlg": DeepLeakage(),
-    "idlg": ImprovedDeepLeakage(),
-    "inverting": InvertingGradients(),
-    "joint": FeaturesAndEdges(),
-    "analytic": GradientSingleRow(),
-    "span": GradientSpan(),
-    "filter": GradientFilter(),
+    "dlg": named("gradient-dlg"),
+    "idlg": named("gradient-idlg"),
+    "inverting": named("gradient-inverting"),
+    "joint": named("gradient-joint"),
+    "analytic": named("gradient-single-row"),
+    "span": named("gradient-span"),
+    "filter": named("gradient-filter"),
 })  # fmt: skip
 
 
@@ -214,7 +199,7 @@ def attack_of(options: InvertOptions) -> Attack[Any, Any]:
         restarts=options.restarts or each.effort.restarts,
         seed=options.seed,
     )
-    return type(each)(effort)
+    return replace(each, effort=effort)
 
 
 def _epsilon(options: InvertOptions, run: RecordedRun) -> float | None:

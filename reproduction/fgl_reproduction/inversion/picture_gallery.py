@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from typing import cast
 
 import numpy as np
 
 from fgl_reproduction.inversion.page import picture_svg
-from fgl_secure.attacks.gradients.inversion import Effort, inverting_gradients
+from fgl_reproduction.inversion.scores import RowScores, row_scores
+from fgl_secure.attacks import attack
+from fgl_secure.attacks.gradients.inversion import Effort
 from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
-from fgl_secure.attacks.gradients.matching import Inverted, RowScores, aligned_with, class_means, exhibits, row_scores
+from fgl_secure.attacks.gradients.matching import GradientMatching, Inverted, aligned_with, class_means, exhibits
 from fgl_secure.attacks.gradients.model import Convolution
-from fgl_secure.attacks.gradients.truth import GradientTruth
+from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, load
@@ -186,7 +189,8 @@ class _Cut:
 
 def _rows_of(run: RecordedRun, targets: Ids, effort: Effort) -> Floats:
     shown = exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
-    guess = Inverted(shown, tuple(inverting_gradients(each.seen, effort) for each in shown))
+    inverting = cast(GradientMatching, attack("gradient-inverting"))
+    guess = Inverted(shown, tuple(inverting.invert(each.seen, effort) for each in shown))
     by_device = {
         int(device): row
         for each in aligned_with(guess, run.truth(GradientTruth))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fgl_reproduction.inversion.attacked_round import Figure, Inversion, Structure
+from fgl_reproduction.inversion.scores import EdgeScores, GraphScores
 from fgl_secure import __version__
-from fgl_secure.attacks.gradients.matching import EdgeScores, GraphScores
 
 SCORED = ("this run", "prior", "random")
 

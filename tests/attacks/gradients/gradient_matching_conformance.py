@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.gradients.inversion import Effort
 from fgl_secure.attacks.gradients.knowledge import FEDAVG_SMOOTH, UPDATES
 from fgl_secure.attacks.gradients.matching import GradientMatching, Inverted
-from fgl_secure.attacks.gradients.truth import GradientTruth
+from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.scenarios import with_fields
@@ -65,7 +66,7 @@ class MatchingConformance(GradientConformance):
     def read(self, run: Run, view: View | None = None) -> Claims:
         """The claims on a run after very few steps."""
         view = view or run.transcript.views(self.attack.card.observer)
-        guess = guess_of(type(self.attack)(SHORT), view, run.public, run.knowledge)
+        guess = guess_of(replace(self.attack, effort=SHORT), view, run.public, run.knowledge)
         return Counter() if guess is None else self.claims(guess)
 
     def claims(self, guess: Inverted) -> Claims:

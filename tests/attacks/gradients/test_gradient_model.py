@@ -94,20 +94,6 @@ def test_gradients_can_be_differentiated(convolution: Convolution, widths: tuple
     )
 
 
-def test_layout_puts_weights_before_biases_layer_by_layer() -> None:
-    """Names, shapes and order are what methods lay their vectors out by."""
-    sage = layout_of(Convolution.SAGE, (5, 4, 3))
-    assert sage.names == (
-        "0.own_weight", "0.neighbour_weight", "0.bias", "1.own_weight", "1.neighbour_weight", "1.bias"
-    )  # fmt: skip
-    assert sage.shapes == ((5, 4), (5, 4), (4,), (4, 3), (4, 3), (3,))
-    gcn = layout_of(Convolution.GCN, (5, 3))
-    parts = gcn.split(np.arange(36.0).reshape(2, 18))
-    assert list(parts) == ["0.weight", "0.bias"]
-    assert parts["0.weight"][1].tolist() == np.arange(18.0, 33.0).reshape(5, 3).tolist()
-    assert parts["0.bias"].tolist() == [[15, 16, 17], [33, 34, 35]]
-
-
 def test_differences_of_weights_become_gradients() -> None:
     """A client that sends new weights less old ones is read as gradients by its rate."""
     weights = np.zeros(layout_of(Convolution.GCN, (2, 2)).size)
@@ -163,18 +149,6 @@ def test_gradients_of_single_nodes_add_up() -> None:
     assert torch.allclose(both, (each[0] + each[1]) / 2, atol=1e-14)
 
 
-@pytest.mark.parametrize("activation", list(Activation))
-def test_activations_are_those_of_their_names(activation: Activation) -> None:
-    """ReLU cuts at 0, and the smooth ones have second derivatives that do not vanish."""
-    at = torch.tensor([-1.0, 2.0], dtype=torch.float64, requires_grad=True)
-    (slope,) = torch.autograd.grad(activation.of(at).sum(), at, create_graph=True)
-    if activation is Activation.RELU:
-        assert slope.tolist() == [0, 1]
-    else:
-        (bend,) = torch.autograd.grad(slope.sum(), at)
-        assert bool((bend != 0).all())
-
-
 NONE = np.empty((2, 0), dtype=np.int64)
 
 
@@ -215,16 +189,6 @@ def test_fields_side_by_side_keep_their_edges() -> None:
         inside[np.ix_(place[start : start + field.nodes], place[start : start + field.nodes])] = field.adjacency
     assert np.array_equal(union.adjacency, inside)
     assert union.outside.sum() == other.outside.sum() == 1
-
-
-def test_averages_of_the_rim_do_not_count() -> None:
-    """With two hops averages of the batch and its neighbours reach the batch, and those of the rim do not."""
-    path = np.array([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
-    field, members = receptive_field(path, np.array([0]), 3)
-    assert members.tolist() == [0, 1, 2, 3]
-    assert field.averaged(1)[1:, 1:].any() == np.False_
-    assert field.averaged(2)[0].all()
-    assert not field.averaged(2)[2:, 2:].any()
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.gradients.fields import FieldGuess, GradientFilter, GradientSpan, residuals, span_of
+from fgl_secure.attacks.gradients.fields import FieldGuess
 from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
 from fgl_secure.attacks.gradients.model import Convolution
+from fgl_secure.attacks.registry import attack as named
 from fgl_secure.graph import Graph
 from fgl_secure.runtime import PublicParameters, Role
 from tests.attacks.conformance import Claims, measured
@@ -22,7 +23,7 @@ PAIRS, NEAR = "nodes in a client's gradient", "nodes in it or one hop outside"
 
 
 class TestGradientSpan(GradientConformance):
-    attack = GradientSpan()
+    attack = named("gradient-span")
 
     def claims(self, guess: FieldGuess) -> Claims:
         return Counter(pairs_of(guess))
@@ -108,7 +109,7 @@ class TestGradientSpan(GradientConformance):
 
 
 class TestGradientFilter(GradientConformance):
-    attack = GradientFilter()
+    attack = named("gradient-filter")
 
     def claims(self, guess: FieldGuess) -> Claims:
         assert guess.hits is None
@@ -127,25 +128,8 @@ class TestGradientFilter(GradientConformance):
         """It outlasts the span check at little noise, and is at chance where every entry has as much as all of them."""
         graph = clusters(nodes=960, silos=8)
         little, much = (record_round(graph, Setting(noise=noise)) for noise in (0.03, 3.0))
-        assert measured(self.attack, little)[PAIRS].value > measured(GradientSpan(), little)[PAIRS].value
+        assert measured(self.attack, little)[PAIRS].value > measured(named("gradient-span"), little)[PAIRS].value
         assert measured(self.attack, much)[PAIRS].interval.low < 0.05
-
-
-def test_spans_are_those_of_the_rows() -> None:
-    """Rows of a sum of outer products are inside its span, and a row across is outside altogether."""
-    rng = np.random.default_rng(0)
-    rows, across = rng.normal(size=(5, 30)), rng.normal(size=30)
-    across -= np.linalg.lstsq(rows.T, across, rcond=None)[0] @ rows
-    span = span_of(rows.T @ rng.normal(size=(5, 8)))
-    assert span.basis.shape == (30, 5)
-    assert residuals(rows, span) == pytest.approx(0, abs=1e-12)
-    assert residuals(np.stack([across, np.zeros(30)]), span) == pytest.approx(1)
-
-
-def test_a_gradient_of_zeros_has_no_span() -> None:
-    """Where no gradient came back, no row is inside."""
-    span = span_of(np.zeros((10, 4)))
-    assert residuals(np.eye(10), span).tolist() == [1.0] * 10
 
 
 def test_nodes_that_look_the_same_are_no_false_alarms() -> None:
@@ -153,14 +137,14 @@ def test_nodes_that_look_the_same_are_no_false_alarms() -> None:
     graph = clusters(nodes=40, silos=1)
     run = record_round(graph, Setting(batch=1))
     assert run.knows(GradientKnowledge).candidates is not None
-    guess = guess_of(GradientSpan(), run.transcript.views(Role.SERVER), run.public, run.knowledge)
+    guess = guess_of(named("gradient-span"), run.transcript.views(Role.SERVER), run.public, run.knowledge)
     assert guess is not None
     inside = int(run.truth.batches[0].receptive[0])
     outside = int(np.setdiff1d(np.arange(40), run.truth.batches[0].receptive)[0])
     alike, hits = guess.alike.copy(), np.array(guess.hits)
     alike[outside], hits[0, outside] = alike[inside], True
     (twin, *_), (stranger, *_) = (
-        GradientSpan().score(replace(guess, alike=each, hits=hits), run.truth) for each in (alike, guess.alike)
+        named("gradient-span").score(replace(guess, alike=each, hits=hits), run.truth) for each in (alike, guess.alike)
     )
     assert twin.value == 1
     assert stranger.value < 1

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.message_passing.knowledge import NOT_SILENT, SilentDevices
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Channel, Messages, Phase, PublicParameters, Recording, Role, Step

@@ -14,20 +14,10 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_31, Elements, LagrangeCode, Overflow, PrimeField
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.message_passing.codes import (
-    AllCodesOfOneSender,
-    Differences,
-    OneCodeAndMu,
-    ShareDifferences,
-    SharedMask,
-    SingleShares,
-    SmallFieldBruteForce,
-    are_differences,
-    decoders,
-)
-from fgl_secure.attacks.message_passing.messages import ClearValues
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.message_passing.codes import are_differences, decoders
 from fgl_secure.attacks.recovery import UNNAMED, RecoveredRows
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
@@ -141,7 +131,7 @@ class SingleMessages(AttackConformance):
 
 
 class TestOneCodeAndMu(SingleMessages):
-    attack = OneCodeAndMu()
+    attack = named("one-code-and-mu")
 
     def test_needs_one_code_only(self) -> None:
         """With all codes but the first replaced by zeros it reads the same."""
@@ -156,7 +146,7 @@ class TestOneCodeAndMu(SingleMessages):
 
 
 class TestAllCodesOfOneSender(SingleMessages):
-    attack = AllCodesOfOneSender()
+    attack = named("all-codes")
 
     @pytest.mark.parametrize("T", [1, 2, 4])
     def test_needs_no_mask(self, T: int) -> None:
@@ -215,9 +205,14 @@ def _first_half_spoiled(values: Any) -> Any:
     return spoiled
 
 
-READING: tuple[Attack[Any, Any], ...] = (ClearValues(), OneCodeAndMu(), AllCodesOfOneSender(), SmallFieldBruteForce())
+READING: tuple[Attack[Any, Any], ...] = (
+    named("clear-values"),
+    named("one-code-and-mu"),
+    named("all-codes"),
+    named("small-field"),
+)
 SUCCEEDING = (
-    (AllCodesOfOneSender(), 11), (AllCodesOfOneSender(), MERSENNE_31), (SmallFieldBruteForce(), 11),
+    (named("all-codes"), 11), (named("all-codes"), MERSENNE_31), (named("small-field"), 11),
 )  # fmt: skip
 STEP = Step(0, 0)
 
@@ -279,9 +274,9 @@ def test_all_codes_tell_everything_whatever_the_masks(attack: Attack[Any, Any], 
 def test_fresh_masks_stop_what_shared_masks_allow() -> None:
     """One code, the points and masks of another message recover no row."""
     run = fresh_masks(MERSENNE_31, 1, 2, parameters=True)
-    guess = OneCodeAndMu().infer(run.transcript.views(Role.DEVICE), run.public)
+    guess = named("one-code-and-mu").infer(run.transcript.views(Role.DEVICE), run.public)
     assert guess is not None
-    (found,) = OneCodeAndMu().score(guess, run.truth)
+    (found,) = named("one-code-and-mu").score(guess, run.truth)
     assert found.value == 0
 
 
@@ -303,7 +298,7 @@ def careless(
 
 
 class TestSingleShares(AttackConformance):
-    attack: Attack[tuple[RecoveredRows, ...], Any] = SingleShares()
+    attack: Attack[tuple[RecoveredRows, ...], Any] = named("single-shares")
     rests_on = (frozenset({Phase.SHARES}),)
 
     def claims(self, guess: tuple[RecoveredRows, ...]) -> Claims:
@@ -318,10 +313,10 @@ class TestSingleShares(AttackConformance):
 
 
 class TestShareDifferences(AttackConformance):
-    attack: Attack[tuple[Differences, ...], Any] = ShareDifferences()
+    attack: Attack[tuple[Any, ...], Any] = named("share-differences")
     rests_on = (frozenset({Phase.SHARES}),)
 
-    def claims(self, guess: tuple[Differences, ...]) -> Claims:
+    def claims(self, guess: tuple[Any, ...]) -> Claims:
         return Counter(
             (each.step, int(first), int(second), tuple(values.tolist()))
             for each in guess
@@ -332,7 +327,7 @@ class TestShareDifferences(AttackConformance):
         return careless(graph, values, masked=True, **network)
 
 
-@pytest.mark.parametrize("each", [SingleShares(), ShareDifferences()])
+@pytest.mark.parametrize("each", [named("single-shares"), named("share-differences")])
 @pytest.mark.parametrize("T", [1, 2])
 def test_the_scheme_gives_them_nothing(each: Attack[Any, Any], T: int) -> None:
     """Under relay-coded with masks of its own for every message not one row and not one difference is right."""
@@ -355,10 +350,10 @@ class Unmasked(IdealCryptography):
 @pytest.mark.parametrize(
     ("each", "cryptography", "share"),
     [
-        (SingleShares(), IdealCryptography, 0.0),
-        (ShareDifferences(), IdealCryptography, 0.0),
-        (SingleShares(), Unmasked, 1.0),
-        (ShareDifferences(), OneForAllSenders, 1.0),
+        (named("single-shares"), IdealCryptography, 0.0),
+        (named("share-differences"), IdealCryptography, 0.0),
+        (named("single-shares"), Unmasked, 1.0),
+        (named("share-differences"), OneForAllSenders, 1.0),
     ],
 )
 def test_rows_of_unnamed_senders(each: Attack[Any, Any], cryptography: type[IdealCryptography], share: float) -> None:
@@ -391,7 +386,7 @@ PAPER = PrimeField(11)
 
 
 class TestSmallFieldBruteForce(AttackConformance):
-    attack = SmallFieldBruteForce()
+    attack = named("small-field")
     rests_on = (frozenset({Phase.CODES}),)
 
     def claims(self, guess: Iterable[RecoveredRows]) -> Claims:
@@ -474,10 +469,10 @@ def small_field_run(T: int, columns: int, share: float = 0.15) -> tuple[Run, np.
 
 
 class TestSharedMask(AttackConformance):
-    attack: Attack[tuple[Differences, ...], Any] = SharedMask()
+    attack: Attack[tuple[Any, ...], Any] = named("shared-mask")
     rests_on = (frozenset({Phase.CODES}), frozenset({Phase.DECODED}), frozenset({Phase.PARAMETERS}))
 
-    def claims(self, guess: tuple[Differences, ...]) -> Claims:
+    def claims(self, guess: tuple[Any, ...]) -> Claims:
         return Counter(
             (each.step, int(first), int(second), tuple(values.tolist()))
             for each in guess

@@ -12,17 +12,10 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, InformedAttack
 from fgl_secure.attacks.edge_claims import ClaimedEdges
-from fgl_secure.attacks.message_passing.fingerprint import (
-    ContainmentAtDevice,
-    ContainmentAtSilo,
-    FingerprintAtDevice,
-    FingerprintAtSilo,
-    Weights,
-    contained,
-    unmix,
-)
+from fgl_secure.attacks.message_passing.fingerprint import Weights, contained, unmix
 from fgl_secure.attacks.message_passing.knowledge import PublicRows
 from fgl_secure.attacks.recovery import ClaimedTerms
+from fgl_secure.attacks.registry import attack as named
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -82,7 +75,7 @@ class Fingerprint(AttackConformance):
 
 
 class TestFingerprintAtDevice(Fingerprint):
-    attack: Attack[ClaimedTerms, Any] = FingerprintAtDevice()
+    attack: Attack[ClaimedTerms, Any] = named("fingerprint-device")
     rests_on = (frozenset({Phase.CODES}), frozenset({Phase.DECODED}))
 
     @pytest.mark.parametrize(
@@ -112,7 +105,7 @@ class TestFingerprintAtDevice(Fingerprint):
 
 
 class TestFingerprintAtSilo(Fingerprint):
-    attack: Attack[ClaimedTerms, Any] = FingerprintAtSilo()
+    attack: Attack[ClaimedTerms, Any] = named("fingerprint-silo")
     rests_on = (frozenset({Phase.AGGREGATE}),)
 
     @pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN)])
@@ -134,34 +127,6 @@ def test_unmixing_explains_what_it_claims(degrees: list[int], data: st.DataObjec
         found, subsets = explained
         assert len(found) == len(atoms)
         assert [sum(a for i, a in enumerate(found) if m >> i & 1) for m in subsets.tolist()] == values.tolist()
-
-
-def test_unmixing_by_hand() -> None:
-    """Weights 1/2, 1/sqrt(2) and their sum are two neighbours; a value that no degree has is nobody's."""
-    half, root = weight(4), weight(2)
-    found = unmix(np.array([half, root, half + root]), 2, EXACT)
-    assert found is not None
-    assert found[0] == [half, root]
-    assert found[1].tolist() == [1, 2, 3]
-    assert unmix(np.array([half, root, half + root]), 3, EXACT) is None
-    assert unmix(np.array([half + 1, root]), 2, EXACT) is None
-    assert unmix(np.array([half, root, half + root + 1]), 2, EXACT) is None
-
-
-def test_ambiguous_values_are_left_alone() -> None:
-    """1/24 + 1/3 = 1/8 + 1/4: where such a value occurs, nobody can say whose words those are."""
-    wide = Weights(2.0**16, 600, 0)
-    clear = np.sort([weight(degree) for degree in (576, 64, 16, 9)])
-    assert unmix(clear, 4, wide) is not None
-    assert unmix(np.append(clear, weight(64) + weight(16)), 4, wide) is None
-
-
-def test_degrees_of_weights() -> None:
-    """A rounded weight gives its degree back, its neighbours and weights beyond the largest degree give none."""
-    for degree in (1, 2, 7, 50):
-        assert EXACT.degree(weight(degree)) == degree
-        assert EXACT.degree(weight(degree) + 1) == 0
-    assert EXACT.degree(weight(51)) == 0
 
 
 class Containment(AttackConformance):
@@ -202,7 +167,7 @@ class Containment(AttackConformance):
 
 
 class TestContainmentAtDevice(Containment):
-    attack = ContainmentAtDevice()
+    attack = named("containment-device")
     rests_on = (frozenset({Phase.DECODED}),)
 
     @pytest.mark.parametrize("scheme", [Plaintext(), Plaintext(Path.SILO), RelayCoded(k_min=1, profile=Profile.SHOWN)])
@@ -214,7 +179,7 @@ class TestContainmentAtDevice(Containment):
 
 
 class TestContainmentAtSilo(Containment):
-    attack = ContainmentAtSilo()
+    attack = named("containment-silo")
     rests_on = (frozenset({Phase.AGGREGATE}),)
 
     def test_contradicts_what_silos_are_promised_not_to_see(self) -> None:
@@ -249,7 +214,7 @@ def test_edges_claimed_twice_count_once() -> None:
     """The score is the same whoever repeats a claim, and wrong claims lower precision and advantage alone."""
     graph = random_graph(6, directed=False)
     run = record(graph, Plaintext(), words(24, 50))
-    devices, attack = run.transcript.parties.ids(Role.DEVICE), ContainmentAtDevice()
+    devices, attack = run.transcript.parties.ids(Role.DEVICE), named("containment-device")
     edges = ClaimedEdges(devices[graph.edges[0]], devices[graph.edges[1]])
     twice = ClaimedEdges(np.tile(edges.sources, 2), np.tile(edges.targets, 2))
     assert attack.score(edges, run.truth) == attack.score(twice, run.truth)

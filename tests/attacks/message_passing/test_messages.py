@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,9 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Attack, Measurement
 from fgl_secure.attacks.edge_claims import ClaimedEdges
 from fgl_secure.attacks.message_passing.knowledge import SECMP, SILO_PATH, SMALL_FIELD
-from fgl_secure.attacks.message_passing.messages import (
-    ClearValues,
-    CountedMessages,
-    DeviceGradients,
-    GradientGuess,
-    MessageCountsAtRelay,
-    MessageCountsAtSilo,
-    NamedDevices,
-    VisibleDevices,
-    VisibleEdges,
-)
-from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import RecoveredRows
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.federated_graph import boundary_nodes
@@ -43,7 +34,7 @@ from tests.attacks.recorded import SCHEMES, Run, federated, random_graph, record
 
 
 class TestClearValues(AttackConformance):
-    attack = ClearValues()
+    attack = named("clear-values")
     rests_on = (frozenset({Phase.VALUES}),)
 
     def claims(self, guess: Iterable[RecoveredRows]) -> Claims:
@@ -73,12 +64,12 @@ class Counts(AttackConformance):
 
     reads_sizes = True
 
-    def claims(self, guess: CountedMessages) -> Claims:
+    def claims(self, guess: Any) -> Claims:
         return Counter(zip(guess.devices.tolist(), guess.counts.tolist(), strict=True))
 
 
 class TestMessageCountsAtSilo(Counts):
-    attack: Attack[CountedMessages, Any] = MessageCountsAtSilo()
+    attack: Attack[Any, Any] = named("message-counts-silo")
     rests_on = (frozenset({Phase.VALUES}),)
 
     def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
@@ -109,7 +100,7 @@ class TestMessageCountsAtSilo(Counts):
 
 
 class TestMessageCountsAtRelay(Counts):
-    attack: Attack[CountedMessages, Any] = MessageCountsAtRelay()
+    attack: Attack[Any, Any] = named("message-counts-relay")
     rests_on = (frozenset({Phase.SHARE_HEADERS}),)
 
     def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
@@ -135,10 +126,10 @@ SEEDS = st.integers(0, 10_000)
 
 
 class TestVisibleDevices(AttackConformance):
-    attack: Attack[NamedDevices, Any] = VisibleDevices()
+    attack: Attack[Any, Any] = named("visible-devices")
     rests_on = (frozenset({Phase.VALUES, Phase.ADDRESSES}),)
 
-    def claims(self, guess: NamedDevices) -> Claims:
+    def claims(self, guess: Any) -> Claims:
         return Counter(guess.devices.tolist())
 
     @given(SEEDS)
@@ -191,13 +182,15 @@ class TestVisibleDevices(AttackConformance):
         run = record(star_and_path(), ASKING, words(9, 2))
         guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
         assert guess is not None
-        everything = NamedDevices(guess.silos * 0 + 1, run.transcript.parties.ids(Role.DEVICE)[: len(guess.silos)])
+        everything = replace(
+            guess, silos=guess.silos * 0 + 1, devices=run.transcript.parties.ids(Role.DEVICE)[: len(guess.silos)]
+        )
         seen, _ = self.attack.score(everything, run.truth)
         assert seen.value == 0
 
 
 class TestVisibleEdges(AttackConformance):
-    attack: Attack[ClaimedEdges, Any] = VisibleEdges()
+    attack: Attack[ClaimedEdges, Any] = named("visible-edges")
     rests_on = (frozenset({Phase.ADDRESSES}),)
 
     def claims(self, guess: ClaimedEdges) -> Claims:
@@ -255,7 +248,7 @@ def _graph(seed: int) -> FederatedGraph:
     return random_graph(seed, directed=False, devices=9, pairs=6)
 
 
-def _measured(attack: Attack[NamedDevices, Any] | Attack[ClaimedEdges, Any], graph: FederatedGraph, scheme: Scheme
+def _measured(attack: Attack[Any, Any] | Attack[ClaimedEdges, Any], graph: FederatedGraph, scheme: Scheme
               ) -> tuple[Measurement, ...]:  # fmt: skip
     run = record(graph, scheme, words(graph.num_devices, 4))
     guess = attack.infer(run.transcript.views(Role.SILO), run.public)
@@ -267,11 +260,11 @@ Floats = NDArray[np.float32]
 
 
 class TestDeviceGradients(AttackConformance):
-    attack: Attack[GradientGuess, Any] = DeviceGradients()
+    attack: Attack[Any, Any] = named("device-gradients")
     rests_on = (frozenset({Phase.GRADIENT}),)
     needs_edges = False  # a device without neighbours has a gradient too
 
-    def claims(self, guess: GradientGuess) -> Claims:
+    def claims(self, guess: Any) -> Claims:
         labels: Claims = Counter(zip(guess.labelled.tolist(), guess.labels.tolist(), strict=True))
         for layer, devices in guess.devices.items():
             rows = guess.rows[layer]
@@ -334,7 +327,7 @@ class TestDeviceGradients(AttackConformance):
         assert labels.value == pytest.approx(1 - 1 / labels.n)
         assert rows.value == pytest.approx(1 - 1 / rows.n)
 
-    def _read(self, layers: list[tuple[int, Floats, Floats, Floats]]) -> GradientGuess:
+    def _read(self, layers: list[tuple[int, Floats, Floats, Floats]]) -> Any:
         """The guess from layers of (number, input rows, gradients at the product, gradients of the bias)."""
         graph = random_graph(0, directed=False, devices=len(layers[0][1]), silos=1, pairs=4)
         channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())

@@ -13,18 +13,10 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_31
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.message_passing.sums import (
-    CHOSEN,
-    UNKNOWN,
-    DifferencingAtDevice,
-    DifferencingAtSilo,
-    MaliciousSingleNeighbour,
-    SingleNeighbourAtDevice,
-    SingleNeighbourAtSilo,
-    seen_sums,
-)
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.message_passing.sums import CHOSEN, UNKNOWN, seen_sums
 from fgl_secure.attacks.recovery import ClaimedTerms, Recovered, RecoveredRows
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.programs import public_of
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
@@ -222,7 +214,7 @@ class Differencing(AttackConformance):
 
 
 class TestDifferencingAtDevice(Differencing):
-    attack: Attack[Guess, Any] = DifferencingAtDevice()
+    attack: Attack[Guess, Any] = named("differencing-device")
     rests_on = (frozenset({Phase.DECODED}),)
 
     @pytest.mark.parametrize("k_min", [1, 3])
@@ -248,7 +240,7 @@ class TestDifferencingAtDevice(Differencing):
 
 
 class TestDifferencingAtSilo(Differencing):
-    attack: Attack[Guess, Any] = DifferencingAtSilo()
+    attack: Attack[Guess, Any] = named("differencing-silo")
     rests_on = (frozenset({Phase.AGGREGATE}),)
 
     def test_silos_that_decode_nothing_have_nothing(self) -> None:
@@ -328,7 +320,7 @@ class SingleNeighbour(AttackConformance):
 
 
 class TestSingleNeighbourAtDevice(SingleNeighbour):
-    attack: Attack[ClaimedTerms, Any] = SingleNeighbourAtDevice()
+    attack: Attack[ClaimedTerms, Any] = named("single-neighbour-device")
     rests_on = (frozenset({Phase.CODES}), frozenset({Phase.DECODED}))
 
     def test_contradicts_nothing(self) -> None:
@@ -337,7 +329,7 @@ class TestSingleNeighbourAtDevice(SingleNeighbour):
 
 
 class TestSingleNeighbourAtSilo(SingleNeighbour):
-    attack: Attack[ClaimedTerms, Any] = SingleNeighbourAtSilo()
+    attack: Attack[ClaimedTerms, Any] = named("single-neighbour-silo")
     rests_on = (frozenset({Phase.AGGREGATE}),)
 
     def test_contradicts_what_silos_are_promised_not_to_see(self) -> None:
@@ -376,7 +368,7 @@ def _broken_by(attack: Attack[ClaimedTerms, Any]) -> Guarantee | None:
 
 
 class TestMaliciousSingleNeighbour(AttackConformance):
-    attack: Attack[Recovered, Any] = MaliciousSingleNeighbour()
+    attack: Attack[Recovered, Any] = named("malicious-single-neighbour")
     rests_on = (frozenset({Phase.DECODED}),)
 
     def claims(self, guess: Recovered) -> Claims:

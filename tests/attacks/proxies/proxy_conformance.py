@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.fedspray.controls import (
     CONTROLS,

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,28 +13,19 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement, guess_of
 from fgl_secure.attacks.proxies import fractions as proxy_explanations
-from fgl_secure.attacks.proxies.counts import (
-    ClassPresence,
-    LabelledCounts,
-    ProxyClasses,
-    ProxyCounts,
-    ProxySingletons,
-    SingleProxies,
-    counts_of,
-)
 from fgl_secure.attacks.proxies.fractions import (
     MOST,
-    ExplainedCounts,
-    ProxyPartialFractions,
     joined,
     joined_on_grid,
     one_more,
     only_explanation,
     too_large,
+    whole_counts,
     whole_numbers,
 )
 from fgl_secure.attacks.proxies.knowledge import ProxyKnowledge, ProxyRows
-from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.methods.fedspray.alignment import ProxyLayout, shares_of
@@ -63,9 +55,9 @@ class TellingSums(ServerSums):
 
 
 class TestProxyClasses(ProxyConformance):
-    attack = ProxyClasses()
+    attack = named("proxy-classes")
 
-    def claims(self, guess: ClassPresence) -> Claims:
+    def claims(self, guess: Any) -> Claims:
         return Counter(
             (client, kind, bool(there))
             for client, row in zip(guess.clients.tolist(), guess.present, strict=True)
@@ -99,8 +91,12 @@ class TestProxyClasses(ProxyConformance):
         assert judge(found.value, found.interval, found.prior, exact=True) is Verdict.NOT_DETECTED
 
 
-@pytest.mark.parametrize("attack", [ProxyClasses(), ProxyCounts(), ProxySingletons()], ids=lambda each: each.card.name)
-def test_shares_in_the_clear_beside_a_masked_sum_are_caught(attack: ProxyClasses) -> None:
+@pytest.mark.parametrize(
+    "attack",
+    [named("proxy-classes"), named("proxy-counts"), named("proxy-singletons")],
+    ids=lambda each: each.card.name,
+)
+def test_shares_in_the_clear_beside_a_masked_sum_are_caught(attack: Any) -> None:
     """The broken twin is read; the honest sum is not."""
     leaky, honest = (recorded_rounds([drawn_nodes(0)], "a round", make_sums=make) for make in (TellingSums, masked))
     bad, good = measured(attack, leaky), measured(attack, honest)
@@ -124,9 +120,9 @@ def rounded(values: np.ndarray) -> np.ndarray:
 
 
 class TestProxyCounts(ProxyConformance):
-    attack = ProxyCounts()
+    attack = named("proxy-counts")
 
-    def claims(self, guess: LabelledCounts) -> Claims:
+    def claims(self, guess: Any) -> Claims:
         pairs = zip(guess.clients.tolist(), guess.counts.tolist(), strict=True)
         return Counter((client, tuple(counts)) for client, counts in pairs)
 
@@ -141,7 +137,8 @@ class TestProxyCounts(ProxyConformance):
         """A client that sends zeros has no labelled node, and shares that are no fractions are not counted."""
         shares = np.array([[0.0, 0.0], [0.5, 0.5], [2**0.5 - 1, 2 - 2**0.5]])
         rows = ProxyRows(0, np.arange(3), shares, np.zeros((3, 2, 1)), HALF_UNIT)
-        assert counts_of(rows).tolist() == [[0, 0], [1, 1], [-1, -1]]
+        found = [whole_counts(rows, row) for row in range(3)]
+        assert [None if each is None else each.tolist() for each in found] == [[0, 0], [1, 1], None]
 
     def test_masks_hide_counts(self) -> None:
         """From the sum nothing is counted, and what most clients have together is no news about one."""
@@ -287,10 +284,10 @@ def test_known_change_of_rounded_shares() -> None:
 
 
 class TestProxySingletons(ProxyConformance):
-    attack = ProxySingletons()
+    attack = named("proxy-singletons")
 
-    def claims(self, guess: SingleProxies) -> Claims:
-        rows, kinds = guess.single.nonzero()
+    def claims(self, guess: Any) -> Claims:
+        rows, kinds = (guess.counts == 1).nonzero()
         return Counter(
             (int(guess.clients[row]), int(kind), guess.proxies[row, kind].tobytes())
             for row, kind in zip(rows, kinds, strict=True)
@@ -310,7 +307,7 @@ class TestProxySingletons(ProxyConformance):
         run = one_round(held)
         guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge)
         assert guess is not None
-        assert guess.single.tolist() == [[True, False], [False, False]]
+        assert (guess.counts == 1).tolist() == [[True, False], [False, False]]
         assert abs(guess.proxies[0, 0] - held.proxies[0]).max() < 1e-8
 
     def test_a_common_divisor_is_taken_for_single_nodes(self) -> None:
@@ -345,9 +342,9 @@ def total_of(counts: list[int], labelled: tuple[int, ...]) -> float:
 
 
 class TestProxyPartialFractions(ProxyConformance):
-    attack = ProxyPartialFractions()
+    attack = named("proxy-partial-fractions")
 
-    def claims(self, guess: ExplainedCounts) -> Claims:
+    def claims(self, guess: Any) -> Claims:
         rows = zip(guess.clients.tolist(), guess.counts.tolist(), strict=True)
         return Counter((client, tuple(counts)) for client, counts in rows if -1 not in counts)
 

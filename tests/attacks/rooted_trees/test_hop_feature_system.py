@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from fgl_secure.attacks.rooted_trees.system import Equations, determined
-from fgl_secure.attacks.row_space import solver
+from fgl_secure.attacks.row_space import Equations, determined, solver
 
 
 def system(matrix: ArrayLike, rows: NDArray[np.float64]) -> Equations:

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.attacks.base import Attack, guess_of
 from fgl_secure.attacks.edge_claims import ForeignEdges
-from fgl_secure.attacks.rooted_trees.differencing import HopFeatureDifferencing, HopFeatureEdges, HopFeatureTopology
-from fgl_secure.attacks.rooted_trees.single import FeatureRows, HopFeatureSingle, SingleRows, single_neighbours
-from fgl_secure.attacks.rooted_trees.truth import TreeTruth
-from fgl_secure.attacks.rooted_trees.views import client_sums
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.rooted_trees.features import single_neighbours
+from fgl_secure.attacks.rooted_trees.knowledge import client_sums
+from fgl_secure.attacks.truth import TreeTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
 from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, drawn_rows
@@ -67,43 +67,43 @@ class HopConformance(AttackConformance):
         assert guess_of(self.attack, run.transcript.views(Role.SILO), run.public, run.knowledge) is None
 
 
-def rows_of(guess: SingleRows | FeatureRows) -> Claims:
+def rows_of(guess: Any | Any) -> Claims:
     return Counter(zip(guess.nodes.tolist(), map(tuple, guess.values.round(6).tolist()), strict=True))
 
 
 class TestHopFeatureSingle(HopConformance):
-    attack: Attack[SingleRows, Any] = HopFeatureSingle()
+    attack: Attack[Any, Any] = named("hop-feature-single")
 
     def small(self) -> FederatedGraph:
         return random_graph(5, directed=False, pairs=22)
 
-    def claims(self, guess: SingleRows) -> Claims:
+    def claims(self, guess: Any) -> Claims:
         return rows_of(guess)
 
 
 class TestHopFeatureDifferencing(HopConformance):
-    attack: Attack[FeatureRows, Any] = HopFeatureDifferencing()
+    attack: Attack[Any, Any] = named("hop-feature-differencing")
 
     def small(self) -> FederatedGraph:
         return scale_free(120, 3, 2)
 
-    def claims(self, guess: FeatureRows) -> Claims:
+    def claims(self, guess: Any) -> Claims:
         return rows_of(guess)
 
 
 class TestHopFeatureTopology(HopConformance):
-    attack: Attack[FeatureRows, Any] = HopFeatureTopology()
+    attack: Attack[Any, Any] = named("hop-feature-topology")
 
     def small(self) -> FederatedGraph:
         return scale_free(60, 3, 2)
 
-    def claims(self, guess: FeatureRows) -> Claims:
+    def claims(self, guess: Any) -> Claims:
         # what later hops add up to differs where a message of an earlier one got lost: nodes, not rows
         return Counter(guess.nodes.tolist())
 
 
 class TestHopFeatureEdges(HopConformance):
-    attack: Attack[ForeignEdges, Any] = HopFeatureEdges()
+    attack: Attack[ForeignEdges, Any] = named("hop-feature-edges")
 
     def small(self) -> FederatedGraph:
         return scale_free(400, 3, 1)
@@ -132,14 +132,14 @@ def graph_of(pairs: ArrayLike, clients: ArrayLike) -> FederatedGraph:
     return federated(both_ways(pairs), clients)
 
 
-def triples(guess: FeatureRows) -> list[tuple[int, int]]:
-    return sorted(zip(guess.clients.tolist(), guess.nodes.tolist(), strict=True))
+def triples(guess: Any) -> list[tuple[int, int]]:
+    return sorted(zip(guess.askers[guess.system].tolist(), guess.nodes.tolist(), strict=True))
 
 
 def test_a_star_gives_its_leaves_to_the_centre_where_sums_are_apart() -> None:
     """In the clear the centre's client reads each leaf that is alone at its client, and leaves read the centre."""
     run = record_hops(graph_of(STAR, [0, 1, 1, 2]))
-    guess = read(HopFeatureSingle(), run)
+    guess = read(named("hop-feature-single"), run)
     assert sorted(zip(guess.targets.tolist(), guess.nodes.tolist(), strict=True)) == [(0, 3), (1, 0), (2, 0), (3, 0)]
     assert guess.values == pytest.approx(drawn_rows(4)[guess.nodes])
 
@@ -147,8 +147,8 @@ def test_a_star_gives_its_leaves_to_the_centre_where_sums_are_apart() -> None:
 def test_a_total_hides_the_leaves_of_a_star() -> None:
     """Of a secured total over two clients' leaves nothing is read; with k_min = 1 leaves still read the centre."""
     graph = graph_of(STAR, [0, 1, 1, 2])
-    assert read(HopFeatureSingle(), record_hops(graph, scheme=hiding(2))).targets.tolist() == []
-    lax = read(HopFeatureSingle(), record_hops(graph, scheme=hiding(1)))
+    assert read(named("hop-feature-single"), record_hops(graph, scheme=hiding(2))).targets.tolist() == []
+    lax = read(named("hop-feature-single"), record_hops(graph, scheme=hiding(1)))
     assert sorted(lax.targets.tolist()) == [1, 2, 3]
     assert lax.values == pytest.approx(drawn_rows(4)[[0, 0, 0]], abs=1e-3)
 
@@ -157,7 +157,7 @@ def test_sums_that_differ_in_one_node_give_it_away() -> None:
     """Node 0 sums over 2 and 3, node 1 over 2, 3 and 4 of the same client: 4 is read, 2 and 3 are not."""
     graph = graph_of([(0, 2), (0, 3), (1, 2), (1, 3), (1, 4), (2, 5), (4, 5)], [0, 0, 1, 1, 1, 1])
     run = record_hops(graph)
-    guess = read(HopFeatureDifferencing(), run)
+    guess = read(named("hop-feature-differencing"), run)
     assert [pair for pair in triples(guess) if pair[0] == 0] == [(0, 4)]
     assert guess.values[guess.nodes == 4] == pytest.approx(drawn_rows(6)[[4]])
 
@@ -166,29 +166,29 @@ def test_the_second_hop_of_a_path_gives_a_node_away_that_nobody_asks_for() -> No
     """On a path of five nodes the first client reads 2 in the first hop, 3 in the second and 4 in the third."""
     graph = graph_of(PATH, [0, 0, 1, 1, 1])
     run = record_hops(graph, hops=3)
-    assert read(HopFeatureSingle(), run).nodes.tolist() == [2, 1]
-    assert triples(read(HopFeatureDifferencing(), run)) == []
-    assert triples(read(HopFeatureTopology(), run)) == [(0, 3), (0, 4), (1, 0)]
+    assert read(named("hop-feature-single"), run).nodes.tolist() == [2, 1]
+    assert triples(read(named("hop-feature-differencing"), run)) == []
+    assert triples(read(named("hop-feature-topology"), run)) == [(0, 3), (0, 4), (1, 0)]
     shorter = record_hops(graph, hops=2)
-    assert triples(read(HopFeatureTopology(), shorter)) == [(0, 3), (1, 0)]
+    assert triples(read(named("hop-feature-topology"), shorter)) == [(0, 3), (1, 0)]
 
 
 def test_a_triangle_across_three_clients_has_nothing_left_for_later_hops() -> None:
     """Everybody reads both others at once in the clear, and neither from totals."""
     graph = graph_of(TRIANGLE, [0, 1, 2])
     clear = record_hops(graph)
-    assert sorted(read(HopFeatureSingle(), clear).nodes.tolist()) == [0, 0, 1, 1, 2, 2]
-    assert triples(read(HopFeatureTopology(), clear)) == []
+    assert sorted(read(named("hop-feature-single"), clear).nodes.tolist()) == [0, 0, 1, 1, 2, 2]
+    assert triples(read(named("hop-feature-topology"), clear)) == []
     hidden = record_hops(graph, scheme=hiding(2))
-    assert read(HopFeatureSingle(), hidden).nodes.tolist() == []
-    assert triples(read(HopFeatureDifferencing(), hidden)) == []
+    assert read(named("hop-feature-single"), hidden).nodes.tolist() == []
+    assert triples(read(named("hop-feature-differencing"), hidden)) == []
 
 
 def test_the_graph_must_be_known_for_later_hops() -> None:
     """Without a crawl the attack on several hops has no guess."""
     run = record_hops(graph_of(PATH, [0, 0, 1, 1, 1]))
     view = run.transcript.views(Role.SILO)
-    assert guess_of(HopFeatureTopology(), view, run.public, []) is None
+    assert guess_of(named("hop-feature-topology"), view, run.public, []) is None
 
 
 @pytest.mark.parametrize("neighbours", [None, 2])
@@ -197,11 +197,11 @@ def test_no_claim_is_wrong(scheme: Scheme, neighbours: int | None) -> None:
     """Whoever refuses what, and whoever asks for how many: rows that are said to be determined are right."""
     graph = scale_free(120, 5, 2)
     run = record_hops(graph, scheme=scheme, neighbours=neighbours)
-    for attack in (HopFeatureSingle(), HopFeatureDifferencing(), HopFeatureTopology()):
+    for attack in (named("hop-feature-single"), named("hop-feature-differencing"), named("hop-feature-topology")):
         guess = read(attack, run)
         if guess is not None:
             assert guess.values == pytest.approx(drawn_rows(120)[guess.nodes], abs=1e-3)
-    edges = read(HopFeatureEdges(), run)
+    edges = read(named("hop-feature-edges"), run)
     if edges is not None:
         true = set(zip(*np.sort(graph.edges, axis=0).tolist(), strict=True))
         assert set(zip(edges.lower.tolist(), edges.upper.tolist(), strict=True)) <= true
@@ -212,8 +212,8 @@ def test_subtraction_remains_under_a_scheme_that_answers_large_sums_only() -> No
     clients = [0, 0, 1, 2, 3, 3]
     graph = graph_of([(0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 4), (1, 5)], clients)
     run = record_hops(graph, scheme=hiding(3))
-    assert not len(read(HopFeatureSingle(), run).nodes)
-    guess = read(HopFeatureDifferencing(), run)
+    assert not len(read(named("hop-feature-single"), run).nodes)
+    guess = read(named("hop-feature-differencing"), run)
     assert triples(guess) == [(0, 5)]
     assert guess.values == pytest.approx(drawn_rows(6)[[5]], abs=1e-3)
 
@@ -222,7 +222,7 @@ def test_totals_leave_less_than_sums_apart() -> None:
     """Whoever sees totals over three clients reads a small part of what sums of single clients give away."""
     graph = scale_free(120, 5, 6)
     clear, hidden = record_hops(graph, hops=2), record_hops(graph, hops=2, scheme=hiding(3))
-    for attack in (HopFeatureSingle(), HopFeatureDifferencing(), HopFeatureTopology()):
+    for attack in (named("hop-feature-single"), named("hop-feature-differencing"), named("hop-feature-topology")):
         assert len(read(attack, hidden).nodes) < len(read(attack, clear).nodes) / 10
 
 
@@ -231,9 +231,9 @@ def test_a_scheme_that_answers_groups_of_one_is_caught() -> None:
     graph = scale_free(120, 4, 2)
     run = record_hops(graph, scheme=hiding(1))
     total, _ = single_neighbours(run.truth)
-    guess = read(HopFeatureSingle(), run)
+    guess = read(named("hop-feature-single"), run)
     assert sorted(guess.targets.tolist()) == np.flatnonzero(total).tolist()
-    found = {each.metric: each for each in HopFeatureSingle().score(guess, run.truth)}
+    found = {each.metric: each for each in named("hop-feature-single").score(guess, run.truth)}
     assert found["exact recovery"].value == 1
     assert found["nodes with one neighbour elsewhere"].value == found["nodes with one neighbour elsewhere"].reachable
 
@@ -262,7 +262,7 @@ def test_how_many_nodes_of_citation_graphs_have_one_neighbour_elsewhere(
     """With ten clients, of the nodes with neighbours at other clients."""
     data = load(dataset, data_root)
     graph = FederatedGraph.from_assignment(data, partition(how, data, 10, 0), random_split(data.num_nodes, 0))
-    total, apart = single_neighbours(TreeTruth.of(graph, graph.features))
+    total, apart = single_neighbours(TreeTruth(graph.silo_of, graph.edges, graph.features))
     crossing = np.unique(graph.edges[1][graph.crosses_silos])
     assert total[crossing].mean() == pytest.approx(share, abs=0.03)
     assert apart[crossing].mean() > total[crossing].mean()

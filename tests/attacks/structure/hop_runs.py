@@ -20,8 +20,7 @@ from scipy import sparse
 from fgl_secure.attacks.edge_claims import ForeignEdges
 from fgl_secure.attacks.structure.hop_sums import noted_embeddings
 from fgl_secure.attacks.structure.knowledge import STRUCTURE
-from fgl_secure.attacks.structure.truth import StructureTruth
-from fgl_secure.attacks.truth import sent_rows
+from fgl_secure.attacks.truth import StructureTruth, sent_rows
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, CrawledGraph, EmbeddingModel
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.structure.columns import CombinedColumns
-from fgl_secure.attacks.structure.hop_sums import HopSumEdges, HopSumRows, QueryRowSpace, leaking_although_allowed
-from fgl_secure.attacks.structure.hops import HopFingerprint, HopShares, HopUnfolding
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.structure.hop_sums import leaking_although_allowed
 from fgl_secure.graph import FederatedGraph, SplitMasks, load, partition
 from fgl_secure.graph.structure_features import adjacency_powers, normalised_adjacency
 from fgl_secure.runtime import Party, Role, Step
@@ -56,14 +55,14 @@ CITESEER = Setting("CiteSeer", "random", 20)
 @pytest.mark.parametrize(("setting", "recall"), [(CORA, 0.52), (CORA_LOUVAIN, 0.139), (CITESEER, 0.408)])
 def test_single_shares_tell_half_of_the_edges_for_certain(data_root: Path, setting: Setting, recall: float) -> None:
     """Every claim from single shares is right, and 52 % of Cora's edges between other clients are claimed."""
-    found = _figures(HopShares(), record_exchange(setting.graph(data_root)))
+    found = _figures(named("hop-shares"), record_exchange(setting.graph(data_root)))
     assert found["precision"] == 1
     assert found["recall"] == pytest.approx(recall, abs=0.01)
 
 
 def test_two_powers_tell_more_for_certain(data_root: Path) -> None:
     """Shares of the second and third power give 15 % of Cora's edges between other clients on Louvain communities."""
-    found = _figures(HopUnfolding(), record_exchange(CORA_LOUVAIN.graph(data_root), 3))
+    found = _figures(named("hop-unfolding"), record_exchange(CORA_LOUVAIN.graph(data_root), 3))
     assert found["precision"] == 1
     assert found["recall"] == pytest.approx(0.150, abs=0.002)
 
@@ -78,7 +77,7 @@ def test_summed_rows_tell_a_third_of_the_edges(
     graph = setting.graph(data_root)
     rows = adjacency_powers(graph.graph, 2)[1]
     rows.data += np.random.default_rng(0).uniform(-1e-6, 1e-6, len(rows.data))
-    found = _figures(HopFingerprint(), record_rows(graph, "hop rows", Step(0, layer=2), rows))
+    found = _figures(named("hop-fingerprint"), record_rows(graph, "hop rows", Step(0, layer=2), rows))
     assert found["recall"] == pytest.approx(recall, abs=0.01)
     assert found["precision"] >= precision
 
@@ -87,7 +86,7 @@ def test_summed_rows_tell_a_third_of_the_edges(
 def test_combined_rows_rank_edges(data_root: Path, setting: Setting, random: float, two_hops: float) -> None:
     """Columns of the combined rows rank Cora's edges above random pairs with an AUC of .93 on a random partition."""
     graph = setting.graph(data_root)
-    found = _figures(CombinedColumns(), record_rows(graph, "combined rows", Step(0), setting.combined(graph)))
+    found = _figures(named("combined-columns"), record_rows(graph, "combined rows", Step(0), setting.combined(graph)))
     assert (found["AUC gain over random pairs"] + 1) / 2 == pytest.approx(random, abs=0.015)
     assert (found["AUC gain over two-hop pairs"] + 1) / 2 == pytest.approx(two_hops, abs=0.015)
 
@@ -103,7 +102,7 @@ def test_counting_queries_does_not_keep_nodes_private(
     guess, found = _queried(setting, data_root, labelled)
     assert found["exact recovery"] == 1
     assert found["nodes exposed"] == pytest.approx(exposed, abs=0.02)
-    leaks, obeying = leaking_although_allowed(guess.systems)
+    leaks, obeying = leaking_although_allowed(guess)
     assert leaks / obeying == pytest.approx(leaking, abs=0.02)
 
 
@@ -111,26 +110,28 @@ def test_all_clients_but_one_read_nearly_every_node(data_root: Path) -> None:
     """At 30 % labels nine of Cora's ten clients together expose 98 % of the nodes of the tenth that they reach."""
     graph = CORA.graph(data_root)
     run = record_queries(graph, CORA.combined(graph), _labelled(graph, 0.3), [_embeddings(graph)])
-    guess = QueryRowSpace().infer(run.transcript.view([Party(Role.SILO, i) for i in range(1, CLIENTS)]), run.public)
+    guess = named("query-rowspace").infer(
+        run.transcript.view([Party(Role.SILO, i) for i in range(1, CLIENTS)]), run.public
+    )
     assert guess is not None
-    at = guess.systems.targets == 0
-    assert guess.systems.exposed[at] / guess.systems.touched[at] == pytest.approx(0.98, abs=0.02)
+    at = guess.targets == 0
+    assert guess.exposed[at] / guess.touched[at] == pytest.approx(0.98, abs=0.02)
 
 
 def test_hopwise_sums_leave_single_neighbours(data_root: Path) -> None:
     """Where nobody holds a power, 9 % of foreign neighbours are read on Cora and 1 edge in 2,000."""
     graph = CORA.graph(data_root)
     run = record_hopwise(graph, _embeddings(graph).astype(np.float64), 6)
-    assert _figures(HopSumRows(), run)["nodes exposed"] == pytest.approx(0.0885, abs=0.002)
-    assert 0 < _figures(HopSumEdges(), run)["recall"] < 0.001
+    assert _figures(named("hop-sum-rows"), run)["nodes exposed"] == pytest.approx(0.0885, abs=0.002)
+    assert 0 < _figures(named("hop-sum-edges"), run)["recall"] < 0.001
 
 
 def _queried(setting: Setting, root: Path, labelled: float) -> tuple[Any, dict[str, float]]:
     graph = setting.graph(root)
     run = record_queries(graph, setting.combined(graph), _labelled(graph, labelled), [_embeddings(graph)])
-    guess = QueryRowSpace().infer(run.transcript.views(Role.SILO), run.public)
+    guess = named("query-rowspace").infer(run.transcript.views(Role.SILO), run.public)
     assert guess is not None
-    return guess, {found.metric: found.value for found in QueryRowSpace().score(guess, run.truth)}
+    return guess, {found.metric: found.value for found in named("query-rowspace").score(guess, run.truth)}
 
 
 def _figures(attack: Attack[Any, Any], run: Run) -> dict[str, float]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from scipy import sparse
 
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.edge_claims import ForeignEdges
-from fgl_secure.attacks.structure.hops import HopFingerprint, HopShares, HopUnfolding, neighbour_lists, one_explanation
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.structure.hops import neighbour_lists, one_explanation
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.structure_features import adjacency_powers, normalised_adjacency
 from fgl_secure.runtime import Phase, Role, Step
@@ -20,7 +22,7 @@ from tests.attacks.structure.hop_runs import EdgeConformance, Network, record_ex
 
 
 class TestHopShares(EdgeConformance):
-    attack: Attack[ForeignEdges, Any] = HopShares()
+    attack: Attack[ForeignEdges, Any] = named("hop-shares")
     rests_on = (frozenset({Phase.HOP_ENTRIES}),)
 
     def recorded(self, graph: FederatedGraph, network: Network) -> Run:
@@ -31,7 +33,7 @@ class TestHopShares(EdgeConformance):
 def test_claims_are_certain(seed: int) -> None:
     """Without pruning every claim is right: a row that is determined is the row itself."""
     run = record_exchange(scale_free(120, 3, 3, seed))
-    guess = HopShares().infer(run.transcript.views(Role.SILO), run.public)
+    guess = named("hop-shares").infer(run.transcript.views(Role.SILO), run.public)
     assert guess is not None
     edges = {tuple(pair) for pair in run.graph.edges.T.tolist()}
     assert len(guess.lower)
@@ -42,7 +44,7 @@ def test_one_neighbour_gives_its_whole_list() -> None:
     """A client whose node has one neighbour elsewhere reads all neighbours of that one and nothing farther."""
     graph = federated(both_ways([(0, 1), (1, 2), (1, 3), (3, 4)]), [0, 1, 1, 2, 2])
     run = record_exchange(graph)
-    guess = HopShares().infer(run.transcript.views(Role.SILO), run.public)
+    guess = named("hop-shares").infer(run.transcript.views(Role.SILO), run.public)
     assert guess is not None
     mine = guess.clients == 0
     assert list(zip(guess.lower[mine].tolist(), guess.upper[mine].tolist(), strict=True)) == [(1, 2), (1, 3)]
@@ -55,7 +57,7 @@ def test_equations_of_full_rank_hide_nothing() -> None:
     for sums, read in ((3, 3), (2, 0)):
         kept = [pair for pair in pairs if pair[0] < sums or pair[0] > 2]
         run = record_exchange(federated(both_ways(kept), graph.silo_of))
-        guess = HopShares().infer(run.transcript.views(Role.SILO), run.public)
+        guess = named("hop-shares").infer(run.transcript.views(Role.SILO), run.public)
         assert guess is not None
         assert int((guess.clients == 0).sum()) == read
 
@@ -64,7 +66,7 @@ def test_needs_single_shares() -> None:
     """Rows of the second power alone, as a client holds them under encryption, give no guess."""
     graph = scale_free(60, 3)
     run = record_rows(graph, "hop rows", Step(0, layer=2), normalised_adjacency(graph.graph))
-    assert HopShares().infer(run.transcript.views(Role.SILO), run.public) is None
+    assert named("hop-shares").infer(run.transcript.views(Role.SILO), run.public) is None
 
 
 def test_lists_hold_reciprocals_of_the_degree_alone() -> None:
@@ -76,7 +78,7 @@ def test_lists_hold_reciprocals_of_the_degree_alone() -> None:
 
 
 class TestHopUnfolding(EdgeConformance):
-    attack: Attack[ForeignEdges, Any] = HopUnfolding()
+    attack: Attack[ForeignEdges, Any] = named("hop-unfolding")
     rests_on = (frozenset({Phase.HOP_ENTRIES}),)
 
     def recorded(self, graph: FederatedGraph, network: Network) -> Run:
@@ -86,15 +88,15 @@ class TestHopUnfolding(EdgeConformance):
         """On a path a client reads its neighbour's row, by the third power that one's neighbour's, and no farther."""
         graph = federated(both_ways([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]), [0, 1, 2, 1, 2, 1])
         first = Counter({(1, 2): 1, (2, 3): 1})
-        assert _of_client_0(HopUnfolding(), record_exchange(graph, 3)) == first
-        assert _of_client_0(HopUnfolding(), record_exchange(graph, 2)) == Counter({(1, 2): 1})
-        assert _of_client_0(HopShares(), record_exchange(graph, 3)) == Counter({(1, 2): 1})
+        assert _of_client_0(named("hop-unfolding"), record_exchange(graph, 3)) == first
+        assert _of_client_0(named("hop-unfolding"), record_exchange(graph, 2)) == Counter({(1, 2): 1})
+        assert _of_client_0(named("hop-shares"), record_exchange(graph, 3)) == Counter({(1, 2): 1})
 
     @pytest.mark.parametrize("seed", range(3))
     def test_claims_are_certain_and_more_than_those_of_one_power(self, seed: int) -> None:
         """Every claim is right, and all claims from the second power alone are among them."""
         run = record_exchange(scale_free(150, 4, 2, seed), 3)
-        every, fewer = (_read(attack, run) for attack in (HopUnfolding(), HopShares()))
+        every, fewer = (_read(attack, run) for attack in (named("hop-unfolding"), named("hop-shares")))
         assert fewer < every
         edges = {tuple(pair) for pair in run.graph.edges.T.tolist()}
         assert set(every) <= edges
@@ -112,7 +114,7 @@ def _of_client_0(attack: Attack[ForeignEdges, Any], run: Run) -> Counter[tuple[i
 
 
 class TestHopFingerprint(EdgeConformance):
-    attack: Attack[ForeignEdges, Any] = HopFingerprint()
+    attack: Attack[ForeignEdges, Any] = named("hop-fingerprint")
     rests_on = (frozenset({Phase.HOP_ENTRIES}),)
 
     def recorded(self, graph: FederatedGraph, network: Network) -> Run:
@@ -176,8 +178,8 @@ def test_nodes_with_many_foreign_neighbours_are_left_alone(most_terms: int) -> N
     graph = scale_free(120, 3)
     view = record_exchange(graph).transcript.views(Role.SILO)
     run = record_exchange(graph)
-    guess = HopFingerprint(most_terms=most_terms).infer(view, run.public)
-    every = HopFingerprint().infer(view, run.public)
+    guess = replace(named("hop-fingerprint"), most_terms=most_terms).infer(view, run.public)
+    every = named("hop-fingerprint").infer(view, run.public)
     assert guess is not None
     assert every is not None
     assert len(guess.lower) > 0

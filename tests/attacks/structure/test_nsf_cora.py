@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import Attack, guess_of
-from fgl_secure.attacks.structure.nsf_identity import NsfNearest
-from fgl_secure.attacks.structure.nsf_predictions import NsfTrainingLabels
-from fgl_secure.attacks.structure.structure_gradients import StructureGradientLabels
+from fgl_secure.attacks.registry import attack as named
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
 from fgl_secure.graph.structure_features import return_probabilities
 from fgl_secure.runtime import Role
@@ -45,13 +43,13 @@ def first_figure(attack: Attack[Any, Any], run: Run) -> float:
 def test_features_that_were_learnt_give_the_labels(cora: FederatedGraph) -> None:
     """At least 97 % of the labels that others train on are in their structure features, and in the summed gradients."""
     run = record_hop2vec(cora, hops=10, summed=True)
-    assert first_figure(NsfTrainingLabels(), run) >= 0.97
-    assert first_figure(StructureGradientLabels(), run) >= 0.97
+    assert first_figure(named("nsf-training-labels"), run) >= 0.97
+    assert first_figure(named("structure-gradient-labels"), run) >= 0.97
 
 
 def test_a_noisy_copy_names_nodes(cora: FederatedGraph) -> None:
     """From nine tenths of the edges 35 % of the nodes are named at first try, where a guess names 0.4 %."""
     run = record_rule(cora, walks, rate=0.9)
-    assert first_figure(NsfNearest(), run) >= 0.35
+    assert first_figure(named("nsf-nearest"), run) >= 0.35
     sizes = np.bincount(cora.silo_of)
     assert len(run.transcript.parties.ids(Role.SILO)) == len(sizes) == 10

@@ -10,18 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.structure import nsf_walk_degrees as degree_multisets
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.structure import nsf_edges as degree_multisets
 from fgl_secure.attacks.structure.knowledge import EmbeddingModel, NodeClaims
-from fgl_secure.attacks.structure.nsf_predictions import (
-    NsfDegrees,
-    NsfEgoNets,
-    NsfLabels,
-    NsfMembership,
-    NsfTrainingLabels,
-    standardised,
-)
-from fgl_secure.attacks.structure.nsf_walk_degrees import TOLERANCE, DegreeMultisets
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.structure.nsf_edges import TOLERANCE, DegreeMultisets
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Phase, PublicParameters, Role
 from tests.attacks.conformance import Claims, losing, losing_of_even
@@ -62,7 +55,7 @@ class Topology(StructureConformance):
 
 
 class TestNsfDegrees(Topology):
-    attack = NsfDegrees()
+    attack = named("nsf-degrees")
 
     def test_one_hot_degrees_say_the_degree(self) -> None:
         """A one-hot degree that some own node has is the degree: all that is reachable is reached."""
@@ -83,7 +76,7 @@ class TestNsfDegrees(Topology):
 
 
 class TestNsfEgoNets(Topology):
-    attack = NsfEgoNets()
+    attack = named("nsf-ego-nets")
 
     def test_rests_on_messages(self) -> None:
         """Without features of others there is no claim, and with half of them none about the other half.
@@ -114,20 +107,12 @@ class TestNsfEgoNets(Topology):
         assert self.attack.score(guess, other)[0].value < 1
 
 
-def test_flags_stay_as_they_are() -> None:
-    """Columns of zeros and ones and constant columns keep their unit; others are measured in standard deviations."""
-    table = np.array([[0.0, 3.0, 1.0], [1.0, 3.0, 5.0]])
-    rows, same = standardised(table[:1], table)
-    assert same.tolist() == [[0.0, 3.0, 0.5], [1.0, 3.0, 2.5]]
-    assert rows.tolist() == same[:1].tolist()
-
-
 def test_a_standardised_degree_is_read_like_a_plain_one() -> None:
     """One column that goes with the degree is enough, among others of any size and in any unit."""
     run = record_rule(communities(3, nodes=60), standardised_degree_among_noise)
-    guess = NsfDegrees().infer(run.transcript.views(Role.SILO), PublicParameters())
+    guess = named("nsf-degrees").infer(run.transcript.views(Role.SILO), PublicParameters())
     assert guess is not None
-    (found,) = NsfDegrees().score(guess, run.truth)
+    (found,) = named("nsf-degrees").score(guess, run.truth)
     assert found.value == pytest.approx(found.reachable)
 
 
@@ -180,11 +165,11 @@ class Labels(Learnt):
 
 
 class TestNsfLabels(Labels):
-    attack = NsfLabels()
+    attack = named("nsf-labels")
 
 
 class TestNsfTrainingLabels(Labels):
-    attack = NsfTrainingLabels()
+    attack = named("nsf-training-labels")
 
     def test_counts_training_nodes_alone(self) -> None:
         """The figure rests on each training node once for each other client."""
@@ -196,7 +181,7 @@ class TestNsfTrainingLabels(Labels):
 
 
 class TestNsfMembership(Learnt):
-    attack = NsfMembership()
+    attack = named("nsf-membership")
 
     def claims(self, guess: NodeClaims) -> Claims:
         return claimed(guess.nodes, guess.values)
@@ -214,7 +199,7 @@ class TestNsfMembership(Learnt):
 def test_what_a_client_mostly_has_is_no_finding(seed: int) -> None:
     """Where clients are communities, labels permuted within clients are read no better than the prior says."""
     run = record_hop2vec(communities(apart=True))
-    for attack in (NsfLabels(), NsfTrainingLabels()):
+    for attack in (named("nsf-labels"), named("nsf-training-labels")):
         guess = guess_of(attack, run.transcript.views(Role.SILO), run.public, run.knowledge)
         assert guess is not None
         (found,) = attack.score(guess, run.truth)
@@ -243,31 +228,6 @@ def test_finds_the_multiset_or_says_that_there_are_several(chosen: list[int]) ->
         return
     others = [sums(list(each)) for each in combinations_with_replacement(NUMBERS.tolist(), len(chosen))]
     assert sum(abs(p - reciprocals) <= TOLERANCE and abs(q - squares) <= TOLERANCE for p, q in others) > 1
-
-
-def test_one_sum_alone_is_often_not_enough() -> None:
-    """1/2 + 1/6 is 1/3 + 1/3: only the squares tell them apart."""
-    assert SOLVER.solve(2, 2 / 3, float("nan")) is None
-    assert SOLVER.solve(2, 2 / 3, 2 / 9).tolist() == [3, 3]  # type: ignore[union-attr]
-    assert SOLVER.solve(2, 2 / 3, 10 / 36).tolist() == [2, 6]  # type: ignore[union-attr]
-
-
-def test_triangles_may_add_to_the_squares() -> None:
-    """Where no multiset has just these squares, one that leaves room for triangles is taken."""
-    found = SOLVER.solve(2, 1 / 4 + 1 / 5, 1 / 16 + 1 / 25 + 2 / 20)
-    assert found is not None
-    assert found.tolist() == [4, 5]
-
-
-@pytest.mark.parametrize("count", [0, 7])
-def test_too_few_or_too_many_are_left_open(count: int) -> None:
-    """No number has no sum to solve, and more than six are not tried."""
-    assert SOLVER.solve(count, 0.5, 0.1) is None
-
-
-def test_sums_of_no_multiset_have_no_solution() -> None:
-    """A sum that no multiset has is not forced on the nearest one."""
-    assert SOLVER.solve(2, 0.123, 0.01) is None
 
 
 def test_many_numbers_are_combined_as_far_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,16 +9,10 @@ import torch
 from torch.nn import functional
 
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.registry import attacks
+from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.structure.knowledge import EmbeddingModel, NodeClaims
-from fgl_secure.attacks.structure.structure_gradients import (
-    HopGradientLabels,
-    StructureGradientLabels,
-    StructureGradientMembership,
-    StructureGradientNeighbours,
-    logit_gradients,
-)
-from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.structure.structure_gradients import logit_gradients
+from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -64,7 +58,7 @@ class Gradients(StructureConformance):
 
 
 class TestStructureGradientLabels(Gradients):
-    attack = StructureGradientLabels()
+    attack = named("structure-gradient-labels")
 
     def claims(self, guess: NodeClaims) -> Claims:
         return claimed(guess.observers, guess.nodes, guess.values)
@@ -93,7 +87,7 @@ class TestStructureGradientLabels(Gradients):
 
 
 class TestStructureGradientMembership(Gradients):
-    attack = StructureGradientMembership()
+    attack = named("structure-gradient-membership")
 
     def test_a_sum_over_clients_hides_no_members(self) -> None:
         """Lengths of rows of the sum tell who is labelled about as well."""
@@ -101,7 +95,7 @@ class TestStructureGradientMembership(Gradients):
 
 
 class TestStructureGradientNeighbours(Gradients):
-    attack = StructureGradientNeighbours()
+    attack = named("structure-gradient-neighbours")
 
     def test_needs_rows_of_single_clients(self) -> None:
         """A sum does not say whose labelled nodes a foreign node is next to."""
@@ -122,7 +116,7 @@ def test_training_nodes_without_a_row_count_as_wrong() -> None:
     graph = communities()
     kept = np.random.default_rng(0).random((graph.num_devices, 1)) < 0.5
     run = record_gradients(graph, tuple(each * kept for each in hop2vec(graph).gradients))
-    attack = StructureGradientLabels()
+    attack = named("structure-gradient-labels")
     guess = attack.infer_with(run.transcript.views(Role.SERVER), run.public, EmbeddingModel())
     assert guess is not None
     (found,) = attack.score(guess, run.truth)
@@ -130,7 +124,7 @@ def test_training_nodes_without_a_row_count_as_wrong() -> None:
     assert found.value <= kept[graph.train_mask].mean()
 
 
-ATTACK = HopGradientLabels()
+ATTACK = named("hop-gradient-labels")
 CLASSES = 4
 
 
@@ -203,8 +197,3 @@ def test_an_empty_run_gives_no_guess() -> None:
     """Nothing comes from a view without gradients."""
     graph = scale_free(20, 2, 1)
     assert ATTACK.infer(Transcript(hierarchy_of(graph)).views(Role.SILO), PublicParameters()) is None
-
-
-def test_it_is_registered() -> None:
-    """The attack is found by its name."""
-    assert type(attacks()["hop-gradient-labels"]) is HopGradientLabels

@@ -2,27 +2,23 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.virtual_nodes.clients import LinkedSummands, Part, VirtualNodeClients, directions, links
+from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.virtual_nodes.knowledge import LocalWork, VirtualSlices, mean_states
-from fgl_secure.attacks.virtual_nodes.labels import (
+from fgl_secure.attacks.virtual_nodes.summands import (
     COMMONEST,
     METRIC,
     SHARES,
     Change,
-    PopulationGuess,
-    ShareGuess,
-    VirtualNodeLabels,
-    VirtualNodePopulation,
-    distance,
+    Part,
+    directions,
     label_shares,
-    mean_entering,
-    mean_interval,
-    nearest_shares,
+    links,
 )
 from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.errors import InputError
@@ -30,7 +26,6 @@ from fgl_secure.runtime import Phase, Role
 from tests.attacks.conformance import Claims, losing_of_even, measured
 from tests.attacks.virtual_nodes.virtual_node_conformance import VirtualNodeConformance, virtual_node_references
 from tests.attacks.virtual_nodes.virtual_node_runs import (
-    CLASSES,
     ENCODER,
     NODES,
     SCORES,
@@ -51,9 +46,9 @@ ONE_STEP = LocalWork(0.3, 64, 1, 1000)
 
 
 class TestVirtualNodeLabels(VirtualNodeConformance):
-    attack = VirtualNodeLabels()
+    attack = named("virtual-node-labels")
 
-    def claims(self, guess: ShareGuess) -> Claims:
+    def claims(self, guess: Any) -> Claims:
         return Counter(zip(guess.clients.tolist(), guess.shares.argmax(axis=1).tolist(), strict=True))
 
     def test_tells_shares_of_many_batches(self) -> None:
@@ -130,65 +125,21 @@ def test_a_linear_model_at_zero_tells_counts_exactly(counts: list[int]) -> None:
     assert np.rint(found * sum(counts)).tolist() == counts
 
 
-def test_the_mean_row_is_read_where_it_is_the_same_for_all() -> None:
-    """If one row enters the last layer for every graph, changes of weight and bias give it."""
-    layout = slices()
-    moved = np.zeros(layout.entries)
-    moved[layout.head_bias] = [0.4, -0.3, -0.1]
-    row = np.arange(layout.hidden, dtype=np.float64)
-    moved[layout.head_weight] = np.outer(moved[layout.head_bias], row).ravel()
-    np.testing.assert_allclose(mean_entering(moved[None], layout), row, rtol=0.01)
-    assert mean_entering(np.zeros((2, layout.entries)), layout).tolist() == [0.0] * layout.hidden
-
-
-def test_shares_are_the_nearest_distribution() -> None:
-    """Entries below zero become zero, all others move alike, and a distribution stays as it is."""
-    np.testing.assert_allclose(nearest_shares(np.array([0.9, 0.4, -0.3])), [0.75, 0.25, 0.0])
-    np.testing.assert_allclose(nearest_shares(np.array([0.2, 0.5, 0.3])), [0.2, 0.5, 0.3])
-    np.testing.assert_allclose(nearest_shares(np.array([3.0, 0.0])), [1.0, 0.0])
-
-
-def test_distances_are_total_variation() -> None:
-    """Half the sum of absolute differences: one between point masses on two labels."""
-    assert distance(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == 1.0
-    assert distance(np.array([0.5, 0.5]), np.array([0.75, 0.25])) == 0.25
-
-
-def test_one_gain_has_no_interval_to_speak_of() -> None:
-    """From a single client nothing follows about others."""
-    assert mean_interval(np.array([0.3])).low == -1
-    assert mean_interval(np.array([0.3, 0.3, 0.3])).low == pytest.approx(0.3)
-
-
 def test_steps_are_counted_as_clients_take_them() -> None:
     """As many as there are batches, the last one smaller, in each epoch."""
     work = LocalWork(0.1, 32, 2, 500)
     assert [work.steps(graphs / 500) for graphs in (0, 1, 32, 33, 64)] == [2, 2, 2, 4, 4]
 
 
-def test_label_shares_are_rows_by_client() -> None:
-    """What attacks are scored on: one distribution a client."""
-    shares = record_rounds(Federation(clients=4)).truth.label_shares
-    assert shares.shape == (4, CLASSES)
-    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
-
-
-def test_the_last_weight_lies_before_the_last_bias() -> None:
-    """Rows of the weight end where the bias begins; without a width there are none."""
-    layout = VirtualSlices(20, slice(17, 20), 2, 4, hidden=3)
-    assert (layout.head_weight, layout.nodes, layout.entries) == (slice(8, 17), slice(20, 28), 28)
-    assert VirtualSlices(20, slice(17, 20), 2, 4).head_weight == slice(17, 17)
-
-
 MASKED = Federation(scheme="pairwise-masking", rounds=3)
 
 
 class TestVirtualNodePopulation(VirtualNodeConformance):
-    attack = VirtualNodePopulation()
+    attack = named("virtual-node-population")
     setting = MASKED
     rests_on = ()  # what it reads is noted by the server, and sent by nobody
 
-    def claims(self, guess: PopulationGuess) -> Claims:
+    def claims(self, guess: Any) -> Claims:
         return Counter(tuple(shares) for shares in guess.shares.round(9).tolist())
 
     def test_tells_from_masked_sums_what_all_have(self) -> None:
@@ -236,10 +187,10 @@ ROUNDS = Federation(rounds=4, pull=6.0)
 
 
 class TestVirtualNodeClients(VirtualNodeConformance):
-    attack = VirtualNodeClients()
+    attack = named("virtual-node-clients")
     setting = ROUNDS
 
-    def claims(self, guess: LinkedSummands) -> Claims:
+    def claims(self, guess: Any) -> Claims:
         return Counter(zip(guess.rounds.tolist(), guess.places.tolist(), guess.names[Part.NODES].tolist(), strict=True))
 
     def test_is_at_chance_where_clients_pull_alike(self) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from fgl_secure.attacks.truth import VirtualNodeTruth
 from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, FEDVN_SKEWED, VIRTUAL_NODES, LocalWork, VirtualSlices
-from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import TooFewClientsError

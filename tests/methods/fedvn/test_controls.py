@@ -8,18 +8,16 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.virtual_nodes.clients import VirtualNodeClients
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.truth import VirtualNodeTruth
 from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, FEDVN_SKEWED
-from fgl_secure.attacks.virtual_nodes.labels import (
-    VirtualNodeLabels,
-    VirtualNodePopulation,
-)
-from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.methods.fedvn.controls import CONTROLS
 
 
-@pytest.mark.parametrize("attack", [VirtualNodeLabels(), VirtualNodePopulation(), VirtualNodeClients()])
+@pytest.mark.parametrize(
+    "attack", [named("virtual-node-labels"), named("virtual-node-population"), named("virtual-node-clients")]
+)
 def test_attacks_break_their_references_and_no_permuted_truth(attack: Attack[Any, Any]) -> None:
     """Controls with the method's own model: the unprotected run is broken, and permuted truth is not."""
     run = CONTROLS[attack.card.control]()

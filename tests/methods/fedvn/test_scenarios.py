@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.virtual_nodes.clients import VirtualNodeClients
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.truth import VirtualNodeTruth
 from fgl_secure.attacks.virtual_nodes.knowledge import VirtualSlices, client_states
-from fgl_secure.attacks.virtual_nodes.labels import VirtualNodeLabels, VirtualNodePopulation
-from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph.datasets import load_set
 from fgl_secure.methods.fedvn.preset import fedvn_preset
@@ -88,11 +87,11 @@ def test_values_have_no_labels_to_be_read() -> None:
     run = recorded_rounds(setting(values(), epochs=4), Plaintext(), "plaintext", "x")
     truth = run.truth(VirtualNodeTruth)
     assert (truth.label_shares, truth.population) == (None, None)
-    assert run.guess(VirtualNodeLabels()) is None
-    assert run.guess(VirtualNodePopulation()) is None
-    guess = run.guess(VirtualNodeClients())
+    assert run.guess(named("virtual-node-labels")) is None
+    assert run.guess(named("virtual-node-population")) is None
+    guess = run.guess(named("virtual-node-clients"))
     assert guess is not None
-    assert run.score(VirtualNodeClients(), guess)
+    assert run.score(named("virtual-node-clients"), guess)
 
 
 def test_under_masks_the_sum_tells_what_it_tells_in_the_clear() -> None:
@@ -101,7 +100,7 @@ def test_under_masks_the_sum_tells_what_it_tells_in_the_clear() -> None:
     found = []
     for scheme in (Plaintext(), server_scheme("pairwise-masking")):
         run = recorded_rounds(chosen, scheme, "x", "x")
-        guess = run.guess(VirtualNodePopulation())
+        guess = run.guess(named("virtual-node-population"))
         assert guess is not None
         found.append(guess.shares)
     np.testing.assert_array_equal(found[0], found[1])

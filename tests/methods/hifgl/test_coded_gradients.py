@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.message_passing.messages import DeviceGradients
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.programs import filled
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
@@ -116,7 +116,7 @@ def test_a_silo_reads_devices_gradients_in_the_clear_and_none_that_are_coded() -
     graph = two_communities(devices=48, silos=3)
     clear, _ = trained(graph, {"neighbours": Plaintext()})
     coded, _ = trained(graph, schemes_of(HiFGL(), "relay-coded[k_min=1]"))
-    attack, public = DeviceGradients(), PublicParameters()
+    attack, public = named("device-gradients"), PublicParameters()
     guess = attack.infer(clear.views(Role.SILO), public)
     assert guess is not None
     scores = {m.metric: m.value for m in attack.score(guess, MessageTruth.of(clear, graph))}

@@ -22,8 +22,8 @@ from fgl_secure.attacks.message_passing.knowledge import (
     STATIC_ROWS,
     TRAINING,
 )
-from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.registry import attacks
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.graph import load
 from fgl_secure.methods.fedavg.small_rounds import CONTROLS as UPDATE_CONTROLS
 from fgl_secure.methods.hifgl.controls import CONTROLS

@@ -15,7 +15,7 @@ from fgl_secure.attacks.message_passing.knowledge import (
     PublicRows,
 )
 from fgl_secure.attacks.message_passing.sums import PARTICIPANTS
-from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.audit import audit
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods import HiFGL
