@@ -20,7 +20,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.flower.exchange import POLL_SECONDS
+from fgl_secure.flower.rounds import POLL_SECONDS
 from fgl_secure.flower.silos import WHO, Turn
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import named_from_bytes

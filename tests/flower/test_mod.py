@@ -24,12 +24,10 @@ from fgl_secure.errors import (
     RoundsFailedError,
     StaleMessageError,
 )
-from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, guard, secure_aggregation_mod
-from fgl_secure.flower.guard import APP_FAILED, NO_PART
-from fgl_secure.flower.mod import MOST_SESSIONS, Memory
-from fgl_secure.flower.policy import MIN_CLIENTS_KEY, MIN_THRESHOLD_KEY, ClientPolicy
+from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, secure_aggregation_mod
+from fgl_secure.flower.mod import APP_FAILED, MOST_SESSIONS, NO_PART, Memory
 from fgl_secure.flower.records import KEY, Answer, Request, digest_of_configuration
-from fgl_secure.flower.terms import RoundTerms
+from fgl_secure.flower.terms import MIN_CLIENTS_KEY, MIN_THRESHOLD_KEY, ClientPolicy, RoundTerms
 from fgl_secure.protocols.identity import Identity
 from fgl_secure.protocols.one_sum.terms import Stage
 from tests.error_codes import about
@@ -334,8 +332,9 @@ def test_errors_of_the_app_stay_at_the_client(caplog: pytest.LogCaptureFixture) 
 
 def test_errors_of_an_app_have_no_cause_that_could_be_printed() -> None:
     """The exception that goes to Flower does not carry the app's own: nothing prints it together with that one."""
+    message = Message(RecordDict(), 100, "evaluate")
     with pytest.raises(ProtocolError) as found:
-        guard.called(lambda m, c: Message(broken(m, c), reply_to=m), Message(RecordDict(), 100, "train"), CONTEXT)
+        secure_aggregation_mod(message, CONTEXT, lambda m, c: Message(broken(m, c), reply_to=m))
     assert found.value.__cause__ is None
     assert found.value.__context__ is None
 

@@ -15,8 +15,13 @@ import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
 from fgl_secure.errors import InputError
-from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
-from fgl_secure.flower.process_settings import as_toml, make_certificates, offline_variables
+from fgl_secure.flower.local_processes import (
+    LocalFederation,
+    LocalProcessError,
+    as_toml,
+    make_certificates,
+    offline_variables,
+)
 from tests.error_codes import about
 from tests.flower.processes import PATIENCE, ROOT, left_behind, run
 
