@@ -26,6 +26,7 @@ from fgl_secure.aggregation.report import Comparison, LabelTest, write_report
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.aggregation.simulation import Brought, Held, Maker, simulated
+from fgl_secure.aggregation.sums import Opening
 from fgl_secure.algebra import Weighing
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError, UnknownNameError
@@ -357,7 +358,8 @@ class SecureAggregator:
     def _begun(self, layout: Layout) -> tuple[Mapping[str, float] | None, int]:
         """Ranges that are known for a layout, and the number of the round that begins; it is counted."""
         known = self.bounds if layout == self._layout else None
-        self._rules.topology(self._rules.first(layout, known), layout, known)  # raises where there is no such sum
+        opening = Opening(layout, known)
+        self._rules.topology(self._rules.first(opening), opening)  # raises where there is no such sum
         self._server = None
         if self._rules.privacy is not None:
             self._ledger.spend(layout, self._session, self._next)

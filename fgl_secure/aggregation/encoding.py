@@ -38,7 +38,6 @@ from fgl_secure.algebra.quantization import (
 )
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
-from fgl_secure.runtime.packing import packed, unpacked
 from fgl_secure.typing import Floats, Integers
 
 REMEDY = "give a larger bound, or clip=True, or call forget_ranges where it was found"
@@ -306,23 +305,27 @@ class KeptErrors:
         """Takes down the errors of a round that is under way."""
         self._next = layout.digest, errors
 
-    def to_bytes(self) -> bytes:
-        """All of it, for `from_bytes`; secret."""
-        digest, errors = self._next or (b"", np.zeros(0))
-        return packed([self.of, self.errors.astype("<f8").tobytes(), digest, errors.astype("<f8").tobytes()])
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All of it, for `from_arrays`; secret."""
+        kept = {"now": (self.of, self.errors)} | ({} if self._next is None else {"next": self._next})
+        digests = {f"{when} of": np.frombuffer(digest, dtype=np.uint8) for when, (digest, _) in kept.items()}
+        return digests | {when: errors for when, (_, errors) in kept.items()}
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> KeptErrors:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KeptErrors:
         """What was written.
 
         Raises:
             MalformedMessageError: it is nothing that a client keeps.
         """
-        of, errors, digest, following = unpacked(data, 4)
-        if len(errors) % 8 or len(following) % 8:
-            raise MalformedMessageError("kept errors must be numbers of 8 bytes; they are not")
-        made = cls(of, np.frombuffer(errors, dtype="<f8"))
-        made._next = (digest, np.frombuffer(following, dtype="<f8")) if digest else None
+        forms = {name: (each.dtype, each.ndim) for name, each in arrays.items()}
+        wanted = {"now of": (np.dtype(np.uint8), 1), "now": (np.dtype(np.float64), 1)}
+        following = {name.replace("now", "next"): form for name, form in wanted.items()}
+        if forms not in (wanted, wanted | following):
+            raise MalformedMessageError("kept errors must be numbers and the digest of their layout; they are not")
+        made = cls(arrays["now of"].tobytes(), arrays["now"])
+        made._next = (arrays["next of"].tobytes(), arrays["next"]) if "next" in arrays else None
         return made
 
     def settle(self) -> None:

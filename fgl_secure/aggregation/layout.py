@@ -286,24 +286,20 @@ class Layout:
         arrays = {e.name: array_from(parts[e.name], e.shape, e.dtype, e.kind, e.device) for e in self.entries}
         return _filled(self.frame, arrays)
 
-    def packed(self, mapping: Tree) -> bytes:
-        """The bare numbers of a mapping of this layout, for `unpacked`."""
+    def packed(self, mapping: Tree) -> dict[str, NDArray[Any]]:
+        """The bare numbers of a mapping of this layout, by name, for `unpacked`: arrays of types that travel."""
         arrays = self.arrays(mapping)
-        return b"".join(_bare(arrays[entry.name], entry).tobytes() for entry in self.entries)
+        return {entry.name: entries_of(arrays[entry.name]).astype(_bare_type(entry)) for entry in self.entries}
 
-    def unpacked(self, data: bytes) -> Any:
+    def unpacked(self, parts: Mapping[str, NDArray[Any]]) -> Any:
         """The mapping whose numbers were packed, on the CPU.
 
         Raises:
-            MalformedMessageError: the number of bytes is another.
+            MalformedMessageError: they are of other names, types or sizes.
         """
-        widths = [_bare_type(entry).itemsize * entry.size for entry in self.entries]
-        if len(data) != sum(widths):
-            raise MalformedMessageError(f"numbers must have {sum(widths)} bytes; found {len(data)}")
-        parts, start = {}, 0
-        for entry, width in zip(self.entries, widths, strict=True):
-            parts[entry.name] = np.frombuffer(data, _bare_type(entry), entry.size, start)
-            start += width
+        wanted = {entry.name: (_bare_type(entry), (entry.size,)) for entry in self.entries}
+        if {name: (part.dtype, part.shape) for name, part in parts.items()} != wanted:
+            raise MalformedMessageError("numbers must have the names, types and sizes of their layout; they have not")
         return self.built(parts)
 
     def to_bytes(self) -> bytes:
@@ -489,8 +485,4 @@ def _read_entry(limits: Limits, path: object, shape: object, dtype: object, kind
 
 
 def _bare_type(entry: Entry) -> np.dtype[Any]:
-    return np.dtype(np.float64 if entry.is_float else entry.dtype).newbyteorder("<")
-
-
-def _bare(value: Array, entry: Entry) -> NDArray[Any]:
-    return entries_of(value).astype(_bare_type(entry))
+    return np.dtype(np.float64 if entry.is_float else entry.dtype)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.aggregation.layout import Entry, Layout, Tree
 from fgl_secure.aggregation.rules import Code, Rules
-from fgl_secure.aggregation.sums import Found, Purpose, only_opened, withheld_entries
+from fgl_secure.aggregation.sums import Opening, Purpose, only_opened, withheld_entries
 from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import InputError, PrecisionWarning, ProtocolError
 from fgl_secure.runtime import Channel, MessageBatch, Recording, Role, Traffic, Transcript
@@ -283,15 +283,14 @@ class Outcome:
 
     Args:
         rules: of the round.
-        layout: of the mappings.
-        found: by the sums before.
+        opening: of the sum.
         total: int64 [width], the sum.
         included: whose numbers are in it, ascending.
     """
 
-    def __init__(self, rules: Rules, layout: Layout, found: Found, total: Integers, included: tuple[int, ...]) -> None:
-        self._rules, self._layout, self._found, self._total = rules, layout, found, total
-        self._code = rules.code(layout, found.bounds)
+    def __init__(self, rules: Rules, opening: Opening, total: Integers, included: tuple[int, ...]) -> None:
+        self._rules, self._opening, self._total = rules, opening, total
+        self._code = rules.code(opening)
         self.included = included
         self._mean: dict[str, Any] | None = None
 
@@ -323,26 +322,26 @@ class Outcome:
         rules, total = self._rules, self._total
         return RoundRecord(
             scheme=rules.scheme.name,
-            ring=rules.ring(self._layout, self._found.bounds),
+            ring=rules.ring(self._opening),
             number=number,
             clients=rules.clients,
             threshold=rules.threshold,
             included=self.included,
             dropped=tuple(sorted(set(range(rules.clients)) - set(self.included))),
-            layout=self._layout,
+            layout=self._opening.layout,
             total_weight=self._total_weight,
             bounds=self._code.bounds,
             units=self._code.units,
             error_bound=self._code.errors(total, len(self.included)),
             k_min=rules.k_min,
-            withheld=withheld_entries(self._layout, self._found.opened),
+            withheld=withheld_entries(self._opening),
             transcript=channel.transcript,
             width=self._code.width,
             seconds=seconds,
         )
 
     def _check_closed(self) -> None:
-        if not np.array_equal(only_opened(self._total, self._found.opened), self._total):
+        if not np.array_equal(only_opened(self._total, self._opening.opened), self._total):
             raise ProtocolError(
                 "entries that stay closed must be 0 at all clients; one is not, so that a client must have handed in "
                 "something else"

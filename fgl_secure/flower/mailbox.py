@@ -25,7 +25,7 @@ from fgl_secure.flower.silos import WHO, Turn
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import named_from_bytes
 from fgl_secure.training.processes.sealing import carried
-from fgl_secure.training.processes.sum_server import SumServer
+from fgl_secure.training.processes.sums import SumServer
 from fgl_secure.typing import Array
 
 MOST_TURNS = 10**6

@@ -88,7 +88,7 @@ def _training_reply(message: Message, terms: RoundTerms, context: Context, call_
 
 def _check_ranges(asked: RoundRequest) -> None:
     """Raise unless named ranges are powers of two, as a secure maximum finds them: others would locate a client's."""
-    bounds = None if asked.opening is None else asked.opening.found.bounds
+    bounds = None if asked.opening is None else asked.opening.bounds
     if any(math.frexp(bound)[0] != 0.5 for bound in (bounds or {}).values()):
         raise ProtocolError("ranges must be powers of two, as a secure maximum finds them; one is not")
 

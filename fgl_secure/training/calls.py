@@ -13,7 +13,7 @@ from fgl_secure.algebra import FixedPoint
 from fgl_secure.algebra.quantization import LowPrecision
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import MessageKind, Step
-from fgl_secure.training.device_gradients import DeviceFactors, Sizes
+from fgl_secure.training.gradient_sums import DeviceFactors, Sizes
 from fgl_secure.training.server_sums import LARGEST
 from fgl_secure.typing import Array, Ids
 

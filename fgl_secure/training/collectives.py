@@ -30,7 +30,7 @@ from fgl_secure.protocols.scheme import needed_marks
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, MessageKind, Step
 from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
-from fgl_secure.training.device_gradients import Collector
+from fgl_secure.training.gradient_sums import Collector
 from fgl_secure.training.ranges import LowSums, Parts, Ranges, shrunk
 from fgl_secure.training.server_sums import LARGEST, UPDATE_BITS, grid_for, update_grid
 from fgl_secure.training.silo import Silo

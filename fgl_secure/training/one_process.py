@@ -11,23 +11,58 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.collective import Code, Collective
+from fgl_secure.protocols.partners import agree
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Topology
+from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Channel, Phase, Role, Step
 from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.device_gradients import ClearGradients, gathered
-from fgl_secure.training.gradient_sums import gradient_sums, member_sums, sums_members
-from fgl_secure.training.lockstep import in_lockstep
-from fgl_secure.training.neighbourhood import open_neighbours
+from fgl_secure.training.gradient_sums import ClearGradients, gathered, gradient_sums, member_sums, sums_members
 from fgl_secure.training.parties import Between, check_parties, most_rows, neighbour_sums, note_membership
-from fgl_secure.training.program import Program
+from fgl_secure.training.program import Program, in_lockstep
 from fgl_secure.training.ranges import Digits, finds_ranges, plain_code, rounding_key
 from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, RECEIVED, Units, grid_for, quotients
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array
+
+
+def open_neighbours(
+    scheme: Scheme, sums: Grouping, width: int, channel: Channel, code: Code | None = None
+) -> Collective:
+    """Opens sums over neighbours.
+
+    Args:
+        scheme: computes them. Where it bounds how many messages a device sends, devices agree on partners first, over
+            the same channel.
+        sums: who has whom as neighbour.
+        width: most entries of a row.
+        channel: between all parties.
+        code: how real rows become integers; the scheme's own unless given.
+
+    Raises:
+        InputError: the scheme refuses the topology, or does not fit the parties of the channel.
+        FieldRangeError: the field cannot hold the sums.
+    """
+    rules = scheme.partnering(sums)
+    if rules is None:
+        return Collective(scheme, Topology(NEIGHBOURS, sums, width), channel, code)
+    partners = agree(sums, rules, channel)
+    topology = Topology(NEIGHBOURS, partners.grouping, width, circuits=partners.circuits, keys=partners.keys)
+    return Collective(scheme.among(rules), topology, channel, code or scheme.fixed_point(rules.most))
+
+
+def most_terms(scheme: Scheme, sums: Grouping) -> int:
+    """Most rows in one sum over neighbours, either way, by what everybody knows: D where devices agree on partners.
+
+    Args:
+        scheme: computes the sums.
+        sums: who has whom as neighbour.
+    """
+    rules = scheme.partnering(sums)
+    return max(sums.largest_group, sums.reversed().largest_group, 1) if rules is None else rules.most
+
 
 Make = Callable[[Collectives], Program]
 """Makes a silo's program, given what it talks through."""

@@ -31,7 +31,7 @@ from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Step
 from fgl_secure.training.calls import Ask, Call, Setting
-from fgl_secure.training.device_gradients import DeviceFactors
+from fgl_secure.training.gradient_sums import DeviceFactors
 from fgl_secure.training.server_sums import REMEDY
 from fgl_secure.training.silo import Facts
 from fgl_secure.typing import Array, Floats, Ids, Integers

@@ -37,8 +37,7 @@ from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import Recording
 from fgl_secure.runtime.packing import named_from_bytes
 from fgl_secure.training.processes.sealing import carried
-from fgl_secure.training.processes.sum_server import SumServer
-from fgl_secure.training.processes.sums import Company
+from fgl_secure.training.processes.sums import Company, SumServer
 from tests.flower import test_silos
 from tests.flower.fake_federation import FakeGrid, app_of, file_of, fresh_run, record, update
 from tests.graphs import two_communities

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.aggregation.encoding import IntegerRule
-from fgl_secure.aggregation.sums import Found, Purpose
+from fgl_secure.aggregation.sums import Purpose
 from fgl_secure.aggregation.sums import Request as RoundRequest
 from fgl_secure.errors import (
     InputError,
@@ -214,10 +214,10 @@ MALFORMED: dict[str, Any] = {
     "messages": lambda asked: dataclasses.replace(asked, batches=(b"noise",)),
     "no opening": lambda asked: dataclasses.replace(asked, opening=None),
     "bounds": lambda asked: dataclasses.replace(
-        asked, opening=dataclasses.replace(asked.opening, found=Found({"arrays.w": 2.0}))
+        asked, opening=dataclasses.replace(asked.opening, bounds={"arrays.w": 2.0})
     ),
     "entries": lambda asked: dataclasses.replace(
-        asked, opening=dataclasses.replace(asked.opening, found=Found(None, b"\0"))
+        asked, opening=dataclasses.replace(asked.opening, bounds=None, opened=b"\0")
     ),
     "marks": lambda asked: dataclasses.replace(asked, purpose=Purpose.MARKS),
     "the other sum": lambda asked: dataclasses.replace(asked, purpose=Purpose.RANGES),
@@ -460,9 +460,9 @@ def test_ranges_that_no_maximum_gives_are_refused() -> None:
             request = Request.of(message.content)
             if stage is Stage.KEYS and request is not None:
                 asked = RoundRequest.from_bytes(request.message)
-                if asked.opening is not None and asked.opening.found.bounds is not None:
-                    found = Found(dict.fromkeys(asked.opening.found.bounds, bound))
-                    opening = dataclasses.replace(asked.opening, found=found)
+                if asked.opening is not None and asked.opening.bounds is not None:
+                    bounds = dict.fromkeys(asked.opening.bounds, bound)
+                    opening = dataclasses.replace(asked.opening, bounds=bounds)
                     named = dataclasses.replace(asked, opening=opening).to_bytes()
                     message.content = Request(named, request.terms).added_to(message.content)
             return message

@@ -24,9 +24,8 @@ from fgl_secure.host import library_settings
 from fgl_secure.protocols.identity import SIGNATURE_BYTES, Identities, Identity
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.threads import one_thread
-from fgl_secure.training.processes.parcels import parcels_from_bytes, parcels_to_bytes
-from fgl_secure.training.processes.process import SERVER, Outbox, Process
-from fgl_secure.training.processes.sum_server import SumServer
+from fgl_secure.training.processes.process import SERVER, Outbox, Process, parcels_from_bytes, parcels_to_bytes
+from fgl_secure.training.processes.sums import SumServer
 from fgl_secure.typing import Array
 
 Post = Mapping[int, bytes]

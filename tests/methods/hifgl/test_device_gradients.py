@@ -20,8 +20,17 @@ from fgl_secure.protocols.relay_coded.wire import SUM
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.training import gradient_sums as of_members
 from fgl_secure.training.calls import Call
-from fgl_secure.training.device_gradients import ClearGradients, Collector, DeviceFactors, Factors, gathered
-from fgl_secure.training.gradient_sums import CodedGradients, HostedMembers, SummedGradients, gradient_sums
+from fgl_secure.training.gradient_sums import (
+    ClearGradients,
+    CodedGradients,
+    Collector,
+    DeviceFactors,
+    Factors,
+    HostedMembers,
+    SummedGradients,
+    gathered,
+    gradient_sums,
+)
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import helpers_of, hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset
