@@ -119,6 +119,11 @@ def fitting(parcel: Parcel, *wanted: tuple[str, tuple[int, ...]]) -> tuple[Array
     return parcel.arrays
 
 
+def scalar(value: int | float) -> Array:
+    """Return a number as an array that a state may hold: int64 or float64, without axes."""
+    return np.asarray(value, dtype=np.int64 if isinstance(value, int) else np.float64)
+
+
 class Process(ABC):
     """What one party does from the first turn to the last."""
 
