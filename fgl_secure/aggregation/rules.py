@@ -34,15 +34,15 @@ from fgl_secure.runtime import Circumstance, Claim, Directory, Leak, Role, Secre
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.typing import Integers
 
-MOST_ROUNDS = 2**32
-MOST_CLIENTS = 2**24
-MOST_BITS = 1000
+_MOST_ROUNDS = 2**32
+_MOST_CLIENTS = 2**24
+_MOST_BITS = 1000
 """Most bits behind the binary point, or before it: units are floats then."""
 
 
 _FINE_STEP = 1
 """Levels go by factors of 2 where numbers have few bits."""
-LARGEST_SUM = 2**62
+_LARGEST_SUM = 2**62
 """Of a scheme that names no limit."""
 Code = Encoding | RoundedEncoding | NoisyEncoding
 """How mappings are written as vectors that are added up."""
@@ -85,16 +85,16 @@ class Rules:
     def __post_init__(self) -> None:
         if self.clients < 2:
             raise InputError(f"clients must number at least 2, or the mean is one client's own; found {self.clients}")
-        if self.clients > MOST_CLIENTS:
-            raise InputError(f"clients must number at most {MOST_CLIENTS:,}; found {self.clients:,}")
+        if self.clients > _MOST_CLIENTS:
+            raise InputError(f"clients must number at most {_MOST_CLIENTS:,}; found {self.clients:,}")
         why = self.scheme.refuses(self._sum_of(1, 1))
         if why is not None:
             raise InputError(f"scheme must sum vectors of clients for a server; {self.scheme.name} does not: {why}")
         object.__setattr__(self, "threshold", self.scheme.threshold_for(self.clients))
         if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
             raise InputError(f"bound must be a positive number; found {self.bound}")
-        if self.fraction_bits is not None and not -MOST_BITS <= self.fraction_bits <= MOST_BITS:
-            raise InputError(f"fraction_bits must lie in -{MOST_BITS}..{MOST_BITS}; found {self.fraction_bits}")
+        if self.fraction_bits is not None and not -_MOST_BITS <= self.fraction_bits <= _MOST_BITS:
+            raise InputError(f"fraction_bits must lie in -{_MOST_BITS}..{_MOST_BITS}; found {self.fraction_bits}")
         needed_marks(self.scheme, self.clients, self.k_min)
         if self.clip and self.bound is None:
             raise InputError("bound must be given where numbers beyond it are clipped; found None")
@@ -237,7 +237,7 @@ class Rules:
                 layout,
                 {name: bound * heaviest for name, bound in bounds.items()},
                 self.scheme.precision,
-                limit=self.scheme.limit(self.clients) or LARGEST_SUM,
+                limit=self.scheme.limit(self.clients) or _LARGEST_SUM,
                 clients=self.clients,
                 weighing=self.weighing,
                 feedback=self.feeds_back,
@@ -250,7 +250,7 @@ class Rules:
         made = _encoding(
             layout,
             _items(bounds),
-            limit=self.scheme.limit(self.clients) or LARGEST_SUM,
+            limit=self.scheme.limit(self.clients) or _LARGEST_SUM,
             clients=self.clients,
             weighing=self.weighing,
             fraction_bits=self.fraction_bits,
@@ -327,7 +327,7 @@ class Rules:
 
     def step(self, purpose: Purpose, number: int) -> Step:
         """The step of one sum of a round."""
-        if not 0 <= number < MOST_ROUNDS:
+        if not 0 <= number < _MOST_ROUNDS:
             raise InputError(f"number of a round must lie in 0..2^32 - 1; found {number}")
         return Step(number, part=int(purpose))
 

@@ -104,7 +104,7 @@ def _makes(each: Tree | Maker) -> TypeGuard[Maker]:
     return True
 
 
-EARLY = frozenset({Phase.KEYS, Phase.DRAW, Phase.SECRET_SHARES})
+_EARLY = frozenset({Phase.KEYS, Phase.DRAW, Phase.SECRET_SHARES})
 """What clients still say that vanish before they hand in a vector."""
 
 
@@ -192,7 +192,7 @@ class Brought:
         clients = self.rules.parties.ids(Role.SILO)
         present = np.isin(np.arange(self.rules.clients), list(self.mappings))
         kept: Flags = ~(np.isin(senders, clients[~present]) | np.isin(receivers, clients[~present]))
-        if phase not in EARLY:
+        if phase not in _EARLY:
             kept &= ~np.isin(senders, clients[list(self.dropped)])
         return kept
 

@@ -184,7 +184,7 @@ class Memory:
             raise ProtocolError("conditions must be those of this run's rounds before; bounds, bits or names are not")
 
 
-TRAIN = "train"
+_TRAIN = "train"
 
 
 class SecureAggregationMod:
@@ -236,7 +236,7 @@ class SecureAggregationMod:
                 as before.
             InputError: the terms of a round are none that can be.
         """
-        if message.metadata.message_type.split(".")[0] != TRAIN:
+        if message.metadata.message_type.split(".")[0] != _TRAIN:
             return _called(call_next, message, context)
         request = Request.of(message.content)
         if request is None:

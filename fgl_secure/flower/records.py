@@ -163,7 +163,7 @@ def _bytes(content: RecordDict, name: str) -> bytes:
     return value
 
 
-LABEL = b"fgl-secure training/v2"
+_LABEL = b"fgl-secure training/v2"
 
 
 def digest_of(message: Message, configuration: bytes = b"") -> str:
@@ -183,7 +183,7 @@ def digest_of(message: Message, configuration: bytes = b"") -> str:
     Raises:
         MalformedMessageError: a record holds a value that Flower's records cannot hold.
     """
-    head = [LABEL, message.metadata.message_type.encode(), message.metadata.group_id.encode(), configuration]
+    head = [_LABEL, message.metadata.message_type.encode(), message.metadata.group_id.encode(), configuration]
     return hashlib.sha256(packed([*head, *_records(without_request(message.content))])).hexdigest()
 
 

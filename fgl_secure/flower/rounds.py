@@ -48,7 +48,7 @@ from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.schemes import server_scheme
 
 POLL_SECONDS = 0.25
-NO_INTRODUCTION = "no introduction in time; is the node there, and does the ClientApp have SecureAggregationMod?"
+_NO_INTRODUCTION = "no introduction in time; is the node there, and does the ClientApp have SecureAggregationMod?"
 """Why a node is out that has not said who it is."""
 
 
@@ -131,7 +131,7 @@ def _known_nodes(
     times = Counter(named.values())
     known = [i for i, identity in named.items() if identity in identities and times[identity] == 1]
     for i in sorted(set(named) - set(known)):
-        why = "one that is known and its own is missing" if i in introduced else NO_INTRODUCTION
+        why = "one that is known and its own is missing" if i in introduced else _NO_INTRODUCTION
         lost[asked[i].metadata.dst_node_id] = f"IDENTITY: {why}"
     return [asked[i] for i in known], tuple(named[i].hex() for i in known)
 
@@ -140,7 +140,7 @@ def _common_configuration(introduced: Mapping[int, Answer]) -> bytes:
     """Return the digest of the run's configuration that most nodes name; the others will refuse the round."""
     named = Counter(answer.configuration for answer in introduced.values() if answer.configuration)
     if not named:
-        raise TooFewClientsError(f"nodes must say in time how their run is configured; none did: {NO_INTRODUCTION}")
+        raise TooFewClientsError(f"nodes must say in time how their run is configured; none did: {_NO_INTRODUCTION}")
     return named.most_common(1)[0][0]
 
 
@@ -156,12 +156,12 @@ def _introduction(reply: Message) -> Answer | None:
         return None
 
 
-SILENT = "no answer in time"
+_SILENT = "no answer in time"
 """Why a node is out that said nothing, and so nothing against the round."""
 REFUSED = "an error instead of an answer; the node's own log says why"
 """Why a node is out that replied with an error. What it wrote with it is neither kept nor logged, unless it is one of
 the sentences that the mod always says."""
-NO_MOD = "its reply is not one of secure aggregation; does the ClientApp have SecureAggregationMod?"
+_NO_MOD = "its reply is not one of secure aggregation; does the ClientApp have SecureAggregationMod?"
 """Why a node is out whose app replied by itself."""
 
 
@@ -216,11 +216,11 @@ class GridRound:
 
     def _received(self, client: int, asked: str, reply: Message | None) -> bool:
         """Whether a client's answer is one; why not is noted, for an answer that is none cannot be given again."""
-        reason = SILENT
+        reason = _SILENT
         if reply is not None and reply.has_error():
             reason = reply.error.reason if reply.error.reason in FIXED else REFUSED
         elif reply is not None and KEY not in reply.content:
-            reason = NO_MOD
+            reason = _NO_MOD
         elif reply is not None:
             try:
                 self._server.receive(client, Answer.of(reply.content).message)
@@ -356,7 +356,7 @@ class Rounds:
         patience = [replace(each, enough=enough) for each in (training, others)]
         GridRound(grid, terms, server, asked, lost).run(*patience)
         reply, record = _mean_reply(server, asked, terms.weight_key), server.record
-        refused = any(not reason.endswith(SILENT) for reason in lost.values())
+        refused = any(not reason.endswith(_SILENT) for reason in lost.values())
         self._bounds = None if refused else server.bounds  # a number may be beyond the range that was found
         included = tuple(asked[client].metadata.dst_node_id for client in server.included)
         log(INFO, "secure aggregation: mean of %s of %s clients", len(included), len(asked))
@@ -399,7 +399,7 @@ def check_rounds(reports: Sequence[RoundReport]) -> None:
 
 def _failure(error: FglSecureError, lost: Mapping[int, str]) -> str:
     """Why a round failed: the error, and the first node that was out, which mostly is its cause."""
-    causes = [node for node, reason in lost.items() if not reason.endswith(SILENT)] or list(lost)
+    causes = [node for node, reason in lost.items() if not reason.endswith(_SILENT)] or list(lost)
     said = f" (first out, of {len(lost)}: node {causes[0]}, {lost[causes[0]]})" if causes else ""
     return f"{error}{said}"
 

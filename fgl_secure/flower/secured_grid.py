@@ -65,8 +65,8 @@ def _positive(value: object) -> bool:
     return isinstance(value, int | float) and value > 0
 
 
-TRAIN = "train"
-EVALUATE = "evaluate"
+_TRAIN = "train"
+_EVALUATE = "evaluate"
 
 
 class SecuredGrid(Grid):
@@ -159,8 +159,8 @@ def _alike(messages: list[Message]) -> bool:
 
 
 def _trains(message: Message) -> bool:
-    return message.metadata.message_type.split(".")[0] == TRAIN
+    return message.metadata.message_type.split(".")[0] == _TRAIN
 
 
 def _evaluates(message: Message) -> bool:
-    return message.metadata.message_type.split(".")[0] == EVALUATE
+    return message.metadata.message_type.split(".")[0] == _EVALUATE

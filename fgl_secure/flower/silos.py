@@ -74,7 +74,7 @@ class Turn:
         values = [record.get(name) for name in _FIELDS] if record else [None]
         match values:
             case [bytes(session), int(number), list(ends), list(post), bytes(report), bool(over), str(due)] if (
-                len(session) == SESSION_BYTES and len(due) <= MOST_DUE and (not due or due.isprintable())
+                len(session) == SESSION_BYTES and len(due) <= _MOST_DUE and (not due or due.isprintable())
             ):
                 who, what = [end for end in ends if isinstance(end, int)], [d for d in post if isinstance(d, bytes)]
                 if len(who) == len(set(who)) == len(ends) == len(what) == len(post):
@@ -101,15 +101,15 @@ class Turn:
         return cls(session, int(arrays["number"]), post, report, bool(arrays["over"]), due)
 
 
-MOST_DUE = 100
+_MOST_DUE = 100
 """Letters of what names a collective."""
 _FIELDS = ("session", "number", "ends", "post", "report", "over", "due")
-FEWEST = 2
+_FEWEST = 2
 # Whether a turn fails depends on the silo's numbers. Of messages that a server makes up for one turn, the first that
 # fail are the only ones that a silo tries.
 FAILED_POST = "failed post"
-FAILED = "the silo failed; see the log of this node"
-UNSIGNED = (
+_FAILED = "the silo failed; see the log of this node"
+_UNSIGNED = (
     "keys are unsigned: a server in the middle could read messages between silos; name files in `identity` and "
     "`identities` of the node's configuration to sign them"
 )
@@ -161,8 +161,8 @@ def silo_app(
     Raises:
         InputError: least is below 2.
     """
-    if least < FEWEST:
-        raise InputError(f"least must be at least {FEWEST}, or a sum is of one silo; found {least}")
+    if least < _FEWEST:
+        raise InputError(f"least must be at least {_FEWEST}, or a sum is of one silo; found {least}")
     app = ClientApp()
 
     @app.query()
@@ -181,7 +181,7 @@ def silo_app(
             raise
         except Exception as error:  # whatever a method raises, with figures of the silo in it
             log(ERROR, "the silo failed", exc_info=error)
-        raise ProtocolError(FAILED)
+        raise ProtocolError(_FAILED)
 
     return app
 
@@ -230,7 +230,7 @@ def _turned(
         if kept is not None:
             party.restore(within("party", kept))
         elif not party.signed:
-            log(WARNING, UNSIGNED)
+            log(WARNING, _UNSIGNED)
         try:
             answer = _turn_of(party, asked, told, least)
         except _RefusedError:

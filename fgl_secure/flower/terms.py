@@ -181,7 +181,7 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
 
 MIN_CLIENTS_KEY = "secure-aggregation-min-clients"
 MIN_THRESHOLD_KEY = "secure-aggregation-min-threshold"
-FEWEST = 2
+_FEWEST = 2
 """Clients of a sum that is not one client's own update."""
 PROTECTING = ("pairwise-masking", "lightsecagg")
 """Names of the schemes under which a server that lies, and has some clients with it, sees a sum and nothing else. Under
@@ -212,7 +212,7 @@ class ClientPolicy:
     """
 
     min_clients: int = 3
-    min_threshold: int = FEWEST
+    min_threshold: int = _FEWEST
     schemes: Collection[str] = PROTECTING
     bounded: bool = False
     weight_key: str = "num-examples"
@@ -227,8 +227,8 @@ class ClientPolicy:
         for name in ("schemes", "metrics"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name, least in (("min_clients", self.min_clients), ("min_threshold", self.min_threshold)):
-            if least < FEWEST:
-                raise InputError(f"{name} must be at least {FEWEST}, or a sum may be of one; found {least}")
+            if least < _FEWEST:
+                raise InputError(f"{name} must be at least {_FEWEST}, or a sum may be of one; found {least}")
         for name, bound in (("least_weight_bound", self.least_weight_bound), ("least_bound", self.least_bound)):
             if not (math.isfinite(bound) and bound > 0):
                 raise InputError(f"{name} must be a positive number; found {bound}")

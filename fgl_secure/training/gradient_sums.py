@@ -249,7 +249,7 @@ class ClearGradients:
             self._channel.send_sizes(Phase.GRADIENT, now, self._devices, self._silos, size)
 
 
-KEPT_OF_MEMBERS = (Phase.SHARE_SUMS, Phase.COUNTS, Phase.PRODUCT_SHARES)
+_KEPT_OF_MEMBERS = (Phase.SHARE_SUMS, Phase.COUNTS, Phase.PRODUCT_SHARES)
 """What is recorded of sums of devices' rows for their silos: what the silos get; the rest is too large."""
 
 LARGEST_PART = 2**22
@@ -288,7 +288,7 @@ class SummedGradients:
     def __init__(self, scheme: Scheme, channel: Channel, silo_of: NDArray[np.int64]) -> None:
         topology = member_sums(channel.parties, silo_of)
         self._part = topology.width
-        self._session = Collective(scheme, topology, channel.keeping_only(*KEPT_OF_MEMBERS))
+        self._session = Collective(scheme, topology, channel.keeping_only(*_KEPT_OF_MEMBERS))
 
     def sums(self, factors: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
         """The sum over each silo's devices: float64 [silos, elements of the parameter], zero for a silo too small."""
@@ -324,7 +324,7 @@ class CodedGradients:
         self, scheme: SumsProducts, rows: SummedGradients, channel: Channel, silo_of: NDArray[np.int64]
     ) -> None:
         self._scheme, self._topology = scheme, member_sums(channel.parties, silo_of)
-        self._quiet = channel.keeping_only(*KEPT_OF_MEMBERS)
+        self._quiet = channel.keeping_only(*_KEPT_OF_MEMBERS)
         self._rows = rows
         self._products: ProductCollective | None = None
 
@@ -364,7 +364,7 @@ def gradient_sums(scheme: Scheme, channel: Channel, silo_of: NDArray[np.int64]) 
     return CodedGradients(scheme, rows, channel, silo_of) if isinstance(scheme, SumsProducts) else rows
 
 
-def rounded_sums(fixed: FixedPoint, left: Floats, right: Floats, *, answered: bool) -> NDArray[np.float64]:
+def _rounded_sums(fixed: FixedPoint, left: Floats, right: Floats, *, answered: bool) -> NDArray[np.float64]:
     """The sum over a silo's devices of their gradients of a parameter, float64 flat, as a scheme over a field has it.
 
     Args:
@@ -385,7 +385,7 @@ def rounded_sums(fixed: FixedPoint, left: Floats, right: Floats, *, answered: bo
     return fixed.decode(total.reshape(-1) % fixed.field.modulus)
 
 
-def rounded_products(
+def _rounded_products(
     code: ProductCode, left: Floats, right: Floats, *, answered: bool, number: int = 0
 ) -> NDArray[np.float64]:
     """The same, float64 flat, as coded products have it.
@@ -455,9 +455,9 @@ class HostedMembers:
                 check_bits(each.left, each.left_bits, f"left factors of product {number}")
                 self._looked_at.add(number)
         return [
-            rounded_sums(fixed, each.left, each.right, answered=self._answered)
+            _rounded_sums(fixed, each.left, each.right, answered=self._answered)
             if code is None
-            else rounded_products(code.of(each.product), each.left, each.right, answered=self._answered, number=number)
+            else _rounded_products(code.of(each.product), each.left, each.right, answered=self._answered, number=number)
             for number, each in enumerate(factors)
         ]
 

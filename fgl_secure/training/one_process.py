@@ -64,7 +64,7 @@ def most_terms(scheme: Scheme, sums: Grouping) -> int:
     return max(sums.largest_group, sums.reversed().largest_group, 1) if rules is None else rules.most
 
 
-Make = Callable[[Collectives], Program]
+_Make = Callable[[Collectives], Program]
 """Makes a silo's program, given what it talks through."""
 
 
@@ -95,7 +95,7 @@ class OneProcess:
         graph: FederatedGraph,
         schemes: Mapping[str, Scheme],
         channel: Channel,
-        make: Make,
+        make: _Make,
         *,
         width: int = 1,
         heard: FederatedGraph | None = None,

@@ -65,11 +65,11 @@ class Program(ABC):
         self.kept = within("kept", state)
 
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
-Work = Callable[[Ask], Result]
+_Work = Callable[[Ask], _Result]
 """Does a silo's work, given what makes its calls."""
-Answer = Callable[[list[Call]], Sequence[Any]]
+_Answer = Callable[[list[Call]], Sequence[Any]]
 """What every silo gets for a call that all have made."""
 
 
@@ -77,7 +77,7 @@ class _Stopped(BaseException):  # no error: the work is not wanted any more
     """Ends a thread whose work is given up."""
 
 
-class Strand(Generic[Result]):
+class Strand(Generic[_Result]):
     """A silo's work, which stops at each of its calls.
 
     Args:
@@ -87,13 +87,13 @@ class Strand(Generic[Result]):
         call: the one that waits for an answer; None before the first and when the work is done.
     """
 
-    def __init__(self, work: Work[Result]) -> None:
+    def __init__(self, work: _Work[_Result]) -> None:
         self._work = work
         self._go, self._came = threading.Lock(), threading.Lock()  # one turn each: a semaphore takes ten times as long
         self._go.acquire()
         self._came.acquire()
         self._reply: Any = None
-        self._result: list[Result] = []
+        self._result: list[_Result] = []
         self._error: BaseException | None = None
         self._stopped = False
         self.call: Call | None = None
@@ -117,7 +117,7 @@ class Strand(Generic[Result]):
             raise self._error
 
     @property
-    def result(self) -> Result:
+    def result(self) -> _Result:
         """What the work gave, once it is done."""
         return self._result[0]
 
@@ -155,7 +155,7 @@ class Strand(Generic[Result]):
             raise _Stopped
 
 
-def in_lockstep(works: Sequence[Work[Result]], answer: Answer) -> list[Result]:
+def in_lockstep(works: Sequence[_Work[_Result]], answer: _Answer) -> list[_Result]:
     """Does the work of all silos, with all their calls answered together.
 
     Args:
@@ -202,7 +202,7 @@ def _alike(calls: list[Call | None]) -> list[Call]:
     return made
 
 
-def _answered(calls: list[Call], answer: Answer) -> Sequence[Any]:
+def _answered(calls: list[Call], answer: _Answer) -> Sequence[Any]:
     try:
         return answer(calls)
     except Exception as error:  # programs hear of it where they called

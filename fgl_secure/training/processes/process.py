@@ -158,10 +158,10 @@ class Process(ABC):
         """Let go of threads; a state that was taken before is as good as it was."""
 
 
-Hosted = TypeVar("Hosted", bound=Machine)
+_Hosted = TypeVar("_Hosted", bound=Machine)
 
 
-class Hosting(Generic[Hosted]):
+class Hosting(Generic[_Hosted]):
     """The machines of one process, and what passes between them and others.
 
     Args:
@@ -174,7 +174,7 @@ class Hosting(Generic[Hosted]):
 
     def __init__(
         self,
-        machines: Sequence[Hosted],
+        machines: Sequence[_Hosted],
         number: int,
         process_of: Callable[[Ids], Ids],
         session: bytes,

@@ -38,11 +38,11 @@ from fgl_secure.training.server_sums import grid_for
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array
 
-Make = Callable[[Collectives], Program]
+_Make = Callable[[Collectives], Program]
 
-BEFORE = -1
+_BEFORE = -1
 """In the place of a round: what comes before the first one."""
-LOCAL = (MEMBERS, HAND_DOWN)
+_LOCAL = (MEMBERS, HAND_DOWN)
 """Calls that a process answers by itself."""
 
 
@@ -69,7 +69,7 @@ class SiloProcess(Process):
     def __init__(
         self,
         silo: Silo,
-        make: Make,
+        make: _Make,
         company: Company,
         coins: Coins,
         neighbours: HostedSums | None = None,
@@ -79,7 +79,7 @@ class SiloProcess(Process):
         self._silo, self._make, self._company, self._neighbours = silo, make, company, neighbours
         self._members = HostedMembers(members, silo.facts.sizes, silo.silo)
         self._sums = SiloSums(company, silo.silo, coins, names)
-        self._due, self._number = _Due.START, BEFORE
+        self._due, self._number = _Due.START, _BEFORE
         self._program: Program | None = None
         self._strand: Strand[bool] | None = None
         self._kept: Arrays = {}
@@ -152,7 +152,7 @@ class SiloProcess(Process):
                 if following is None:
                     return NOTHING
                 strand, reply = following, None
-            elif strand.call.topology in LOCAL:
+            elif strand.call.topology in _LOCAL:
                 reply = self._own(strand.call)
             else:
                 return self._opened(strand.call)
@@ -163,8 +163,8 @@ class SiloProcess(Process):
         self._program = program
 
         def work(ask: Ask) -> bool:
-            program.talk.start(None if number == BEFORE else number, ask)
-            if number == BEFORE:
+            program.talk.start(None if number == _BEFORE else number, ask)
+            if number == _BEFORE:
                 program.begin()
                 return True
             return program.round(number)
@@ -199,7 +199,7 @@ class SiloProcess(Process):
         """After a round: the next one, or None where there is none."""
         assert self._program is not None, "it has just worked"
         goes_on, self._strand, self._given = strand.result, None, []
-        if self._number != BEFORE:
+        if self._number != _BEFORE:
             self._found = self._program.report
         if not goes_on:
             self._due, self._report = _Due.NOTHING, self._program.report
@@ -213,7 +213,7 @@ class SiloProcess(Process):
         if self._strand is not None:
             return self._strand
         self._program = self._made()
-        if self._number != BEFORE:
+        if self._number != _BEFORE:
             self._program.restore(self._kept)
             self._program.talk.restore(within("talk", self._kept))
         strand, given, reply = self._begun(), list(self._given), None
@@ -221,7 +221,7 @@ class SiloProcess(Process):
             strand.go_on(reply)
             if strand.call is None:
                 raise ProtocolError("a round must be the same when it is run again; it ended early")
-            if strand.call.topology in LOCAL:
+            if strand.call.topology in _LOCAL:
                 reply = self._own(strand.call)
             elif given:
                 reply = _reply(strand.call.topology, given.pop(0))

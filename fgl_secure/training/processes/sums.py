@@ -45,8 +45,8 @@ DONE = Phase.VECTOR_SUMS
 """The server says that it is done with a sum; one for everybody goes with it."""
 CONFIRMATION = Phase.ROSTERS
 """A silo confirms to another one which results it got and which sums it opens, as a digest."""
-DIGEST_BYTES = 32
-LARGEST = 2**62
+_DIGEST_BYTES = 32
+_LARGEST = 2**62
 """Largest sum under a scheme that names no limit."""
 
 
@@ -79,7 +79,7 @@ class Company:
     @property
     def largest(self) -> int:
         """The largest magnitude of a sum of one vector of each silo."""
-        return self.scheme.limit(self.silos) or LARGEST
+        return self.scheme.limit(self.silos) or _LARGEST
 
     def machine(
         self, length: int, bound: int, receiver: int, host: int, draws: Draws, known: Names | None = None
@@ -169,7 +169,7 @@ class SiloSums:
         self._digits = Digits()
         self._parts: dict[int, SumMachine] = {}
         self._results: dict[int, Array] = {}
-        self._digest = bytes(DIGEST_BYTES)
+        self._digest = bytes(_DIGEST_BYTES)
         self._confirmed = self._digest
         self._confirmation = b""
 
@@ -265,7 +265,7 @@ class SiloSums:
         if not self._confirmation:
             return inbox
         for silo in self._others:
-            (digest,) = fitting(only(inbox, silo, CONFIRMATION), ("|u1", (DIGEST_BYTES,)))
+            (digest,) = fitting(only(inbox, silo, CONFIRMATION), ("|u1", (_DIGEST_BYTES,)))
             if digest.tobytes() != self._confirmation:
                 raise ProtocolError(
                     f"silos must open the same sums after the same results from the server; those of silo {silo} and "
