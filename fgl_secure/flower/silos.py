@@ -225,7 +225,8 @@ def _turned(
     incoming = _digest_of_post(asked.post)
     if kept is not None and FAILED_POST in kept and not np.array_equal(kept[FAILED_POST], incoming):
         raise _RefusedError("a turn that failed must be repeated with the same messages; found others")
-    with closing(make(context, asked.session)) as party:
+    party = make(context, asked.session)
+    with closing(party.program):
         party.agreed = digest_of_configuration(context.run_config)
         if kept is not None:
             party.restore(within("party", kept))
@@ -258,6 +259,6 @@ def _turn_of(party: SealedParty, asked: Turn, told: Collection[str], least: int)
     post = party.turn(asked.post)
     if asked.number == 0:
         _check_silos(len(post) + 1, least)  # a key for each of the others
-    found = party.found
+    found = party.program.found
     report = b"" if found is None else named_to_bytes({name: found[name] for name in found if name in told})
-    return Turn(asked.session, asked.number, post, report, party.report is not None, party.due)
+    return Turn(asked.session, asked.number, post, report, party.program.report is not None, party.due)

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
 from fgl_secure.graph import FederatedGraph
@@ -107,7 +106,8 @@ class OneProcess:
         note_membership(channel, graph.silo_of)
         self._channel, self._silo_of = channel, graph.silo_of
         self._clients = schemes.get(CLIENTS, Plaintext())
-        self._server, members = schemes.get(SERVER, Plaintext()), _serving_members(graph, schemes, channel)
+        self._server, members = schemes.get(SERVER, Plaintext()), schemes.get(MEMBERS)
+        serves = members is not None and sums_members(members, member_sums(channel.parties, graph.silo_of))
         scheme, shares = schemes.get(NEIGHBOURS, Plaintext()), shares or Silo.all_of(graph, heard)
         if between is None and not crossing:
             self._neighbours = open_neighbours(scheme, neighbour_sums(heard or graph), width, channel)
@@ -118,7 +118,7 @@ class OneProcess:
             )
             self._neighbours = Collective(scheme, Topology(NEIGHBOURS, grouping, width), channel, fixed)
         sums = self._neighbours.topology.grouping
-        self._gradients = None if members is None else gradient_sums(members, channel, graph.silo_of)
+        self._gradients = gradient_sums(members, channel, graph.silo_of) if members is not None and serves else None
         self._clear = ClearGradients(channel, graph.silo_of)
         self._opened: dict[tuple[str, int, int], Collective] = {}
         partners = np.bincount(sums.target, minlength=graph.num_devices)
@@ -141,7 +141,7 @@ class OneProcess:
                     self._looks_at,
                     most,
                     None if between is None else len(rows),
-                    _wanted(between, silo),
+                    np.empty(0, dtype=np.bool_) if between is None else between.along(silo.edges),
                     schemes_of_silos,
                     partial(self._note, silo),
                     rounding_key(channel.coins) if keyed else b"",
@@ -331,18 +331,6 @@ def _spread(rows: list[Array], places: list[Array]) -> Array:
     return out
 
 
-def _wanted(between: Between | None, silo: Silo) -> NDArray[np.bool_]:
-    return np.empty(0, dtype=np.bool_) if between is None else between.along(silo.edges)
-
-
 def _rows(call: Call) -> Array:
     assert call.rows is not None, "only gradients and models that are handed down have none"
     return call.rows
-
-
-def _serving_members(graph: FederatedGraph, schemes: Mapping[str, Scheme], channel: Channel) -> Scheme | None:
-    """What sums gradients of devices; None leaves them in the clear."""
-    scheme = schemes.get(MEMBERS)
-    if scheme is None or not sums_members(scheme, member_sums(channel.parties, graph.silo_of)):
-        return None
-    return scheme

@@ -22,7 +22,7 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.exchange import RowExchange
 from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask
 from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.protocols.identity import Identities, Identity
+from fgl_secure.protocols.identity import Identities, Identity, Names
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -78,10 +78,8 @@ def fedstruct_grid(graph: FederatedGraph, told: Collection[str] = TOLD, parties:
         silo, coins = number_of(context), SystemCoins()
         signing = WHO_IS_WHO[silo], KNOWN
         company = Company(SILOS, SCHEME, session)
-        held, (identity, known) = Silo.of(graph, silo), signing
-        program = SiloProcess(
-            held, lambda talk: FedStruct(talk, FEDSTRUCT_TASK), company, coins, identity=identity, identities=known
-        )
+        held, names = Silo.of(graph, silo), Names({silo: WHO_IS_WHO[silo]}, KNOWN)
+        program = SiloProcess(held, lambda talk: FedStruct(talk, FEDSTRUCT_TASK), company, coins, names=names)
         return SealedParty(silo, parties, program, session, coins, *signing)
 
     return grid_of(parties, make, told, **app)

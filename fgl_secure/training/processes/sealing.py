@@ -52,6 +52,7 @@ class SealedParty:
         agreement: on keys, the same for all parties; the best that the library has unless given.
 
     Attributes:
+        program: as given.
         agreed: bytes for whatever else all parties must have been told alike; a message opens only where the receiver's
             are those of the sender.
     """
@@ -69,7 +70,7 @@ class SealedParty:
         identities: Identities | None = None,
         agreement: KeyAgreement | None = None,
     ) -> None:
-        self._number, self._session, self._program = number, session, program
+        self._number, self._session, self.program = number, session, program
         self._others = [other for other in range(parties) if other != number]
         self._identity, self._identities = identity, identities
         self._agreement, self._coins = agreement or KeyAgreement.best(), coins
@@ -89,19 +90,9 @@ class SealedParty:
         return self._turns
 
     @property
-    def report(self) -> dict[str, Array] | None:
-        """That of the program."""
-        return self._program.report
-
-    @property
-    def found(self) -> dict[str, Array] | None:
-        """What the program has found; see `Process.found`."""
-        return self._program.found
-
-    @property
     def due(self) -> str:
         """What the party waits for; see `Process.due`."""
-        return self._program.due if self._turns > 1 else f"agreement on {'' if self.signed else 'unsigned '}keys"
+        return self.program.due if self._turns > 1 else f"agreement on {'' if self.signed else 'unsigned '}keys"
 
     @property
     def signed(self) -> bool:
@@ -129,7 +120,7 @@ class SealedParty:
             self._agree(post)
             post = {}
         opened = {sender: self._opened(sender, data) for sender, data in post.items()}
-        out = self._program.turn({sender: parcels_from_bytes(data) for sender, data in opened.items()})
+        out = self.program.turn({sender: parcels_from_bytes(data) for sender, data in opened.items()})
         sent = {receiver: self._closed(receiver, parcels_to_bytes(parcels)) for receiver, parcels in out.items()}
         self._turns += 1
         return sent
@@ -196,10 +187,6 @@ class SealedParty:
         context, first = self._context(sender, self._number, public, offer.public), public[:PUBLIC_KEY_BYTES]
         return offer.agree(first, data[:size], session=self._session, context=context), data[size:]
 
-    def close(self) -> None:
-        """Lets go of what the program holds beside its state."""
-        self._program.close()
-
     def state(self) -> dict[str, Array]:
         """Keys and the program's state: secret, for this party alone."""
         kept = {name: getattr(self, f"_{name}") for name in _KEPT}
@@ -207,7 +194,7 @@ class SealedParty:
             "turns": np.asarray(self._turns, dtype=np.int64),
             "private": np.frombuffer(self._private, dtype=np.uint8),
             **{f"{name}/{other}": np.frombuffer(key, np.uint8) for name in _KEPT for other, key in kept[name].items()},
-            **under("program", self._program.state()),
+            **under("program", self.program.state()),
         }
 
     def restore(self, state: Arrays) -> None:
@@ -215,7 +202,7 @@ class SealedParty:
         self._turns, self._private = int(state["turns"]), state["private"].tobytes()
         for name in _KEPT:
             setattr(self, f"_{name}", {int(other): key.tobytes() for other, key in within(name, state).items()})
-        self._program.restore(within("program", state))
+        self.program.restore(within("program", state))
 
 
 def carried(posts: Mapping[int, Post], server: SumServer) -> dict[int, dict[int, bytes]]:

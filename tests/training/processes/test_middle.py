@@ -39,7 +39,7 @@ def run_through(run: ProgramRun, middle: Middle, job: Job, identities: list[tupl
         for number, (own, known) in enumerate(given)
     }
     server, posts = run.server(SESSION), dict[int, dict[int, bytes]]()
-    while any(group[silo].report is None for silo in range(SILOS)):
+    while any(group[silo].program.report is None for silo in range(SILOS)):
         sent: Mapping[int, Post] = {number: party.turn(posts.get(number, {})) for number, party in group.items()}
         posts = carried(middle.passed(sent), server)
 
