@@ -24,8 +24,7 @@ from fgl_secure.flower.rounds import POLL_SECONDS
 from fgl_secure.flower.silos import WHO, Turn
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import named_from_bytes
-from fgl_secure.training.processes.sealing import carried
-from fgl_secure.training.processes.sums import SumServer
+from fgl_secure.training.processes.sums import SumServer, carried
 from fgl_secure.typing import Array
 
 _MOST_TURNS = 10**6

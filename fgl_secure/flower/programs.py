@@ -19,8 +19,8 @@ from fgl_secure.flower.mailbox import Reports, SiloMailbox, fresh_session
 from fgl_secure.flower.silos import silo_app
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.training.job import Job
+from fgl_secure.training.processes.process import SealedParty
 from fgl_secure.training.processes.program_run import ProgramRun
-from fgl_secure.training.processes.sealing import SealedParty
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array
 

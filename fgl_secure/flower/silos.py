@@ -28,8 +28,8 @@ from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import Arrays, named_to_bytes, under, within
 from fgl_secure.threads import one_thread
+from fgl_secure.training.processes.process import Post, SealedParty
 from fgl_secure.training.processes.program_run import LEAST_SILOS
-from fgl_secure.training.processes.sealing import Post, SealedParty
 from fgl_secure.typing import Array
 
 WHO = -1

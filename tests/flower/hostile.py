@@ -36,8 +36,7 @@ from fgl_secure.flower.terms import mapping_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import Recording
 from fgl_secure.runtime.packing import named_from_bytes
-from fgl_secure.training.processes.sealing import carried
-from fgl_secure.training.processes.sums import Company, SumServer
+from fgl_secure.training.processes.sums import Company, SumServer, carried
 from tests.flower import test_silos
 from tests.flower.fake_federation import FakeGrid, app_of, file_of, fresh_run, record, update
 from tests.graphs import two_communities

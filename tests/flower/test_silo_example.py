@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.flower.mailbox import fresh_session
-from fgl_secure.training.processes.sealing import carried
+from fgl_secure.training.processes.sums import carried
 from fgl_secure.typing import Array
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower_silos"

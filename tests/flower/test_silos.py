@@ -31,8 +31,8 @@ from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST
 from fgl_secure.training.processes.neighbours import HostedSums, RelayProcess
+from fgl_secure.training.processes.process import SealedParty
 from fgl_secure.training.processes.program_run import SiloProcess
-from fgl_secure.training.processes.sealing import SealedParty
 from fgl_secure.training.processes.sums import Company, SumServer
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array

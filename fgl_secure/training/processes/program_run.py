@@ -29,8 +29,7 @@ from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.gradient_sums import HostedMembers
 from fgl_secure.training.job import Task
 from fgl_secure.training.processes.neighbours import HostedSums, RelayProcess, check_hosted, hosted_sums
-from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Parcel, Process, fitting, only
-from fgl_secure.training.processes.sealing import SealedParty
+from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Parcel, Process, SealedParty, fitting, only
 from fgl_secure.training.processes.sums import EVERYBODY, UNBOUNDED, Company, SiloSums, SumServer
 from fgl_secure.training.program import Program, Strand
 from fgl_secure.training.ranges import Digits, finds_ranges, rounding_key

@@ -30,7 +30,18 @@ from fgl_secure.protocols.topology import CLIENTS, Topology
 from fgl_secure.protocols.topology import SERVER as SERVER_SUMS
 from fgl_secure.runtime import Directory, Draws, Messages, OwnDraws, Phase, Role, Step, decode, encode
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Parcel, fitting, joined, only, scalar
+from fgl_secure.training.processes.process import (
+    SERVER,
+    Inbox,
+    Outbox,
+    Parcel,
+    fitting,
+    joined,
+    only,
+    parcels_from_bytes,
+    parcels_to_bytes,
+    scalar,
+)
 from fgl_secure.training.ranges import NO_DIGITS, Digits
 from fgl_secure.training.server_sums import quotients
 from fgl_secure.typing import Array, Integers
@@ -452,3 +463,27 @@ def _checked_digits(digits: Array, rows: Array) -> Digits:
     if not fits or (len(rows), rows[0, 3]) != (1, EVERYBODY) or found.whole * found.places > rows[0, 1]:
         raise ProtocolError("digits must be those of the one sum that is opened, for everybody; they are not")
     return found
+
+
+def carried(posts: Mapping[int, Mapping[int, bytes]], server: SumServer) -> dict[int, dict[int, bytes]]:
+    """What a mailbox does in one turn: hands the server what is for it, and everybody what is for them.
+
+    Args:
+        posts: by sender, what left.
+        server: leads sums.
+
+    Returns:
+        By receiver, then by sender.
+
+    Raises:
+        ProtocolError: see `SumServer.turn`.
+    """
+    sorted_: dict[int, dict[int, bytes]] = {}
+    for sender, post in posts.items():
+        for receiver, data in post.items():
+            sorted_.setdefault(receiver, {})[sender] = data
+    to_server = {sender: parcels_from_bytes(data) for sender, data in sorted_.pop(SERVER, {}).items()}
+    answer: Outbox = server.turn(to_server)
+    for receiver, parcels in answer.items():
+        sorted_.setdefault(receiver, {})[SERVER] = parcels_to_bytes(parcels)
+    return sorted_

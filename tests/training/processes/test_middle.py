@@ -14,9 +14,9 @@ from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.methods import FedStruct, HiFGL
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.training.job import Job
+from fgl_secure.training.processes.process import Post
 from fgl_secure.training.processes.program_run import ProgramRun
-from fgl_secure.training.processes.sealing import Post, carried
-from fgl_secure.training.processes.sums import CONFIRMATION
+from fgl_secure.training.processes.sums import CONFIRMATION, carried
 from tests.training.processes.middle import Middle
 from tests.training.processes.runs import SESSION
 from tests.training.processes.test_lying_server import SILOS, job_of
