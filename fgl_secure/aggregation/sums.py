@@ -158,11 +158,9 @@ class RangeLevels:
             largest = ZERO_BOUND if not count else 2.0 ** self._exponents[entry.name][count - 1]
             spare = self.headroom_bits * (1 if self.known is None else 2)
             room = min(spare, 1024 - math.frexp(largest)[1])
-            found[entry.name] = self._capped(entry, math.ldexp(largest, room))
+            bound = math.ldexp(largest, room)
+            found[entry.name] = bound if self.weight_bits else bound_for(entry, bound)
         return found
-
-    def _capped(self, entry: Entry, bound: float) -> float:
-        return bound if self.weight_bits else bound_for(entry, bound)
 
     def _floor(self, name: str) -> float:
         """What is known of a tensor's magnitude: who exceeds it reaches the lowest level."""

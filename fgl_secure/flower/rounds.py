@@ -6,6 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from logging import INFO, WARNING
 from typing import Any
@@ -92,19 +93,16 @@ def exchange(grid: Grid, messages: Mapping[int, Message], patience: Patience) ->
             identifier = reply.metadata.reply_to_message_id
             if identifier in awaited:
                 awaited.discard(identifier)
-                replies |= _accepted(client_of[identifier], messages, reply)
+                client = client_of[identifier]
+                # an error may be the link's own; an answer must come from the node that was asked
+                if reply.has_error() or reply.metadata.src_node_id == messages[client].metadata.dst_node_id:
+                    replies[client] = reply
         if enough_at is None and sum(not reply.has_error() for reply in replies.values()) >= patience.enough:
             enough_at = time.monotonic()
         if not awaited or _over(patience, start, enough_at):
             break
         time.sleep(POLL_SECONDS)
     return replies
-
-
-def _accepted(client: int, messages: Mapping[int, Message], reply: Message) -> dict[int, Message]:
-    """An error may be the link's own; an answer must come from the node that was asked."""
-    genuine = reply.has_error() or reply.metadata.src_node_id == messages[client].metadata.dst_node_id
-    return {client: reply} if genuine else {}
 
 
 def _over(patience: Patience, start: float, enough_at: float | None) -> bool:
@@ -115,9 +113,15 @@ def _over(patience: Patience, start: float, enough_at: float | None) -> bool:
 
 def _introductions(grid: Grid, asked: Sequence[Message], patience: Patience) -> dict[int, Answer]:
     """Return what nodes say in time of who they are and how their run is configured, by place in `asked`."""
-    replies = exchange(grid, {i: _question(message) for i, message in enumerate(asked)}, patience)
-    read = {i: _introduction(reply) for i, reply in replies.items()}
-    return {i: answer for i, answer in read.items() if answer is not None}
+    questions = {
+        i: Message(Request(b"").added_to(RecordDict()), each.dst_node_id, each.message_type, ttl=each.ttl)
+        for i, each in enumerate(message.metadata for message in asked)
+    }
+    found = {}
+    for i, reply in exchange(grid, questions, patience).items():
+        with suppress(MalformedMessageError):
+            found |= {} if reply.has_error() else {i: Answer.of(reply.content)}
+    return found
 
 
 def _known_nodes(
@@ -142,18 +146,6 @@ def _common_configuration(introduced: Mapping[int, Answer]) -> bytes:
     if not named:
         raise TooFewClientsError(f"nodes must say in time how their run is configured; none did: {_NO_INTRODUCTION}")
     return named.most_common(1)[0][0]
-
-
-def _question(message: Message) -> Message:
-    content = Request(b"").added_to(RecordDict())
-    return Message(content, message.metadata.dst_node_id, message.metadata.message_type, ttl=message.metadata.ttl)
-
-
-def _introduction(reply: Message) -> Answer | None:
-    try:
-        return None if reply.has_error() else Answer.of(reply.content)
-    except MalformedMessageError:
-        return None
 
 
 _SILENT = "no answer in time"

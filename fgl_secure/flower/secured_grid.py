@@ -56,13 +56,13 @@ def _layout(reply: Message, weight_key: str | None) -> Layout | None:
         return None
     if weight_key is not None:
         weights = [value for _, name, value in metrics if name == weight_key]
-        if len(reply.content.metric_records) != 1 or len(weights) != 1 or not _positive(weights[0]):
+        if (
+            len(reply.content.metric_records) != 1
+            or len(weights) != 1
+            or not (isinstance(weights[0], int | float) and weights[0] > 0)
+        ):
             return None
     return tuple(sorted((record, name, len(v) if isinstance(v, list) else -1) for record, name, v in metrics))
-
-
-def _positive(value: object) -> bool:
-    return isinstance(value, int | float) and value > 0
 
 
 _TRAIN = "train"
@@ -116,7 +116,7 @@ class SecuredGrid(Grid):
             InputError: a message is for training, whose replies must not be pulled one by one.
         """
         messages = list(messages)
-        if any(_trains(message) for message in messages):
+        if any(_kind_of(message) == _TRAIN for message in messages):
             raise InputError("messages for training must go through send_and_receive under secure aggregation")
         return self._grid.push_messages(messages)
 
@@ -138,10 +138,14 @@ class SecuredGrid(Grid):
             FglSecureError: the round failed, and failed rounds are not skipped.
         """
         messages = list(messages)
-        training = [message for message in messages if _trains(message)]
+        training = [message for message in messages if _kind_of(message) == _TRAIN]
         if not training:
             replies = self._grid.send_and_receive(messages, timeout=timeout)
-            return averageable(replies, self._weight_key) if messages and all(map(_evaluates, messages)) else replies
+            return (
+                averageable(replies, self._weight_key)
+                if messages and all(_kind_of(message) == _EVALUATE for message in messages)
+                else replies
+            )
         nodes = [message.metadata.dst_node_id for message in training]
         if len(training) < len(messages) or len(set(nodes)) < len(nodes):
             raise InputError("messages must all be for training, each for another node; they are not")
@@ -158,9 +162,5 @@ def _alike(messages: list[Message]) -> bool:
     return len({digest_of(message) for message in kinds.values()}) == 1
 
 
-def _trains(message: Message) -> bool:
-    return message.metadata.message_type.split(".")[0] == _TRAIN
-
-
-def _evaluates(message: Message) -> bool:
-    return message.metadata.message_type.split(".")[0] == _EVALUATE
+def _kind_of(message: Message) -> str:
+    return message.metadata.message_type.split(".")[0]

@@ -286,16 +286,16 @@ class SummedGradients:
     """
 
     def __init__(self, scheme: Scheme, channel: Channel, silo_of: NDArray[np.int64]) -> None:
-        topology = member_sums(channel.parties, silo_of)
-        self._part = topology.width
-        self._session = Collective(scheme, topology, channel.keeping_only(*_KEPT_OF_MEMBERS))
+        self._scheme, self._topology = scheme, member_sums(channel.parties, silo_of)
+        self._quiet = channel.keeping_only(*_KEPT_OF_MEMBERS)
+        self._session = Collective(scheme, self._topology, self._quiet)
 
     def sums(self, factors: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
         """The sum over each silo's devices: float64 [silos, elements of the parameter], zero for a silo too small."""
         part, sums = 0, []
         for each in factors:
             done = []
-            tall = max(self._part // each.width, 1)
+            tall = max(self._topology.width // each.width, 1)
             for start in range(0, each.height, tall):
                 dense = each.dense(start, min(start + tall, each.height))
                 done.append(self._session.sum(dense, Step(step.round, -1, part=part)))
@@ -308,30 +308,20 @@ class SummedGradients:
         return self._session.sum(rows, replace(step, evaluation=True))  # so that no step is a gradient's
 
 
-class CodedGradients:
+class CodedGradients(SummedGradients):
     """Devices' gradients as coded products: d + h numbers of a device for a layer, and the silo learns the sum alone.
 
-    Rows that never change are shared once, as are the ones that gradients of biases are products with.
-
-    Args:
-        scheme: how sums of products are computed.
-        rows: sums rows under the same scheme.
-        channel: between the parties of the hierarchy and the relays.
-        silo_of: int64 [n], the silo of each device.
+    Rows that never change are shared once, as are the ones that gradients of biases are products with. Other rows are
+    summed as in `SummedGradients`.
     """
 
-    def __init__(
-        self, scheme: SumsProducts, rows: SummedGradients, channel: Channel, silo_of: NDArray[np.int64]
-    ) -> None:
-        self._scheme, self._topology = scheme, member_sums(channel.parties, silo_of)
-        self._quiet = channel.keeping_only(*_KEPT_OF_MEMBERS)
-        self._rows = rows
-        self._products: ProductCollective | None = None
+    _products: ProductCollective | None = None
 
     def sums(self, factors: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
         """As `SummedGradients.sums` does."""
         together, widths = _with_biases_together(factors)
         if self._products is None:
+            assert isinstance(self._scheme, SumsProducts), "see gradient_sums"
             layout = Layout(tuple(each.product for each in together))
             self._products = ProductCollective(self._scheme, self._topology, layout, self._quiet)
         shared = self._products.shared
@@ -344,10 +334,6 @@ class CodedGradients:
         biases = iter(np.split(sums[-1][:, 0], np.cumsum(widths)[:-1], axis=1) if widths else ())
         return [next(biases if each.is_bias else flat) for each in factors]
 
-    def sum(self, rows: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
-        """As `SummedGradients.sum` does."""
-        return self._rows.sum(rows, step)
-
 
 def _with_biases_together(factors: Sequence[Factors]) -> tuple[list[Factors], list[int]]:
     """The factors of weights, then those of all biases side by side as one product; and how wide each bias is."""
@@ -358,10 +344,9 @@ def _with_biases_together(factors: Sequence[Factors]) -> tuple[list[Factors], li
     return [*weights, replace(biases[0], right=rights)], [each.width for each in biases]
 
 
-def gradient_sums(scheme: Scheme, channel: Channel, silo_of: NDArray[np.int64]) -> SummedGradients | CodedGradients:
+def gradient_sums(scheme: Scheme, channel: Channel, silo_of: NDArray[np.int64]) -> SummedGradients:
     """What sums gradients under a scheme of members."""
-    rows = SummedGradients(scheme, channel, silo_of)
-    return CodedGradients(scheme, rows, channel, silo_of) if isinstance(scheme, SumsProducts) else rows
+    return (CodedGradients if isinstance(scheme, SumsProducts) else SummedGradients)(scheme, channel, silo_of)
 
 
 def _rounded_sums(fixed: FixedPoint, left: Floats, right: Floats, *, answered: bool) -> NDArray[np.float64]:

@@ -210,12 +210,11 @@ class OneProcess:
             return self._client_sums(calls)
         if first.topology == EXCHANGE:
             return self._exchanged(calls)
-        answers = {NEIGHBOURS: self._neighbour_sums, MEMBERS: self._member_sums, SERVER: self._server_sum}
-        return answers[first.topology]([_rows(call) for call in calls], first)
-
-    def _neighbour_sums(self, rows: list[Array], call: Call) -> list[Array]:
-        sums = self._neighbours.sum(_spread(rows, self._rows), call.step)
-        return [sums[own] for own in self._nodes]
+        rows = [_rows(call) for call in calls]
+        if first.topology == NEIGHBOURS:
+            sums = self._neighbours.sum(_spread(rows, self._rows), first.step)
+            return [sums[own] for own in self._nodes]
+        return self._member_sums(rows, first) if first.topology == MEMBERS else self._server_sum(rows, first)
 
     def _member_sums(self, rows: list[Array], call: Call) -> Sequence[Array]:
         if self._gradients is not None:
