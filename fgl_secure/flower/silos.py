@@ -156,7 +156,7 @@ def silo_app(
         silos: how many there are in the run, as `make` has it from the context; None counts all parties, which is too
             many where some of them are relays.
         least: least silos of a run that this node takes part in, whatever the run's configuration says.
-        keep: gives the file in which the node keeps its party between messages; None for `kept.default_file`.
+        keep: gives the file in which the node keeps its party between messages; None for one of the run and node.
 
     Raises:
         InputError: least is below 2.
