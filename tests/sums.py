@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel
-from fgl_secure.training.server_sums import CollectiveSums
+from fgl_secure.training.server_sums import ServerSums
 
 
-def clear_sums(channel: Channel) -> CollectiveSums:
+def clear_sums(channel: Channel) -> ServerSums:
     """Sums of summands, whoever is lost on the way."""
-    return CollectiveSums(Plaintext(threshold=1), channel)
+    return ServerSums(Plaintext(threshold=1), channel)

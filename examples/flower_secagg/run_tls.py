@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import FglSecureError
-from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from local_federation import LocalFederation, LocalProcessError  # beside the folders of the examples
 
 Arrays = dict[str, NDArray[Any]]
 

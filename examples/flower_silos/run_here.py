@@ -25,10 +25,12 @@ import numpy as np
 from silos_app import task
 
 from fgl_secure.errors import FglSecureError
-from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
 from fgl_secure.flower.programs import IDENTITIES, run_in_simulation, save_identities, save_shares
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from local_federation import LocalFederation, LocalProcessError  # beside the folders of the examples
 
 HERE = Path(__file__).resolve().parent
 EXECUTOR = HERE.parent / "warm_executor.py"

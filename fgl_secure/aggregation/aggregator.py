@@ -26,6 +26,7 @@ from fgl_secure.aggregation.report import Comparison, LabelTest, write_report
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.aggregation.simulation import Brought, Held, Maker, simulated
+from fgl_secure.aggregation.sums import Opening
 from fgl_secure.algebra import Weighing
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError, UnknownNameError
@@ -36,9 +37,9 @@ from fgl_secure.runtime import Claim
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.schemes import server_scheme
 
-DEFAULT_SCHEME = "pairwise-masking"
-MOST_ROUNDS = 2**32
-DEFAULT_WEIGHT_BOUND = 2.0**20
+_DEFAULT_SCHEME = "pairwise-masking"
+_MOST_ROUNDS = 2**32
+_DEFAULT_WEIGHT_BOUND = 2.0**20
 """Numbers of training examples fit; every bit of it is a bit less behind the binary point."""
 
 
@@ -76,7 +77,7 @@ class SecureAggregator:
     def for_clients(
         cls,
         clients: int,
-        scheme: str | Scheme = DEFAULT_SCHEME,
+        scheme: str | Scheme = _DEFAULT_SCHEME,
         *,
         threshold: int | None = None,
         bound: float | None = None,
@@ -142,7 +143,7 @@ class SecureAggregator:
         if precision is not None or rounding is Rounding.ERROR_FEEDBACK:
             made = made.at_precision(integer_of(precision, "precision"), rounding)
         if weight_bound is None:
-            weight_bound = 1.0 if made.precision is not None and bound is not None else DEFAULT_WEIGHT_BOUND
+            weight_bound = 1.0 if made.precision is not None and bound is not None else _DEFAULT_WEIGHT_BOUND
         rules = Rules(
             made,
             integer_of(clients, "clients"),
@@ -357,7 +358,8 @@ class SecureAggregator:
     def _begun(self, layout: Layout) -> tuple[Mapping[str, float] | None, int]:
         """Ranges that are known for a layout, and the number of the round that begins; it is counted."""
         known = self.bounds if layout == self._layout else None
-        self._rules.topology(self._rules.first(layout, known), layout, known)  # raises where there is no such sum
+        opening = Opening(layout, known)
+        self._rules.topology(self._rules.first(opening), opening)  # raises where there is no such sum
         self._server = None
         if self._rules.privacy is not None:
             self._ledger.spend(layout, self._session, self._next)
@@ -394,8 +396,8 @@ def _check_coins(coins: Coins | None) -> None:
 
 def _round(number: int) -> int:
     found = integer_of(number, "number")
-    if not 0 <= found < MOST_ROUNDS:
-        raise InputError(f"number must lie in 0..{MOST_ROUNDS - 1}; found {found}")
+    if not 0 <= found < _MOST_ROUNDS:
+        raise InputError(f"number must lie in 0..{_MOST_ROUNDS - 1}; found {found}")
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +20,8 @@ from fgl_secure.protocols.identity import Identities, Identity, Names
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import OwnDraws, Role
 from fgl_secure.runtime.messages import SESSION_BYTES
-from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes, packed, unpacked
-from fgl_secure.typing import Integers
+from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes, packed, under, within
+from fgl_secure.typing import Array, Integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,16 +182,23 @@ class ClientRound:
 
     def state(self) -> bytes:
         """Everything that `restored` needs to go on in another process; secret, for this client alone."""
-        place, part, own, at = self._place, self._part, b"", b""
+        place, part = self._place, self._part
+        arrays: dict[str, Array] = {
+            "session": np.frombuffer(place.session, np.uint8),
+            "place": np.array([place.number, place.index, self._names is not None], dtype=np.int64),
+            "weight": np.asarray(self._weight, dtype=np.float64),
+        }
         if self._mapping is not None:
             layout = Layout.of(self._mapping)
-            own = packed([layout.to_bytes(), layout.packed(self._mapping)])
+            arrays["layout"] = np.frombuffer(layout.to_bytes(), np.uint8)
+            arrays |= under("mapping", layout.packed(self._mapping))
         if part is not None:
-            at = packed([bytes([part.purpose]), part.opening.to_bytes(), named_to_bytes(part.machine.state())])
-        signed = self._names is not None
-        head = {"number": place.number, "index": place.index, "weight": self._weight, "signed": signed}
-        kept = b"" if self._kept is None else self._kept.to_bytes()
-        return packed([place.session, json.dumps(head).encode(), own, at, kept])
+            arrays["purpose"] = np.asarray(part.purpose, dtype=np.int64)
+            arrays["opening"] = np.frombuffer(part.opening.to_bytes(), np.uint8)
+            arrays |= under("machine", part.machine.state())
+        if self._kept is not None:
+            arrays |= under("kept", self._kept.arrays)
+        return named_to_bytes(arrays)
 
     @classmethod
     def restored(
@@ -211,19 +217,22 @@ class ClientRound:
             MalformedMessageError: it is no state of a client under these rules.
             InputError: the client checked identities, and would not any more.
         """
-        session, head, own, at, kept = unpacked(bytes_of(state, "state"), 5)
-        number, index, weight, signed = _read_head(head)
+        found = named_from_bytes(bytes_of(state, "state"))
+        forms = {name: (array.dtype.str, array.shape) for name, array in found.items()}
+        if any(forms.get(name) != form for name, form in _HEAD.items()):
+            raise MalformedMessageError("state must name its round and client by numbers; it does not")
+        number, index, signed = found["place"].tolist()
         if signed and identities is None:
             raise InputError("identity and identities must be given again to a client that had them; found none")
-        if len(session) != SESSION_BYTES:
-            raise MalformedMessageError(f"session must have {SESSION_BYTES} bytes; found {len(session)}")
-        errors = KeptErrors.from_bytes(kept) if rules.feeds_back else None
-        client = cls(rules, Place(session, number, index), coins, identity, identities, ledger, limits, errors)
-        if own:
-            layout, numbers = unpacked(own, 2)
-            client._mapping, client._weight = Layout.from_bytes(layout, limits).unpacked(numbers), weight
-        if at:
-            client._part = client._read_part(at)
+        errors = KeptErrors.from_arrays(within("kept", found)) if rules.feeds_back else None
+        place = Place(found["session"].tobytes(), number, index)
+        client = cls(rules, place, coins, identity, identities, ledger, limits, errors)
+        client._weight = float(found["weight"])
+        if "layout" in found:
+            layout = Layout.from_bytes(found["layout"].tobytes(), limits)
+            client._mapping = layout.unpacked(within("mapping", found))
+        if "purpose" in found:
+            client._part = client._read_part(found)
         return client
 
     @property
@@ -261,13 +270,13 @@ class ClientRound:
             raise StaleMessageError(f"first request of the sum of {request.purpose.name} must open it; it does not")
         if request.batches:
             raise MalformedMessageError("first request of a sum must hold no messages; it does")
-        finds, named = self._rules.finds_ranges(opening.layout), opening.found.bounds is not None
+        finds, named = self._rules.finds_ranges(opening.layout), opening.bounds is not None
         fits = finds and (self._rules.watched or not named) if request.purpose is Purpose.RANGES else finds == named
         if not fits:
             raise ProtocolError("ranges must be asked for, and bounds be named, only where the rules leave them open")
         if request.purpose is Purpose.WATCHED and not (named and self._rules.has_vetoes(opening.layout)):
             raise ProtocolError("mean must be one to veto only where ranges are known and watched, and the scheme can")
-        marks, opens = request.purpose is Purpose.MARKS, opening.found.opened is not None
+        marks, opens = request.purpose is Purpose.MARKS, opening.opened is not None
         closes = self._rules.closes_entries(opening.layout)
         if (marks or opens) and not closes:
             raise ProtocolError("marks must be asked for, and entries be opened, only where k_min is above 1")
@@ -282,8 +291,8 @@ class ClientRound:
             raise InputError("mapping must be provided before a sum is opened; found none")
         opening.layout.check(self._mapping)
         machine, step = self._machine(request.purpose, opening), self._rules.step(request.purpose, self._place.number)
-        if self._rules.outgrown(request.purpose, opening.layout, opening.found, self._mapping):
-            machine.begin(step, np.zeros((1, self._rules.code(opening.layout, opening.found.bounds).width), np.int64))
+        if self._rules.outgrown(request.purpose, opening, self._mapping):
+            machine.begin(step, np.zeros((1, self._rules.code(opening).width), np.int64))
             machine.veto(np.ones(1, dtype=np.bool_))
         else:
             machine.begin(step, self._vector(request.purpose, opening, self._mapping)[None])
@@ -291,38 +300,31 @@ class ClientRound:
 
     def _vector(self, purpose: Purpose, opening: Opening, mapping: Tree) -> Integers:
         """What it adds to a sum that it does not veto."""
-        rules, layout, found = self._rules, opening.layout, opening.found
-        vector = rules.vector(purpose, layout, found, mapping, self._weight, self._coins, self._kept)
+        rules = self._rules
+        vector = rules.vector(purpose, opening, mapping, self._weight, self._coins, self._kept)
         if purpose.is_mean:
             own, heaviest = self._place.index, rules.clients * rules.weighing.bound
-            warn_of_lost_updates(rules, rules.code(layout, found.bounds), {own: mapping}, (own,), heaviest)
+            warn_of_lost_updates(rules, rules.code(opening), {own: mapping}, (own,), heaviest)
             if rules.privacy is not None:
-                self._ledger.spend(layout, self._place.session, self._place.number, self._place.index)
+                self._ledger.spend(opening.layout, self._place.session, self._place.number, self._place.index)
         return vector
 
     def _machine(self, purpose: Purpose, opening: Opening) -> SumMachine:
         rules, hosted = self._rules, np.array([self._party], dtype=np.int64)
-        session = rules.session(self._place.session, opening.layout, opening.found)
-        topology = rules.topology(purpose, opening.layout, opening.found.bounds)
+        session = rules.session(self._place.session, opening)
+        topology = rules.topology(purpose, opening)
         (machine,) = rules.scheme.machines(topology, session, OwnDraws(self._coins), hosted, names=self._names)
         return machine
 
-    def _read_part(self, data: bytes) -> _Part:
-        head, opening, state = unpacked(data, 3)
-        if len(head) != 1 or head[0] not in set(Purpose):
+    def _read_part(self, found: Arrays) -> _Part:
+        number = int(found["purpose"]) if found["purpose"].size == 1 else -1
+        if number not in set(Purpose) or "opening" not in found:
             raise MalformedMessageError("state must say which sum it is of; it does not")
-        purpose, read = Purpose(head[0]), Opening.from_bytes(opening, self._limits)
-        machine = self._machine(purpose, read)
-        machine.restore(named_from_bytes(state))
-        return _Part(purpose, read, machine)
+        purpose, opening = Purpose(number), Opening.from_bytes(found["opening"].tobytes(), self._limits)
+        machine = self._machine(purpose, opening)
+        machine.restore(within("machine", found))
+        return _Part(purpose, opening, machine)
 
 
-def _read_head(data: bytes) -> tuple[int, int, float, bool]:
-    try:
-        head = json.loads(data)
-        values = head["number"], head["index"], head["weight"], head["signed"]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise MalformedMessageError("state must name its round and client; it does not") from error
-    if [type(value) for value in values] != [int, int, float, bool]:
-        raise MalformedMessageError("state must name its round and client by numbers; it does not")
-    return values
+_HEAD = {"session": ("|u1", (SESSION_BYTES,)), "place": ("<i8", (3,)), "weight": ("<f8", ())}
+"""Type and shape of what every state has."""

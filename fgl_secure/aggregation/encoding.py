@@ -38,12 +38,11 @@ from fgl_secure.algebra.quantization import (
 )
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
-from fgl_secure.runtime.packing import packed, unpacked
 from fgl_secure.typing import Floats, Integers
 
-REMEDY = "give a larger bound, or clip=True, or call forget_ranges where it was found"
+_REMEDY = "give a larger bound, or clip=True, or call forget_ranges where it was found"
 """What to do about numbers beyond their bound."""
-LEAST_ROOM = 2**8
+_LEAST_ROOM = 2**8
 """A tensor's numbers must have at least so many units on either side of 0 when no one names their fraction bits."""
 
 
@@ -64,7 +63,7 @@ class IntegerRule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TensorEncoding(ABC):
+class _TensorEncoding(ABC):
     """Mappings of tensors as integer vectors, and the weighted mean from their sum.
 
     Attributes:
@@ -110,7 +109,7 @@ class TensorEncoding(ABC):
                 parts[entry.name] = self._mean(entry, part, weight)
             else:
                 _check_within(entry, part, weight * self.integer_bound)
-                parts[entry.name] = mean_of_integers(part, weight, entry, self.integers)
+                parts[entry.name] = _mean_of_integers(part, weight, entry, self.integers)
         return self.layout.built(parts)
 
     def errors(self, total: Integers, clients: int) -> dict[str, float]:
@@ -133,7 +132,7 @@ class TensorEncoding(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Encoding(TensorEncoding):
+class Encoding(_TensorEncoding):
     """Fixed point for sums of weighted tensors.
 
     A float x under a key with f fraction bits becomes q = round(x 2^f), an integer stays itself, and a client with
@@ -147,7 +146,7 @@ class Encoding(TensorEncoding):
     2. Weights: with weight fraction bits g, a weight w becomes u = round(w 2^g), off by at most 1/2. The mean with
        weights u differs from m by |sum (u - w 2^g) (x - m)| / sum u, at most k/2 * 2 B / sum u for k clients and
        numbers up to B: k B / sum u. Integer weights have no such error, since 2^g w is an integer.
-    3. Division in float64 and rounding to the tensor's type: `cast_error` of the mean's magnitude.
+    3. Division in float64 and rounding to the tensor's type: `_cast_error` of the mean's magnitude.
 
     `errors` is the sum of the three, for the largest entry of a tensor. The sum itself is exact.
 
@@ -187,9 +186,9 @@ class Encoding(TensorEncoding):
             InputError: a bound is missing or no positive number.
         """
         room = limit // clients // weighing.most
-        if room < LEAST_ROOM:
+        if room < _LEAST_ROOM:
             raise FieldRangeError(
-                f"clients * weight_bound * 2^weight_fraction_bits must leave {LEAST_ROOM} units below the scheme's "
+                f"clients * weight_bound * 2^weight_fraction_bits must leave {_LEAST_ROOM} units below the scheme's "
                 f"limit {limit:,}; found {clients} * {weighing.most:,}, which leaves {room}"
             )
         quantizers = {entry.name: _quantizer(entry, bounds, room, fraction_bits) for entry in layout.floats}
@@ -268,15 +267,15 @@ class Encoding(TensorEncoding):
         off = clients * self._most(entry) / weight if self.weighing.fraction_bits else 0.0
         if not entry.is_float:
             return self._whole_error + off
-        return self.quantizers[entry.name].error + cast_error(entry.dtype, magnitude) + off
+        return self.quantizers[entry.name].error + _cast_error(entry.dtype, magnitude) + off
 
     def _encode(self, entry: Entry, arrays: Arrays, out: Integers) -> None:
         values = arrays.entries(entry.name)
         if not entry.is_float:
-            out[:] = checked_integers(entry, values, self.integer_bound)
+            out[:] = _checked_integers(entry, values, self.integer_bound)
             return
         quantizer, largest = self.quantizers[entry.name], arrays.largest(entry.name)
-        if self.clip and finite(largest, named(entry), REMEDY) > quantizer.bound:
+        if self.clip and finite(largest, named(entry), _REMEDY) > quantizer.bound:
             values, largest = values.astype(np.float64).clip(-quantizer.bound, quantizer.bound), quantizer.bound
         quantizer.encode(values, out=out, largest=largest)
 
@@ -306,23 +305,27 @@ class KeptErrors:
         """Takes down the errors of a round that is under way."""
         self._next = layout.digest, errors
 
-    def to_bytes(self) -> bytes:
-        """All of it, for `from_bytes`; secret."""
-        digest, errors = self._next or (b"", np.zeros(0))
-        return packed([self.of, self.errors.astype("<f8").tobytes(), digest, errors.astype("<f8").tobytes()])
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All of it, for `from_arrays`; secret."""
+        kept = {"now": (self.of, self.errors)} | ({} if self._next is None else {"next": self._next})
+        digests = {f"{when} of": np.frombuffer(digest, dtype=np.uint8) for when, (digest, _) in kept.items()}
+        return digests | {when: errors for when, (_, errors) in kept.items()}
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> KeptErrors:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KeptErrors:
         """What was written.
 
         Raises:
             MalformedMessageError: it is nothing that a client keeps.
         """
-        of, errors, digest, following = unpacked(data, 4)
-        if len(errors) % 8 or len(following) % 8:
-            raise MalformedMessageError("kept errors must be numbers of 8 bytes; they are not")
-        made = cls(of, np.frombuffer(errors, dtype="<f8"))
-        made._next = (digest, np.frombuffer(following, dtype="<f8")) if digest else None
+        forms = {name: (each.dtype, each.ndim) for name, each in arrays.items()}
+        wanted = {"now of": (np.dtype(np.uint8), 1), "now": (np.dtype(np.float64), 1)}
+        following = {name.replace("now", "next"): form for name, form in wanted.items()}
+        if forms not in (wanted, wanted | following):
+            raise MalformedMessageError("kept errors must be numbers and the digest of their layout; they are not")
+        made = cls(arrays["now of"].tobytes(), arrays["now"])
+        made._next = (arrays["next of"].tobytes(), arrays["next"]) if "next" in arrays else None
         return made
 
     def settle(self) -> None:
@@ -332,7 +335,7 @@ class KeptErrors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundedEncoding(TensorEncoding):
+class RoundedEncoding(_TensorEncoding):
     """Numbers times weights at few bits, and integers in digits.
 
     A client with weight w hands in the multiple of its tensor's unit that w x is rounded to, for every float x; and
@@ -427,7 +430,7 @@ class RoundedEncoding(TensorEncoding):
         units = self.weighing.units(number_of(weight, "weight"))
         arrays = self.layout.arrays(mapping)
         integers = [
-            checked_integers(entry, entries_of(arrays[entry.name]), self.integer_bound) * units
+            _checked_integers(entry, entries_of(arrays[entry.name]), self.integer_bound) * units
             for entry in self.layout.entries
             if not entry.is_float
         ]
@@ -457,7 +460,7 @@ class RoundedEncoding(TensorEncoding):
             return self._whole_error
         off = magnitude * clients / (2 * weight) if self.weighing.fraction_bits else 0.0
         rounding = clients * self.units[entry.name] / self._weight(weight)
-        return rounding + off + cast_error(entry.dtype, magnitude)
+        return rounding + off + _cast_error(entry.dtype, magnitude)
 
     def _weight(self, units: int) -> float:
         return units * 2.0**-self.weighing.fraction_bits
@@ -490,7 +493,7 @@ def named(entry: Entry) -> str:
     return f"numbers under {entry.name!r}"
 
 
-def mean_of_integers(total: Integers, weight: int, entry: Entry, rule: IntegerRule) -> Integers:
+def _mean_of_integers(total: Integers, weight: int, entry: Entry, rule: IntegerRule) -> Integers:
     """The mean of an integer tensor from its weighted sum.
 
     Args:
@@ -513,7 +516,7 @@ def mean_of_integers(total: Integers, weight: int, entry: Entry, rule: IntegerRu
     return total // weight
 
 
-def cast_error(dtype: str, magnitude: float) -> float:
+def _cast_error(dtype: str, magnitude: float) -> float:
     """How far numbers of up to that magnitude move when they are divided in float64 and rounded to a float type.
 
     Half a unit in the last place: 2^-p |x| for significands of p bits, or half the smallest number.
@@ -527,16 +530,16 @@ def _quantizer(entry: Entry, bounds: Mapping[str, float], room: int, asked: int 
     if not (math.isfinite(bound) and bound > 0):
         raise InputError(f"bound of {entry.name!r} must be a positive number; found {bound}")
     if asked is None:
-        return FixedPoint(None, bound, most_fraction_bits(bound, room), what=named(entry), remedy=REMEDY)
+        return FixedPoint(None, bound, most_fraction_bits(bound, room), what=named(entry), remedy=_REMEDY)
     if asked + math.frexp(bound)[1] > 64 or units_of(bound, asked) > room:
         raise FieldRangeError(
             f"bound * 2^fraction_bits must stay within {room:,} for {entry.name!r}, which is what clients and weights "
             f"leave of the scheme's limit; found {bound:g} * 2^{asked}"
         )
-    return FixedPoint(None, bound, asked, what=named(entry), remedy=REMEDY)
+    return FixedPoint(None, bound, asked, what=named(entry), remedy=_REMEDY)
 
 
-def checked_integers(entry: Entry, values: NDArray[Any], bound: int) -> Integers:
+def _checked_integers(entry: Entry, values: NDArray[Any], bound: int) -> Integers:
     """Integers of a tensor as int64.
 
     Raises:
@@ -585,9 +588,9 @@ def brought(
 
 def _clipped(entry: Entry, reals: Floats, largest: float | None, *, clip: bool) -> Floats:
     """Raises unless numbers are within a bound, or are clipped to it."""
-    found = check_finite(reals, named(entry), REMEDY)
+    found = check_finite(reals, named(entry), _REMEDY)
     if largest is None or found <= largest:
         return reals
     if not clip:
-        raise FieldRangeError(f"{named(entry)} must not exceed the bound {largest:g}; at least one does: {REMEDY}")
+        raise FieldRangeError(f"{named(entry)} must not exceed the bound {largest:g}; at least one does: {_REMEDY}")
     return np.asarray(reals.clip(-largest, largest))

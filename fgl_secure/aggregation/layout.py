@@ -40,12 +40,12 @@ SMALLEST: Mapping[str, int] = MappingProxyType({"float16": -24, "bfloat16": -133
 """Binary exponents of their smallest positive numbers."""
 LARGEST: Mapping[str, int] = MappingProxyType({"float16": 16, "bfloat16": 128, "float32": 128, "float64": 1024})
 """Binary exponents that all their numbers stay below."""
-INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 BOOL = "bool"
-DTYPES = (*FLOATS, *INTEGERS, BOOL)
+DTYPES = (*FLOATS, *_INTEGERS, BOOL)
 
 
-def kind_of(value: object, name: str) -> Kind:
+def _kind_of(value: object, name: str) -> Kind:
     """Return whether a value is a torch tensor or a numpy array.
 
     Raises:
@@ -97,7 +97,7 @@ def _array_remedy(value: object) -> str:
     return "leave it out, or give dict(pairs) where names and arrays come in pairs"
 
 
-def dtype_of(value: Array, name: str) -> str:
+def _dtype_of(value: Array, name: str) -> str:
     """Return the name of its type, one of `DTYPES`, in any byte order.
 
     Raises:
@@ -135,7 +135,7 @@ def entries_of(value: Array) -> NDArray[Any]:
 
 
 @torch.inference_mode(mode=False)
-def array_from(values: NDArray[Any], shape: tuple[int, ...], dtype: str, kind: Kind, device: str) -> Array:
+def _array_from(values: NDArray[Any], shape: tuple[int, ...], dtype: str, kind: Kind, device: str) -> Array:
     """An array of that type and place, in memory of its own; a value rounded to a float type stays finite.
 
     Rounding to a narrower type may step over its largest number, beside which every mean of its numbers lies.
@@ -148,7 +148,7 @@ def array_from(values: NDArray[Any], shape: tuple[int, ...], dtype: str, kind: K
     if dtype == "bfloat16":
         most = torch.finfo(torch.bfloat16).max
         return torch.from_numpy(values.clip(-most, most).reshape(shape)).to(device=device, dtype=torch.bfloat16)
-    return torch.from_numpy(array_from(values, shape, dtype, Kind.NUMPY, device)).to(device)
+    return torch.from_numpy(_array_from(values, shape, dtype, Kind.NUMPY, device)).to(device)
 
 
 Tree = Mapping[str, Any] | Sequence[Any]
@@ -283,27 +283,23 @@ class Layout:
 
     def built(self, parts: Mapping[str, NDArray[Any]]) -> Any:
         """The mapping with these numbers, by tensor, each [size]; nested and ordered as the first mapping was."""
-        arrays = {e.name: array_from(parts[e.name], e.shape, e.dtype, e.kind, e.device) for e in self.entries}
+        arrays = {e.name: _array_from(parts[e.name], e.shape, e.dtype, e.kind, e.device) for e in self.entries}
         return _filled(self.frame, arrays)
 
-    def packed(self, mapping: Tree) -> bytes:
-        """The bare numbers of a mapping of this layout, for `unpacked`."""
+    def packed(self, mapping: Tree) -> dict[str, NDArray[Any]]:
+        """The bare numbers of a mapping of this layout, by name, for `unpacked`: arrays of types that travel."""
         arrays = self.arrays(mapping)
-        return b"".join(_bare(arrays[entry.name], entry).tobytes() for entry in self.entries)
+        return {entry.name: entries_of(arrays[entry.name]).astype(_bare_type(entry)) for entry in self.entries}
 
-    def unpacked(self, data: bytes) -> Any:
+    def unpacked(self, parts: Mapping[str, NDArray[Any]]) -> Any:
         """The mapping whose numbers were packed, on the CPU.
 
         Raises:
-            MalformedMessageError: the number of bytes is another.
+            MalformedMessageError: they are of other names, types or sizes.
         """
-        widths = [_bare_type(entry).itemsize * entry.size for entry in self.entries]
-        if len(data) != sum(widths):
-            raise MalformedMessageError(f"numbers must have {sum(widths)} bytes; found {len(data)}")
-        parts, start = {}, 0
-        for entry, width in zip(self.entries, widths, strict=True):
-            parts[entry.name] = np.frombuffer(data, _bare_type(entry), entry.size, start)
-            start += width
+        wanted = {entry.name: (_bare_type(entry), (entry.size,)) for entry in self.entries}
+        if {name: (part.dtype, part.shape) for name, part in parts.items()} != wanted:
+            raise MalformedMessageError("numbers must have the names, types and sizes of their layout; they have not")
         return self.built(parts)
 
     def to_bytes(self) -> bytes:
@@ -460,7 +456,7 @@ def _nested(entries: list[Entry]) -> dict[str, Any]:
 
 def _entry(path: tuple[str, ...], value: Array) -> Entry:
     name = ".".join(path)
-    kind, dtype = kind_of(value, name), dtype_of(value, name)
+    kind, dtype = _kind_of(value, name), _dtype_of(value, name)
     device = str(value.device) if kind is Kind.TORCH else "cpu"
     return Entry(path, tuple(value.shape), dtype, kind, device)
 
@@ -473,8 +469,8 @@ def _is_like(entry: Entry | None, value: Array) -> bool:
     """
     if entry is None:
         return False
-    kind_of(value, entry.name)
-    return dtype_of(value, entry.name) == entry.dtype and tuple(value.shape) == entry.shape
+    _kind_of(value, entry.name)
+    return _dtype_of(value, entry.name) == entry.dtype and tuple(value.shape) == entry.shape
 
 
 def _read_entry(limits: Limits, path: object, shape: object, dtype: object, kind: object) -> Entry:
@@ -489,8 +485,4 @@ def _read_entry(limits: Limits, path: object, shape: object, dtype: object, kind
 
 
 def _bare_type(entry: Entry) -> np.dtype[Any]:
-    return np.dtype(np.float64 if entry.is_float else entry.dtype).newbyteorder("<")
-
-
-def _bare(value: Array, entry: Entry) -> NDArray[Any]:
-    return entries_of(value).astype(_bare_type(entry))
+    return np.dtype(np.float64 if entry.is_float else entry.dtype)

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from fgl_secure.aggregation.layout import Entry, Layout, Tree
 from fgl_secure.aggregation.rules import Code, Rules
-from fgl_secure.aggregation.sums import Found, Purpose, only_opened, withheld_entries
+from fgl_secure.aggregation.sums import Opening, Purpose, only_opened, withheld_entries
 from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import InputError, PrecisionWarning, ProtocolError
 from fgl_secure.runtime import Channel, MessageBatch, Recording, Role, Traffic, Transcript
 from fgl_secure.typing import Integers
 
-LEAST_BITS = 8
+_LEAST_BITS = 8
 """A client's largest number must keep so many bits."""
-FINE_BITS = 24
+_FINE_BITS = 24
 """Numbers that are rounded as finely as this, as float32 rounds those about 1, need no more bits, unless all numbers of
 a tensor are rounded to 0."""
 
@@ -38,7 +38,7 @@ def warn_of_lost_updates(
     weight: float,
     mean: Tree | None = None,
 ) -> None:
-    """Warn where the unit leaves a client's numbers under `LEAST_BITS` bits, or all numbers of a tensor none.
+    """Warn where the unit leaves a client's numbers under `_LEAST_BITS` bits, or all numbers of a tensor none.
 
     One warning per round, of the tensor with the largest range, with the size of it and of the client's numbers that it
     is as large as, as powers of two. Few bits at a precision are no loss as long as the mean has any.
@@ -65,7 +65,7 @@ def warn_of_lost_updates(
             return
 
 
-def warn_of_lost_mean(rules: Rules, code: Code, mean: Tree, clients: int, weight: float) -> None:
+def _warn_of_lost_mean(rules: Rules, code: Code, mean: Tree, clients: int, weight: float) -> None:
     """Warn where a bound that was given leaves most numbers of a mean too few bits, as its server sees it.
 
     A tensor may well be 0, but not most of a model: so a warning says that more than half of all numbers are of tensors
@@ -82,7 +82,7 @@ def warn_of_lost_mean(rules: Rules, code: Code, mean: Tree, clients: int, weight
     if rules.privacy is not None or rules.bound is None or not floats:
         return
     errors, largest = _rounding_errors(rules, code, clients, weight), _sizes(code, mean, floats)
-    bits = LEAST_BITS + 1 if rules.scheme.precision is None else 0  # the error is half a unit
+    bits = _LEAST_BITS + 1 if rules.scheme.precision is None else 0  # the error is half a unit
     lost = [
         entry
         for entry in floats
@@ -122,14 +122,14 @@ def _doubtful(rules: Rules, code: Code, mean: Tree, errors: Mapping[str, float],
 
 
 def _is_coarse(code: Code, entry: Entry) -> bool:
-    return code.units[entry.name] > 2.0**-FINE_BITS
+    return code.units[entry.name] > 2.0**-_FINE_BITS
 
 
 def _lost(rules: Rules, code: Code, entry: Entry, sizes: Mapping[int, float], error: float) -> list[int]:
     """Return the clients whose numbers of a tensor, which are not all 0, keep too few bits or none."""
     there = {client: size for client, size in sizes.items() if size > 0}
     if rules.scheme.precision is None and _is_coarse(code, entry):
-        return [client for client, size in there.items() if size < math.ldexp(code.units[entry.name], LEAST_BITS)]
+        return [client for client, size in there.items() if size < math.ldexp(code.units[entry.name], _LEAST_BITS)]
     return list(there) if max(there.values(), default=math.inf) < error else []
 
 
@@ -141,7 +141,7 @@ def _sizes(code: Code, mapping: Tree, entries: Sequence[Entry]) -> dict[str, flo
 
 def _sized(rules: Rules, code: Code, name: str) -> str:
     """Return how large a tensor's range and unit are, in words."""
-    kept = f"{LEAST_BITS} bits" if rules.scheme.precision is None else "a bit in the mean"
+    kept = f"{_LEAST_BITS} bits" if rules.scheme.precision is None else "a bit in the mean"
     range_bits, unit_bits = (math.log2(size[name]) for size in (code.bounds, code.units))
     return (
         f"range of {name!r} must leave every client's numbers {kept}; it is 2^{range_bits:.0f}, numbers are "
@@ -283,15 +283,14 @@ class Outcome:
 
     Args:
         rules: of the round.
-        layout: of the mappings.
-        found: by the sums before.
+        opening: of the sum.
         total: int64 [width], the sum.
         included: whose numbers are in it, ascending.
     """
 
-    def __init__(self, rules: Rules, layout: Layout, found: Found, total: Integers, included: tuple[int, ...]) -> None:
-        self._rules, self._layout, self._found, self._total = rules, layout, found, total
-        self._code = rules.code(layout, found.bounds)
+    def __init__(self, rules: Rules, opening: Opening, total: Integers, included: tuple[int, ...]) -> None:
+        self._rules, self._opening, self._total = rules, opening, total
+        self._code = rules.code(opening)
         self.included = included
         self._mean: dict[str, Any] | None = None
 
@@ -306,7 +305,7 @@ class Outcome:
 
     def warn_of_lost_mean(self) -> None:
         """Warn where most numbers of the mean keep next to no bits."""
-        warn_of_lost_mean(self._rules, self._code, self.mean, len(self.included), self._total_weight)
+        _warn_of_lost_mean(self._rules, self._code, self.mean, len(self.included), self._total_weight)
 
     @property
     def _total_weight(self) -> float:
@@ -323,26 +322,26 @@ class Outcome:
         rules, total = self._rules, self._total
         return RoundRecord(
             scheme=rules.scheme.name,
-            ring=rules.ring(self._layout, self._found.bounds),
+            ring=rules.ring(self._opening),
             number=number,
             clients=rules.clients,
             threshold=rules.threshold,
             included=self.included,
             dropped=tuple(sorted(set(range(rules.clients)) - set(self.included))),
-            layout=self._layout,
+            layout=self._opening.layout,
             total_weight=self._total_weight,
             bounds=self._code.bounds,
             units=self._code.units,
             error_bound=self._code.errors(total, len(self.included)),
             k_min=rules.k_min,
-            withheld=withheld_entries(self._layout, self._found.opened),
+            withheld=withheld_entries(self._opening),
             transcript=channel.transcript,
             width=self._code.width,
             seconds=seconds,
         )
 
     def _check_closed(self) -> None:
-        if not np.array_equal(only_opened(self._total, self._found.opened), self._total):
+        if not np.array_equal(only_opened(self._total, self._opening.opened), self._total):
             raise ProtocolError(
                 "entries that stay closed must be 0 at all clients; one is not, so that a client must have handed in "
                 "something else"

@@ -19,7 +19,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.runtime import Claim
 from fgl_secure.typing import Floats, Integers
 
-SHOWN = 8
+_SHOWN = 8
 """Entries that are shown of an update."""
 
 
@@ -194,9 +194,9 @@ def _of_length_one(rows: Floats) -> Floats:
     return scaled / np.where(lengths > 0, lengths, math.inf)
 
 
-MOST_SHOWN = 16
+_MOST_SHOWN = 16
 """Clients in the pictures."""
-MOST_TENSORS = 40
+_MOST_TENSORS = 40
 """Tensors in the table of errors."""
 
 
@@ -238,11 +238,11 @@ def write_report(
         claim=claim,
         spent=spent,
         pictures=[("In the clear", _cells(found.clear)), (f"Under {record.scheme}", _cells(found.arrived))],
-        shown=min(MOST_SHOWN, len(found.clients)),
+        shown=min(_MOST_SHOWN, len(found.clients)),
         first=[_first(found.clear), _first(found.arrived)],
         example=found.clients[0],
-        tensors=_tensors(record)[:MOST_TENSORS],
-        more=max(0, len(record.layout.entries) - MOST_TENSORS),
+        tensors=_tensors(record)[:_MOST_TENSORS],
+        more=max(0, len(record.layout.entries) - _MOST_TENSORS),
         withheld=sum(int(closed.sum()) for closed in record.withheld.values()),
     )
     try:
@@ -255,11 +255,11 @@ def write_report(
 
 def _first(reading: Reading) -> dict[str, Any]:
     row = reading.rows[0]
-    return {"entries": row[:SHOWN].tolist(), "mean": float(row.mean()), "deviation": float(row.std())}
+    return {"entries": row[:_SHOWN].tolist(), "mean": float(row.mean()), "deviation": float(row.std())}
 
 
 def _cells(reading: Reading) -> list[tuple[int, int, float, str]]:
-    shown = reading.matches[:MOST_SHOWN, :MOST_SHOWN]
+    shown = reading.matches[:_MOST_SHOWN, :_MOST_SHOWN]
     return [
         (column, row, float(value), f"hsl(215, 75%, {96 - 62 * min(1.0, abs(float(value))):.0f}%)")
         for row, values in enumerate(shown)

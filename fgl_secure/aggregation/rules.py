@@ -16,7 +16,7 @@ from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding, pert
 from fgl_secure.aggregation.sums import (
     HEADROOM_BITS,
     STEP,
-    Found,
+    Opening,
     Purpose,
     RangeLevels,
     marks_of,
@@ -34,15 +34,15 @@ from fgl_secure.runtime import Circumstance, Claim, Directory, Leak, Role, Secre
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.typing import Integers
 
-MOST_ROUNDS = 2**32
-MOST_CLIENTS = 2**24
-MOST_BITS = 1000
+_MOST_ROUNDS = 2**32
+_MOST_CLIENTS = 2**24
+_MOST_BITS = 1000
 """Most bits behind the binary point, or before it: units are floats then."""
 
 
 _FINE_STEP = 1
 """Levels go by factors of 2 where numbers have few bits."""
-LARGEST_SUM = 2**62
+_LARGEST_SUM = 2**62
 """Of a scheme that names no limit."""
 Code = Encoding | RoundedEncoding | NoisyEncoding
 """How mappings are written as vectors that are added up."""
@@ -85,16 +85,16 @@ class Rules:
     def __post_init__(self) -> None:
         if self.clients < 2:
             raise InputError(f"clients must number at least 2, or the mean is one client's own; found {self.clients}")
-        if self.clients > MOST_CLIENTS:
-            raise InputError(f"clients must number at most {MOST_CLIENTS:,}; found {self.clients:,}")
+        if self.clients > _MOST_CLIENTS:
+            raise InputError(f"clients must number at most {_MOST_CLIENTS:,}; found {self.clients:,}")
         why = self.scheme.refuses(self._sum_of(1, 1))
         if why is not None:
             raise InputError(f"scheme must sum vectors of clients for a server; {self.scheme.name} does not: {why}")
         object.__setattr__(self, "threshold", self.scheme.threshold_for(self.clients))
         if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
             raise InputError(f"bound must be a positive number; found {self.bound}")
-        if self.fraction_bits is not None and not -MOST_BITS <= self.fraction_bits <= MOST_BITS:
-            raise InputError(f"fraction_bits must lie in -{MOST_BITS}..{MOST_BITS}; found {self.fraction_bits}")
+        if self.fraction_bits is not None and not -_MOST_BITS <= self.fraction_bits <= _MOST_BITS:
+            raise InputError(f"fraction_bits must lie in -{_MOST_BITS}..{_MOST_BITS}; found {self.fraction_bits}")
         needed_marks(self.scheme, self.clients, self.k_min)
         if self.clip and self.bound is None:
             raise InputError("bound must be given where numbers beyond it are clipped; found None")
@@ -122,12 +122,13 @@ class Rules:
         """Whether clients keep the errors that their numbers are rounded by."""
         return self.scheme.rounding is Rounding.ERROR_FEEDBACK
 
-    def first(self, layout: Layout, bounds: Mapping[str, float] | None) -> Purpose:
+    def first(self, opening: Opening) -> Purpose:
         """The first sum of a round: none of ranges where they follow from the rules, or are found and not watched."""
-        finds = self.finds_ranges(layout) and (bounds is None or self.watched)
-        if not finds or not self.levels(layout, bounds).length:
+        layout, known = opening.layout, opening.bounds is not None
+        finds = self.finds_ranges(layout) and (not known or self.watched)
+        if not finds or not self.levels(opening).length:
             return self.after(Purpose.RANGES, layout)
-        return Purpose.RANGES if bounds is None or not self.has_vetoes(layout) else Purpose.WATCHED
+        return Purpose.WATCHED if known and self.has_vetoes(layout) else Purpose.RANGES
 
     def has_vetoes(self, layout: Layout) -> bool:
         """Whether clients whose numbers have outgrown known ranges veto the sum of the values."""
@@ -144,42 +145,34 @@ class Rules:
         """Whether marks say which entries are opened: not where all are, nor where there are none."""
         return self.k_min > 1 and layout.size > 0
 
-    def found(self, purpose: Purpose, layout: Layout, before: Found, total: Integers) -> Found:
-        """What is found with a sum of ranges, or of marks.
+    def found(self, purpose: Purpose, opening: Opening, total: Integers) -> Opening:
+        """What later sums are opened with, after a sum of ranges, or of marks.
 
         Args:
             purpose: of the sum.
-            layout: of the mappings.
-            before: what was found before.
+            opening: of the sum.
             total: int64 [length], the sum.
 
         Raises:
             ProtocolError: no clients that follow the protocol have such a sum.
         """
         if purpose is Purpose.RANGES:
-            return Found(self.levels(layout, before.bounds).bounds(total))
+            return Opening(opening.layout, self.levels(opening).bounds(total))
         least = needed_marks(self.scheme, self.clients, self.k_min)
-        return Found(before.bounds, opened_entries(total, self.clients, least))
+        return replace(opening, opened=opened_entries(total, self.clients, least))
 
-    def outgrown(self, purpose: Purpose, layout: Layout, found: Found, mapping: Tree) -> bool:
+    def outgrown(self, purpose: Purpose, opening: Opening, mapping: Tree) -> bool:
         """Whether a client vetoes a sum, since a number of its mapping is beyond the range that was found.
-
-        Args:
-            purpose: of the sum.
-            layout: of the mappings.
-            found: by the sums before.
-            mapping: of the client.
 
         Raises:
             InputError, FieldRangeError: see `RangeLevels.encode`.
         """
-        return purpose is Purpose.WATCHED and self.levels(layout, found.bounds).outgrown(mapping)
+        return purpose is Purpose.WATCHED and self.levels(opening).outgrown(mapping)
 
     def vector(
         self,
         purpose: Purpose,
-        layout: Layout,
-        found: Found,
+        opening: Opening,
         mapping: Tree,
         weight: float,
         coins: Coins,
@@ -189,8 +182,7 @@ class Rules:
 
         Args:
             purpose: of the sum.
-            layout: of the mappings.
-            found: by the sums before.
+            opening: of the sum.
             mapping: of the client, who does not veto the sum.
             weight: of the client.
             coins: of the client.
@@ -201,12 +193,12 @@ class Rules:
         """
         if purpose is Purpose.RANGES:
             rounds = self.scheme.precision is not None
-            told = brought(layout, mapping, self.weighing, weight, kept) if rounds else None
-            return self.levels(layout, found.bounds).encode(mapping, coins, told)
-        written = self.code(layout, found.bounds, coins, kept).encode(mapping, weight)
-        return marks_of(written) if purpose is Purpose.MARKS else only_opened(written, found.opened)
+            told = brought(opening.layout, mapping, self.weighing, weight, kept) if rounds else None
+            return self.levels(opening).encode(mapping, coins, told)
+        written = self.code(opening, coins, kept).encode(mapping, weight)
+        return marks_of(written) if purpose is Purpose.MARKS else only_opened(written, opening.opened)
 
-    def levels(self, layout: Layout, known: Mapping[str, float] | None) -> RangeLevels:
+    def levels(self, opening: Opening) -> RangeLevels:
         """The levels of a sum that finds ranges, above those that are known.
 
         At a precision ranges of numbers times weights are found anew for each round, to within a factor of two and
@@ -214,24 +206,18 @@ class Rules:
         """
         if self.scheme.modulus is None:
             raise InputError(f"ranges must be given under {self.scheme.name}; found none")
+        layout, known = opening.layout, opening.bounds
         if self.scheme.precision is None:
             return _levels(layout, self.scheme.modulus, None if known is None else _items(known))
         spare = 0 if self.watched else HEADROOM_BITS
         weight_bits = max(math.ceil(math.log2(self.weighing.bound)), 0)
         return RangeLevels(layout, self.scheme.modulus, None, _FINE_STEP, spare, weight_bits)
 
-    def code(
-        self,
-        layout: Layout,
-        bounds: Mapping[str, float] | None,
-        coins: Coins | None = None,
-        kept: KeptErrors | None = None,
-    ) -> Code:
+    def code(self, opening: Opening, coins: Coins | None = None, kept: KeptErrors | None = None) -> Code:
         """How mappings are written.
 
         Args:
-            layout: of the mappings.
-            bounds: as found, by name; None where they follow from the rules.
+            opening: of the sum.
             coins: of a client that adds noise, or rounds at random.
             kept: rounding errors of a client, where they are fed back.
 
@@ -239,6 +225,7 @@ class Rules:
             FieldRangeError: the scheme's sums have no room for such numbers.
             InputError: noise cannot be added to such mappings.
         """
+        layout, bounds = opening.layout, opening.bounds
         if self.privacy is not None:
             return NoisyEncoding(layout, self.privacy, self.perturbation(layout), coins)
         found = bounds is not None
@@ -250,7 +237,7 @@ class Rules:
                 layout,
                 {name: bound * heaviest for name, bound in bounds.items()},
                 self.scheme.precision,
-                limit=self.scheme.limit(self.clients) or LARGEST_SUM,
+                limit=self.scheme.limit(self.clients) or _LARGEST_SUM,
                 clients=self.clients,
                 weighing=self.weighing,
                 feedback=self.feeds_back,
@@ -263,7 +250,7 @@ class Rules:
         made = _encoding(
             layout,
             _items(bounds),
-            limit=self.scheme.limit(self.clients) or LARGEST_SUM,
+            limit=self.scheme.limit(self.clients) or _LARGEST_SUM,
             clients=self.clients,
             weighing=self.weighing,
             fraction_bits=self.fraction_bits,
@@ -319,37 +306,32 @@ class Rules:
         )
         return tells + (again if self.watched else "")
 
-    def topology(self, purpose: Purpose, layout: Layout, bounds: Mapping[str, float] | None) -> Topology:
+    def topology(self, purpose: Purpose, opening: Opening) -> Topology:
         """One sum of a round, as client and server work it out alike.
-
-        Args:
-            purpose: of the sum.
-            layout: of the mappings.
-            bounds: as found, by name; None where they follow from the rules, or are to be found.
 
         Raises:
             InputError, FieldRangeError: such sums are not exact or not private.
         """
         if purpose is Purpose.RANGES:
-            return self._sum_of(self.levels(layout, bounds).length, None)
+            return self._sum_of(self.levels(opening).length, None)
         if purpose is Purpose.MARKS:
-            return self._sum_of(layout.size, 1)
-        code = self.code(layout, bounds)
+            return self._sum_of(opening.layout.size, 1)
+        code = self.code(opening)
         topology = self._sum_of(code.width, code.bound, veto=purpose is Purpose.WATCHED)
         check_range(self.scheme, topology)
         return topology
 
-    def ring(self, layout: Layout, bounds: Mapping[str, float] | None) -> Ring | None:
+    def ring(self, opening: Opening) -> Ring | None:
         """What vectors of the mean are masked in; None where they are not."""
-        return self.scheme.ring_of(self.topology(Purpose.VALUES, layout, bounds))
+        return self.scheme.ring_of(self.topology(Purpose.VALUES, opening))
 
     def step(self, purpose: Purpose, number: int) -> Step:
         """The step of one sum of a round."""
-        if not 0 <= number < MOST_ROUNDS:
+        if not 0 <= number < _MOST_ROUNDS:
             raise InputError(f"number of a round must lie in 0..2^32 - 1; found {number}")
         return Step(number, part=int(purpose))
 
-    def session(self, session: bytes, layout: Layout, found: Found) -> bytes:
+    def session(self, session: bytes, opening: Opening) -> bytes:
         """What keys of a sum are bound to: the session, and a digest of how vectors are written.
 
         A server that told one client a small bound and the others a huge one would have the others' numbers round to 0,
@@ -358,26 +340,25 @@ class Rules:
 
         Args:
             session: 16 public bytes.
-            layout: of the mappings.
-            found: by the sums before.
+            opening: of the sum.
         """
         if len(session) != SESSION_BYTES:
             raise InputError(f"session must have {SESSION_BYTES} bytes; found {len(session)}")
-        return session + self._context(layout, found)
+        return session + self._context(opening)
 
     def _sum_of(self, width: int, bound: int | None, *, veto: bool = False) -> Topology:
         return _topology(self.clients, width, bound, veto)
 
-    def _context(self, layout: Layout, found: Found) -> bytes:
+    def _context(self, opening: Opening) -> bytes:
         """SHA-256 of all that a vector means, beyond the numbers that terms name."""
-        bounds = None if found.bounds is None else sorted(found.bounds.items())
-        opened = self.k_min, None if found.opened is None else hashlib.sha256(found.opened).hexdigest()
+        bounds = None if opening.bounds is None else sorted(opening.bounds.items())
+        opened = self.k_min, None if opening.opened is None else hashlib.sha256(opening.opened).hexdigest()
         bound, weighing = None if self.bound is None else float(self.bound), self.weighing
         weights = float(weighing.bound), weighing.fraction_bits
         written = bound, self.fraction_bits, *weights, self.integers, self.watched, self.clip
         noise = None if self.privacy is None else astuple(self.privacy)
         rounded = () if self.scheme.precision is None else (self.scheme.precision, self.scheme.rounding)
-        stated = json.dumps([layout.digest.hex(), bounds, written, noise, opened, self.agreed.hex(), *rounded])
+        stated = json.dumps([opening.layout.digest.hex(), bounds, written, noise, opened, self.agreed.hex(), *rounded])
         return hashlib.sha256(b"fgl-secure vectors/v3" + stated.encode()).digest()
 
 

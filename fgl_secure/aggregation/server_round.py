@@ -14,7 +14,6 @@ from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.record import Outcome, RoundRecord, recording_for
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.sums import (
-    Found,
     Opening,
     Purpose,
     Request,
@@ -60,15 +59,14 @@ class ServerRound:
         recording: Recording | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._rules, self._layout, self._coins, self._limits = rules, layout, coins, limits
-        self._session, self._number = session, number
-        self._found = Found(bounds if rules.finds_ranges(layout) else None)
+        self._rules, self._limits, self._session, self._number = rules, limits, session, number
+        self._opening = Opening(layout, bounds if rules.finds_ranges(layout) else None)
         self._clients, (self._server,) = rules.parties.ids(Role.SILO), rules.parties.ids(Role.SERVER).tolist()
         self._channel = Channel(rules.parties, coins, recording or recording_for(rules, layout))
         self._start, self._seconds = time.perf_counter(), 0.0
         self._outcome: Outcome | None = None
         self._warned = False
-        self._open(rules.first(layout, bounds))
+        self._open(rules.first(self._opening))
 
     @property
     def session(self) -> bytes:
@@ -83,7 +81,7 @@ class ServerRound:
     @property
     def layout(self) -> Layout:
         """Of the mappings."""
-        return self._layout
+        return self._opening.layout
 
     @property
     def purpose(self) -> Purpose:
@@ -110,7 +108,7 @@ class ServerRound:
     @property
     def bounds(self) -> Mapping[str, float] | None:
         """Ranges as found, by tensor; None where the rules give them or they are not found yet."""
-        return self._found.bounds
+        return self._opening.bounds
 
     @property
     def included(self) -> tuple[int, ...]:
@@ -122,7 +120,7 @@ class ServerRound:
         if self.done:
             return {}
         if self.opens:
-            opened = self._as_request(Opening(self._layout, self._found)).to_bytes()
+            opened = self._as_request(self._opening).to_bytes()
             return dict.fromkeys(range(self._rules.clients), opened)
         asked = np.unique(np.concatenate([messages.receivers for messages in self._outbox]))
         places = np.flatnonzero(np.isin(self._clients, asked)).tolist()
@@ -169,7 +167,7 @@ class ServerRound:
         if self._outbox:
             return
         if self._machine.vetoed:
-            self._open(self._rules.after(self._purpose, self._layout))
+            self._open(self._rules.after(self._purpose, self.layout))
             return
         total, included = self._machine.sums, self._machine.included
         if total is None or included is None:
@@ -177,10 +175,10 @@ class ServerRound:
         places = tuple(np.flatnonzero(np.isin(self._clients, included)).tolist())
         if self._purpose.is_mean:
             self._seconds = time.perf_counter() - self._start
-            self._outcome = Outcome(self._rules, self._layout, self._found, total[0], places)
+            self._outcome = Outcome(self._rules, self._opening, total[0], places)
             return
-        self._found = self._rules.found(self._purpose, self._layout, self._found, total[0])
-        self._open(self._rules.after(self._purpose, self._layout))
+        self._opening = self._rules.found(self._purpose, self._opening, total[0])
+        self._open(self._rules.after(self._purpose, self.layout))
 
     @property
     @numpy_settings()
@@ -229,8 +227,8 @@ class ServerRound:
         return Request(self._session, self._number, self._purpose, opening, batches)
 
     def _open(self, purpose: Purpose) -> None:
-        rules, layout, found = self._rules, self._layout, self._found
-        session, topology = rules.session(self._session, layout, found), rules.topology(purpose, layout, found.bounds)
+        rules, opening = self._rules, self._opening
+        session, topology = rules.session(self._session, opening), rules.topology(purpose, opening)
         hosted = np.array([self._server], dtype=np.int64)
         (machine,) = rules.scheme.machines(topology, session, self._channel, hosted)
         machine.begin(rules.step(purpose, self._number))

@@ -18,7 +18,7 @@ from fgl_secure.aggregation.encoding import KeptErrors
 from fgl_secure.aggregation.layout import Arrays, Layout, Tree
 from fgl_secure.aggregation.record import Outcome, RoundRecord, is_kept, recording_for, warn_of_lost_updates
 from fgl_secure.aggregation.rules import Rules
-from fgl_secure.aggregation.sums import Found, Purpose
+from fgl_secure.aggregation.sums import Opening, Purpose
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
@@ -104,7 +104,7 @@ def _makes(each: Tree | Maker) -> TypeGuard[Maker]:
     return True
 
 
-EARLY = frozenset({Phase.KEYS, Phase.DRAW, Phase.SECRET_SHARES})
+_EARLY = frozenset({Phase.KEYS, Phase.DRAW, Phase.SECRET_SHARES})
 """What clients still say that vanish before they hand in a vector."""
 
 
@@ -138,7 +138,7 @@ class Brought:
         """Whether any message is lost."""
         return bool(self.dropped) or len(self.mappings) < self.rules.clients
 
-    def vectors(self, purpose: Purpose, found: Found) -> tuple[Integers | Later, Flags]:
+    def vectors(self, purpose: Purpose, opening: Opening) -> tuple[Integers | Later, Flags]:
         """The vector of every client, int64 [n, length], and whether it vetoes the sum, bool [n].
 
         Vectors are of zeros for those whose vector goes nowhere. Where they are many, and nothing about them is random,
@@ -147,18 +147,18 @@ class Brought:
         Raises:
             InputError: a client refuses its mapping or weight; names the client.
         """
-        width = self.rules.topology(purpose, self.layout, found.bounds).width
+        width = self.rules.topology(purpose, opening).width
         shape, vetoes = (self.rules.clients, width), np.zeros(self.rules.clients, dtype=bool)
         rows = None if self._reads_later(purpose) else np.zeros(shape, dtype=np.int64)
         for index in filter(self._is_there, self.mappings):
             held = self.mappings[index]
             with naming(index):
-                vetoes[index] = self.rules.outgrown(purpose, self.layout, found, held)
-                vector = None if vetoes[index] else self._vector(index, held, purpose, found)
+                vetoes[index] = self.rules.outgrown(purpose, opening, held)
+                vector = None if vetoes[index] else self._vector(index, held, purpose, opening)
             if rows is not None and vector is not None:
                 rows[index] = vector
         if rows is None:
-            made = partial(self._rows, width=width, purpose=purpose, found=found, vetoes=vetoes)
+            made = partial(self._rows, width=width, purpose=purpose, opening=opening, vetoes=vetoes)
             return Later(made, shape, np.dtype(np.int64)), vetoes
         rows.flags.writeable = False  # recordings need no copy
         return rows, vetoes
@@ -173,18 +173,18 @@ class Brought:
         """Whether a client's vector goes somewhere."""
         return index in self.mappings and index not in self.dropped
 
-    def _vector(self, index: int, held: Tree, purpose: Purpose, found: Found) -> Integers:
+    def _vector(self, index: int, held: Tree, purpose: Purpose, opening: Opening) -> Integers:
         kept = self.kept.get(index)
-        return self.rules.vector(purpose, self.layout, found, held, self.weights[index], self.coins, kept)
+        return self.rules.vector(purpose, opening, held, self.weights[index], self.coins, kept)
 
-    def _rows(self, places: Ids, width: int, purpose: Purpose, found: Found, vetoes: Flags) -> Integers:
+    def _rows(self, places: Ids, width: int, purpose: Purpose, opening: Opening, vetoes: Flags) -> Integers:
         """The vectors of some clients: int64 [k, width]."""
         rows = np.zeros((len(places), width), dtype=np.int64)
         for row, index in zip(rows, places.tolist(), strict=True):
             if self._is_there(index) and not vetoes[index]:
                 held = self.mappings[index]
                 with naming(index):
-                    row[:] = self._vector(index, held, purpose, found)
+                    row[:] = self._vector(index, held, purpose, opening)
         return rows
 
     def arrives(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> Flags:  # noqa: ARG002  # a `Loss`
@@ -192,7 +192,7 @@ class Brought:
         clients = self.rules.parties.ids(Role.SILO)
         present = np.isin(np.arange(self.rules.clients), list(self.mappings))
         kept: Flags = ~(np.isin(senders, clients[~present]) | np.isin(receivers, clients[~present]))
-        if phase not in EARLY:
+        if phase not in _EARLY:
             kept &= ~np.isin(senders, clients[list(self.dropped)])
         return kept
 
@@ -217,32 +217,32 @@ def simulated(
     rules, layout, start = brought.rules, brought.layout, time.perf_counter()
     loss = brought.arrives if brought.loses else None
     channel = Channel(rules.parties, brought.coins, recording_for(rules, layout), loss)
-    found = Found(known if rules.finds_ranges(layout) else None)
-    purpose = rules.first(layout, found.bounds)
+    opening = Opening(layout, known if rules.finds_ranges(layout) else None)
+    purpose = rules.first(opening)
     while True:
-        summed = _summed(brought, channel, purpose, number, found)
+        summed = _summed(brought, channel, purpose, number, opening)
         if purpose.is_mean and summed is not None:
             total, included = summed
             break
         if summed is not None:
-            found = rules.found(purpose, layout, found, summed[0])
+            opening = rules.found(purpose, opening, summed[0])
         purpose = rules.after(purpose, layout)
-    outcome = Outcome(rules, layout, found, total, included)
+    outcome = Outcome(rules, opening, total, included)
     mean, weights = outcome.mean, {client: number_of(brought.weights[client], "weight") for client in included}
-    counted, code = [client for client in included if weights[client]], rules.code(layout, found.bounds)
+    counted, code = [client for client in included if weights[client]], rules.code(opening)
     warn_of_lost_updates(rules, code, brought.mappings, counted, sum(weights.values()), mean)
     for client in included:
         if client in brought.kept:
             brought.kept[client].settle()
-    return mean, outcome.record(number, channel, time.perf_counter() - start), found.bounds
+    return mean, outcome.record(number, channel, time.perf_counter() - start), opening.bounds
 
 
 def _summed(
-    brought: Brought, channel: Channel, purpose: Purpose, number: int, found: Found
+    brought: Brought, channel: Channel, purpose: Purpose, number: int, opening: Opening
 ) -> tuple[Integers, tuple[int, ...]] | None:
     """One sum, int64 [length], and whose vectors are in it; None where it was vetoed."""
-    rules, (vectors, vetoes) = brought.rules, brought.vectors(purpose, found)
-    collective = Collective(rules.scheme, rules.topology(purpose, brought.layout, found.bounds), channel)
+    rules, (vectors, vetoes) = brought.rules, brought.vectors(purpose, opening)
+    collective = Collective(rules.scheme, rules.topology(purpose, opening), channel)
     total: Integers = collective.sum(vectors, rules.step(purpose, number), vetoes)[0]
     if collective.vetoed:
         return None

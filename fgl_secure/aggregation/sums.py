@@ -58,19 +58,6 @@ class Purpose(IntEnum):
         return self is Purpose.RANGES if before is Purpose.WATCHED else before < self < Purpose.WATCHED
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What the sums of a round have found for those that come after them.
-
-    Attributes:
-        bounds: largest magnitude of a float, by name; None where the rules give them, or they are to be found.
-        opened: which entries are opened, a bit for each; None where all are, or where that is to be found.
-    """
-
-    bounds: Mapping[str, float] | None = None
-    opened: bytes | None = None
-
-
 LOWEST = -40
 """Binary exponent of the first level above zero; smaller numbers count as this large."""
 STEP = 2
@@ -171,11 +158,9 @@ class RangeLevels:
             largest = ZERO_BOUND if not count else 2.0 ** self._exponents[entry.name][count - 1]
             spare = self.headroom_bits * (1 if self.known is None else 2)
             room = min(spare, 1024 - math.frexp(largest)[1])
-            found[entry.name] = self._capped(entry, math.ldexp(largest, room))
+            bound = math.ldexp(largest, room)
+            found[entry.name] = bound if self.weight_bits else bound_for(entry, bound)
         return found
-
-    def _capped(self, entry: Entry, bound: float) -> float:
-        return bound if self.weight_bits else bound_for(entry, bound)
 
     def _floor(self, name: str) -> float:
         """What is known of a tensor's magnitude: who exceeds it reaches the lowest level."""
@@ -249,12 +234,12 @@ def only_opened(vector: Integers, opened: bytes | None) -> Integers:
     return out
 
 
-def withheld_entries(layout: Layout, opened: bytes | None) -> Mapping[str, Flags]:
+def withheld_entries(opening: Opening) -> Mapping[str, Flags]:
     """For each tensor, in its shape, which entries stay closed; empty where all are opened whoever contributes."""
-    if opened is None:
+    if opening.opened is None:
         return {}
-    closed = ~read_entries(opened, layout.size)
-    return {entry.name: closed[place].reshape(entry.shape) for entry, place in layout.places()}
+    closed = ~read_entries(opening.opened, opening.layout.size)
+    return {entry.name: closed[place].reshape(entry.shape) for entry, place in opening.layout.places()}
 
 
 _HEAD = struct.Struct(f">{SESSION_BYTES}sIB")
@@ -262,24 +247,26 @@ _HEAD = struct.Struct(f">{SESSION_BYTES}sIB")
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What the server says with the first request of a sum.
+    """What a sum of a round is opened with: the server says it with the first request.
 
     Attributes:
         layout: of the mappings.
-        found: by the sums before.
+        bounds: largest magnitude of a float, by name; None where the rules give them, or they are to be found.
+        opened: which entries are opened, a bit for each; None where all are, or where that is to be found.
     """
 
     layout: Layout
-    found: Found
+    bounds: Mapping[str, float] | None = None
+    opened: bytes | None = None
 
     def to_bytes(self) -> bytes:
-        """For `from_bytes`."""
-        bounds = b"" if self.found.bounds is None else json.dumps(dict(self.found.bounds)).encode()
-        return packed([self.layout.to_bytes(), bounds, self.found.opened or b""])
+        """Return all of it, for `from_bytes`."""
+        bounds = b"" if self.bounds is None else json.dumps(dict(self.bounds)).encode()
+        return packed([self.layout.to_bytes(), bounds, self.opened or b""])
 
     @classmethod
     def from_bytes(cls, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Opening:
-        """What was written.
+        """Read what was written.
 
         Args:
             data: as it arrived.
@@ -296,7 +283,7 @@ class Opening:
             raise MalformedMessageError("bounds must be given for all float tensors and for nothing else; they are not")
         if opened:
             read_entries(opened, layout.size)
-        return cls(layout, Found(found, opened or None))
+        return cls(layout, found, opened or None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from fgl_secure.runtime import Claim, PublicParameters
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.loop import TrainingResult, compute_device
-from fgl_secure.training.neighbourhood import most_terms
+from fgl_secure.training.one_process import most_terms
 from fgl_secure.training.parties import neighbour_sums
 from fgl_secure.training.server_sums import server_topology
 from fgl_secure.training.silo import facts_of

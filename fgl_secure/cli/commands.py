@@ -132,7 +132,7 @@ def _trained(method: Method, data: Source, chosen: argparse.Namespace, phases: P
     if chosen.engine != "flower":
         return run(method, data, scheme, seed=chosen.seed, device=chosen.device, progress=phases)
     try:
-        from fgl_secure.flower.training import train_on_flower
+        from fgl_secure.flower.programs import train_on_flower
     except ImportError as error:
         raise InputError(f"engine flower needs the extra fgl-secure[flower]; found {error}") from error
     phases(f"training {method.name} on Flower")

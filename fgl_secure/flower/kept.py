@@ -40,7 +40,7 @@ def state_file(context: Context) -> Path | None:
     return Path(name) if name else None
 
 
-def default_file(context: Context) -> Path:
+def _default_file(context: Context) -> Path:
     """The file of a node in a run, in the folder that FGL_SECURE_STATE names, else in the user's folder of states.
 
     Raises:
@@ -60,15 +60,15 @@ class Keeper:
 
     Args:
         context: of the node, whose run and number name the file if none is given.
-        file: what is read and written; None for `default_file`.
+        file: what is read and written; None for `_default_file`.
 
     Raises:
-        StateFileError: see `default_file`.
+        StateFileError: see `_default_file`.
     """
 
     def __init__(self, context: Context, file: Path | None) -> None:
         self._in_default_folder = file is None
-        self.file = default_file(context) if file is None else file
+        self.file = _default_file(context) if file is None else file
         self._lock: int | None = None
 
     def __enter__(self) -> Self:

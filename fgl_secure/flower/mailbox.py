@@ -20,23 +20,22 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.flower.exchange import POLL_SECONDS
+from fgl_secure.flower.rounds import POLL_SECONDS
 from fgl_secure.flower.silos import WHO, Turn
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import named_from_bytes
-from fgl_secure.training.processes.sealing import carried
-from fgl_secure.training.processes.sum_server import SumServer
+from fgl_secure.training.processes.sums import SumServer, carried
 from fgl_secure.typing import Array
 
-MOST_TURNS = 10**6
-FIRST_POLL_SECONDS = 0.02
+_MOST_TURNS = 10**6
+_FIRST_POLL_SECONDS = 0.02
 """Until replies of a turn are asked for a second time; each further pause is twice as long, up to POLL_SECONDS."""
 LOOK_SECONDS = 1.0
 """Between two looks at which nodes there are, and before a message that got lost is sent once more."""
 CRASHES = 3
 """How often a node's process may crash in one turn, and a node fail to say who it is."""
 
-LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
+_LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 """What Flower says of a node that it cannot reach."""
 
 Reports = Mapping[int, Mapping[str, Array]]
@@ -88,7 +87,7 @@ class SiloMailbox:
         """
         self._meet()
         posts: dict[int, dict[int, bytes]] = {}
-        for number in range(MOST_TURNS):
+        for number in range(_MOST_TURNS):
             turns = self._turn(number, posts)
             if self._told(turns):
                 return self.finished
@@ -96,7 +95,7 @@ class SiloMailbox:
                 posts = carried({party: turn.post for party, turn in turns.items()}, self._server)
             except ProtocolError as error:
                 raise self._stopped(f"{error} (turn {number}, {self._due or 'nothing'} is due)") from error
-        raise self._stopped(f"programs must end within {MOST_TURNS:,} turns; they did not")
+        raise self._stopped(f"programs must end within {_MOST_TURNS:,} turns; they did not")
 
     def _told(self, turns: Mapping[int, Turn]) -> bool:
         """Takes what silos tell; whether all of them have ended."""
@@ -154,7 +153,7 @@ class SiloMailbox:
         """
         asked = {party: Turn(self._server.session, number, posts.get(party, {})) for party in range(self._parties)}
         asking = _Asking(self._grid, self._people, asked)
-        end, pause = self._end(), FIRST_POLL_SECONDS
+        end, pause = self._end(), _FIRST_POLL_SECONDS
         while asking.waiting and not asking.failed and time.monotonic() < end:
             asking.go_on()
             if asking.waiting and not asking.failed:
@@ -200,7 +199,7 @@ class _People:
         for identifier, reply in replies(self._grid, self._open):
             node = self._open.pop(identifier)
             if reply.has_error():
-                self._failures[node] += reply.error.code not in LOST
+                self._failures[node] += reply.error.code not in _LOST
                 if self._failures[node] <= CRASHES:
                     self._asked.discard(node)
             elif reply.metadata.src_node_id == node:
@@ -261,7 +260,7 @@ class _Asking:
             return
         crashed = reply.error.code == ErrorCode.CLIENT_APP_CRASHED
         self._crashes[party] += crashed
-        if reply.error.code in LOST or (crashed and self._crashes[party] <= CRASHES):
+        if reply.error.code in _LOST or (crashed and self._crashes[party] <= CRASHES):
             self._later([party])
         else:
             self.failed.append(party)

@@ -1,37 +1,115 @@
-"""The client's side on Flower: a mod around any ClientApp, so that its training leaves the node only in sums."""
+"""The client's side on Flower: a mod around any ClientApp, so that its training leaves the node only in sums.
+
+What a client reports of its own failures is that there was one. Details stay in its own log.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from logging import ERROR, WARNING
+from typing import Any
 
 import numpy as np
-from flwr.app import Context, Message
+from flwr.app import Context, Error, Message, MetricRecord
 from flwr.clientapp.typing import ClientAppCallable
+from flwr.common.constant import ErrorCode
+from flwr.common.logger import log
 
 from fgl_secure.aggregation.client_round import ClientRound
 from fgl_secure.aggregation.sums import Request as RoundRequest
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError, StateFileError
-from fgl_secure.flower import guard
-from fgl_secure.flower.contribution import check_ranges, contribution, training_reply
 from fgl_secure.flower.kept import Keeper, state_file
-from fgl_secure.flower.policy import (
-    LEAST_BOUND,
-    LEAST_CLIENTS,
-    LEAST_THRESHOLD,
-    LEAST_WEIGHT_BOUND,
-    MAX_FAILURES,
-    PROTECTING,
-    WEIGHT_KEY,
-    ClientPolicy,
+from fgl_secure.flower.records import (
+    Answer,
+    Request,
+    arrays_of,
+    digest_of,
+    digest_of_configuration,
+    only_arrays,
+    only_metrics,
+    without_request,
 )
-from fgl_secure.flower.records import Answer, Request, digest_of_configuration
-from fgl_secure.flower.terms import RoundTerms
+from fgl_secure.flower.terms import ClientPolicy, RoundTerms, mapping_of
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import Arrays
 from fgl_secure.typing import Array
+
+APP_FAILED = "the app failed; see the log of this client"
+NO_PART = (
+    "this client takes no part in the round: a number, a metric or its weight is beyond a bound or not finite, or its "
+    "arrays are others than it was sent; its log says which"
+)
+NO_STATE = "this client takes no part in the round: it cannot read or write the file of its state; its log says why"
+FIXED = (APP_FAILED, NO_PART, NO_STATE)
+"""All sentences that a client says of its own failures."""
+
+
+class _AppFailedError(ProtocolError):
+    """The app of this client failed, or answered with an error; its own log says how."""
+
+
+def _called(call_next: ClientAppCallable, message: Message, context: Context) -> Message:
+    """Call the app; what an exception of it says, such as sizes and values, stays in the log of this client."""
+    try:
+        return call_next(message, context)
+    except Exception as error:  # an app may raise anything, and Flower sends the server its text
+        log(ERROR, "the app failed", exc_info=error)
+    raise _AppFailedError(APP_FAILED)
+
+
+def _takes_no_part(message: Message, error: Exception, sentence: str = NO_PART) -> Message:
+    """Make the reply of a client that does not hand in what it has; its own log says why."""
+    log(WARNING, "this client takes no part in the round: %s", error)
+    return _refusal(message, sentence)
+
+
+def _refusal(message: Message, sentence: str) -> Message:
+    return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, sentence), reply_to=message)
+
+
+def _training_reply(message: Message, terms: RoundTerms, context: Context, call_next: ClientAppCallable) -> Message:
+    """Have the app train on its own records of the message, which must be those that all other clients are sent."""
+    if digest_of(message, digest_of_configuration(context.run_config)) != terms.training:
+        raise ProtocolError(
+            "message for training and configuration of the run must be those that the terms announce to all clients; "
+            "they are not"
+        )
+    message.content = without_request(message.content)
+    reply = _called(call_next, message, context)
+    if reply.has_error():  # replies to training are not for the server, an error among them is not either
+        log(ERROR, "the app replied with error %s: %s", reply.error.code, reply.error.reason)
+        raise _AppFailedError(APP_FAILED)
+    return reply
+
+
+def _check_ranges(asked: RoundRequest) -> None:
+    """Raise unless named ranges are powers of two, as a secure maximum finds them: others would locate a client's."""
+    bounds = None if asked.opening is None else asked.opening.bounds
+    if any(math.frexp(bound)[0] != 0.5 for bound in (bounds or {}).values()):
+        raise ProtocolError("ranges must be powers of two, as a secure maximum finds them; one is not")
+
+
+def _contribution(reply: Message, terms: RoundTerms) -> tuple[dict[str, Any], float]:
+    """Return what of an app's reply goes into the sum, and with what weight."""
+    metrics = only_metrics(reply.content, "reply of the app")
+    wanted = {name: _number(metrics, name) for name in terms.metrics}
+    arrays = {
+        name: value.astype(value.dtype.newbyteorder("="), copy=False)
+        for name, value in arrays_of(only_arrays(reply.content, "reply of the app")).items()
+    }
+    return mapping_of(arrays, wanted), _number(metrics, terms.weight_key)
+
+
+def _number(metrics: MetricRecord, name: str) -> float:
+    value = metrics.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"metrics of the app must hold one number under {name!r}; they do not")
+    return float(value)
+
 
 MOST_SESSIONS = 2**10
 """Sessions of a run that a client takes part in; it remembers all of them."""
@@ -106,7 +184,7 @@ class Memory:
             raise ProtocolError("conditions must be those of this run's rounds before; bounds, bits or names are not")
 
 
-TRAIN = "train"
+_TRAIN = "train"
 
 
 class SecureAggregationMod:
@@ -128,58 +206,25 @@ class SecureAggregationMod:
     leaves. A message is answered by the latest state, whatever context Flower hands over, and never twice.
 
     Args:
-        min_clients: least clients of a round that this client takes part in.
-        min_threshold: least clients whose sum may be opened.
-        schemes: names of schemes that are trusted; None takes `PROTECTING`, which hold against a server that lies.
-        bounded: whether a public bound is asked for, so that ranges are not found out together.
-        weight_key: name of the metric that is this client's weight, the strategy's `weighted_by_key`.
-        least_weight_bound: least `weight_bound` of a round, above all weights that are to be hidden.
-        least_bound: least `bound` of a round that names one. Ranges that clients find out together may be any.
-        metrics: names of metrics that may be averaged.
-        max_failures: rounds of a run that may fail at this client by what it has itself, before it refuses any more.
-        max_clients: most clients of a round that this client takes part in; None for any number.
-        sparse: whether each client may mask with a few neighbours where there are more than 64, which does not hold
-            against a server that lies about who dropped out.
         identity: gives this client's Ed25519 identity from its context, e.g. from a file that the node configuration
             names; None has keys unsigned, and the server trusted not to invent clients.
         trusted: public identities of all that may take part, known from elsewhere than the server.
+        policy: what this client asks of a round, such as `min_clients=4`: see `ClientPolicy`.
 
     Raises:
-        InputError: a number breaks its rule, or an identity without trusted ones, or the other way round.
+        InputError: a number of the policy breaks its rule, or an identity without trusted ones, or the other way round.
     """
 
     def __init__(
         self,
         *,
-        min_clients: int = LEAST_CLIENTS,
-        min_threshold: int = LEAST_THRESHOLD,
-        schemes: Collection[str] | None = None,
-        bounded: bool = False,
-        weight_key: str = WEIGHT_KEY,
-        least_weight_bound: float = LEAST_WEIGHT_BOUND,
-        least_bound: float = LEAST_BOUND,
-        metrics: Collection[str] = (),
-        max_failures: int = MAX_FAILURES,
-        max_clients: int | None = None,
-        sparse: bool = False,
         identity: Callable[[Context], Identity] | None = None,
         trusted: Collection[bytes] = (),
+        **policy: Any,
     ) -> None:
         if (identity is None) != (not trusted):
             raise InputError("identity and trusted must be given together; only one is")
-        self._policy = ClientPolicy(
-            min_clients=min_clients,
-            min_threshold=min_threshold,
-            schemes=PROTECTING if schemes is None else tuple(schemes),
-            bounded=bounded,
-            weight_key=weight_key,
-            least_weight_bound=least_weight_bound,
-            least_bound=least_bound,
-            metrics=tuple(metrics),
-            max_failures=max_failures,
-            max_clients=max_clients,
-            sparse=sparse,
-        )
+        self._policy = ClientPolicy(**policy)
         self._identity = identity
         self._trusted = frozenset(trusted)
 
@@ -191,8 +236,8 @@ class SecureAggregationMod:
                 as before.
             InputError: the terms of a round are none that can be.
         """
-        if message.metadata.message_type.split(".")[0] != TRAIN:
-            return guard.called(call_next, message, context)
+        if message.metadata.message_type.split(".")[0] != _TRAIN:
+            return _called(call_next, message, context)
         request = Request.of(message.content)
         if request is None:
             raise ProtocolError("training must be asked for under secure aggregation; the message is without it")
@@ -203,7 +248,7 @@ class SecureAggregationMod:
             with Keeper(context, state_file(context)) as keeper:
                 return self._answered(request, message, context, call_next, keeper)
         except StateFileError as error:
-            return guard.takes_no_part(message, error, guard.NO_STATE)
+            return _takes_no_part(message, error, NO_STATE)
 
     def _answered(
         self, request: Request, message: Message, context: Context, call_next: ClientAppCallable, keeper: Keeper
@@ -215,24 +260,24 @@ class SecureAggregationMod:
             self._joined(request, memory, context) if request.terms else self._resumed(memory, context)
         )
         asked = RoundRequest.from_bytes(request.message)
-        check_ranges(asked)
+        _check_ranges(asked)
         part.check(request.message)  # before the app trains: what fails later is this client's own, and is counted
         failures, earlier = (0, b"") if memory is None else (memory.failures, memory.before(terms))
         trains = asked.opening is not None and not trained
         reply: Message | None = None
         try:
-            reply = training_reply(message, terms, context, call_next) if trains else None
+            reply = _training_reply(message, terms, context, call_next) if trains else None
             if reply is not None:
-                part.provide(*contribution(reply, terms))
+                part.provide(*_contribution(reply, terms))
             answer = part.reply(request.message)
-        except guard.AppFailedError:
+        except _AppFailedError:
             keeper.store(run, Memory(terms, b"", True, failures, earlier).arrays)
-            return guard.refusal(message, guard.APP_FAILED)
+            return _refusal(message, APP_FAILED)
         except Exception as error:
             if reply is None and isinstance(error, ProtocolError):
                 raise
             keeper.store(run, Memory(terms, b"", True, failures + 1, earlier).arrays)
-            return guard.takes_no_part(message, error)
+            return _takes_no_part(message, error)
         secrets = b"" if part.over else part.state()
         keeper.store(run, Memory(terms, secrets, trained or trains, failures, earlier).arrays)
         return Answer(answer).to(message)

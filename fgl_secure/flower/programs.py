@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import tempfile
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fgl_secure.coins import SystemCoins
-from fgl_secure.errors import ProtocolError
+from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.flower.kept import state_file
 from fgl_secure.flower.mailbox import Reports, SiloMailbox, fresh_session
 from fgl_secure.flower.silos import silo_app
+from fgl_secure.host import library_settings
 from fgl_secure.protocols.identity import Identities, Identity
+from fgl_secure.runtime import Circumstance, Transcript
 from fgl_secure.training.job import Job
+from fgl_secure.training.loop import Accuracy, TrainingResult, compute_device
+from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.processes.process import SealedParty
 from fgl_secure.training.processes.program_run import ProgramRun
-from fgl_secure.training.processes.sealing import SealedParty
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Method, Source
+    from fgl_secure.auditing.train import Trained
+    from fgl_secure.schemes import Assignment
 
 IDENTITIES = "identities"
 """The file of all parties' public keys, beside those of shares."""
@@ -119,3 +132,63 @@ def run_in_simulation(job: Job, timeout: float | None = None, *, gpu: bool = Fal
     if not found:
         raise ProtocolError("the run must leave a report; it did not")
     return found
+
+
+@library_settings()
+def train_on_flower(
+    method: Method,
+    data: Source | str | None = None,
+    scheme: str | Assignment | None = None,
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    timeout: float | None = None,
+) -> Trained:
+    """Trains a method once, with a process for each silo, to the bits of `fgl_secure.train`.
+
+    Nobody but a silo knows its own accuracy there, and nobody counts messages: the result has neither.
+
+    Args:
+        method: what is trained, with its choices.
+        data: as in `fgl_secure.audit`.
+        scheme: as in `fgl_secure.train`.
+        seed: of partition, split and initial weights.
+        device: where model compute runs: "auto" (CUDA where there is one), "cpu" or "cuda".
+        timeout: seconds that a turn may take; None waits for ever.
+
+    Raises:
+        FglSecureError: a choice breaks a rule, or a party failed.
+    """
+    from fgl_secure.auditing.method import check_method  # noqa: PLC0415  # processes of silos do without audits
+    from fgl_secure.auditing.train import Trained, silent  # noqa: PLC0415  # the same
+
+    check_method(method)
+    gpu = compute_device(device).type == "cuda"
+    plan = method.plan(data, (method.trained if scheme is None else scheme,), seed=seed, device=device)
+    (subject,) = plan.subjects
+    job = subject.job
+    if job is None:
+        raise InputError(f"method must be a program of one silo for the engine flower; found {method.name}")
+    start, log = time.perf_counter(), logging.getLogger("flwr")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        report = run_in_simulation(job, timeout, gpu=gpu)[0]
+    finally:
+        log.setLevel(level)
+    seconds, rounds = time.perf_counter() - start, len(report["losses"])
+    test, validation = (None if np.isnan(report[name]) else float(report[name]) for name in ("test", "validation"))
+    result = TrainingResult(
+        Accuracy(test, validation, ()),
+        int(report["selected round"]),
+        rounds,
+        seconds,
+        seconds / max(rounds, 1),
+        tuple(report["losses"].tolist()),
+        False,
+        Transcript(hierarchy_of(plan.graph)),
+        report,
+    )
+    leaks = subject.claims[subject.name].leaks_by_design
+    hosted = tuple(leak.statement for leak in leaks if leak.circumstance is Circumstance.HOSTED_DEVICES)
+    return Trained(plan, subject.name, result, subject.privacy_cost(result, silent), hosted)

@@ -163,7 +163,7 @@ def _bytes(content: RecordDict, name: str) -> bytes:
     return value
 
 
-LABEL = b"fgl-secure training/v2"
+_LABEL = b"fgl-secure training/v2"
 
 
 def digest_of(message: Message, configuration: bytes = b"") -> str:
@@ -183,8 +183,10 @@ def digest_of(message: Message, configuration: bytes = b"") -> str:
     Raises:
         MalformedMessageError: a record holds a value that Flower's records cannot hold.
     """
-    head = [LABEL, message.metadata.message_type.encode(), message.metadata.group_id.encode(), configuration]
-    return hashlib.sha256(packed([*head, *_records(without_request(message.content))])).hexdigest()
+    own = without_request(message.content)
+    records = [part for name, record in own.items() for part in (name.encode(), _record(record))]
+    head = [_LABEL, message.metadata.message_type.encode(), message.metadata.group_id.encode(), configuration]
+    return hashlib.sha256(packed([*head, *records])).hexdigest()
 
 
 def digest_of_configuration(run_config: Mapping[str, Any]) -> bytes:
@@ -195,11 +197,6 @@ def digest_of_configuration(run_config: Mapping[str, Any]) -> bytes:
     """
     parts = [part for name in sorted(run_config) for part in (name.encode(), _scalar(run_config[name]))]
     return hashlib.sha256(packed([b"fgl-secure configuration/v1", *parts])).digest()
-
-
-def _records(content: RecordDict) -> list[bytes]:
-    """Names and contents of all records, in their order."""
-    return [part for name, record in content.items() for part in (name.encode(), _record(record))]
 
 
 def _record(record: Any) -> bytes:

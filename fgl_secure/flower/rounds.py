@@ -1,24 +1,41 @@
-"""Round after round of secure aggregation: who is in it, what bounds hold, and what the wrapped strategy gets."""
+"""The server's rounds of secure aggregation over a Grid: messages and replies, clients that drop out, and the mean."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import math
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from logging import INFO, WARNING
+from typing import Any
 
 from flwr.app import Error, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
+from fgl_secure.aggregation.arguments import integer_of
 from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.record import RoundRecord
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.coins import Coins, SystemCoins
-from fgl_secure.errors import FglSecureError, RoundsFailedError, TooFewClientsError
-from fgl_secure.flower.exchange import Patience, common_configuration, introductions, known_nodes
+from fgl_secure.errors import (
+    FglSecureError,
+    InputError,
+    MalformedMessageError,
+    ProtocolError,
+    RoundsFailedError,
+    TooFewClientsError,
+)
+from fgl_secure.flower.mod import FIXED
 from fgl_secure.flower.records import (
     ARRAYS,
+    KEY,
     METRICS,
+    Answer,
+    Request,
     arrays_of,
     digest_of,
     digest_of_configuration,
@@ -26,31 +43,259 @@ from fgl_secure.flower.records import (
     typed_record,
     types_of,
 )
-from fgl_secure.flower.server_round import SILENT, GridRound
-from fgl_secure.flower.settings import RoundReport, Settings
 from fgl_secure.flower.terms import RoundTerms, mapping_of
 from fgl_secure.runtime import Recording
 from fgl_secure.runtime.messages import SESSION_BYTES
+from fgl_secure.schemes import server_scheme
 
-FEWEST = 2
+POLL_SECONDS = 0.25
+_NO_INTRODUCTION = "no introduction in time; is the node there, and does the ClientApp have SecureAggregationMod?"
+"""Why a node is out that has not said who it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a stage waits.
+
+    Attributes:
+        timeout: seconds until everybody who has not answered has dropped out; None waits for all.
+        enough: answers that suffice to go on.
+        grace: seconds that the others get once there are enough; None gives them until the timeout.
+    """
+
+    timeout: float | None
+    enough: int
+    grace: float | None
+
+
+def exchange(grid: Grid, messages: Mapping[int, Message], patience: Patience) -> dict[int, Message]:
+    """Sends one message to each of several clients and collects their replies, errors among them.
+
+    A reply belongs to the client whose message it answers, and comes from that client's node: a reply that another
+    node claims to give is left out. Asks for replies every quarter of a second, where Flower's own waits for three.
+
+    Args:
+        grid: of the run.
+        messages: by client.
+        patience: how long to wait.
+
+    Returns:
+        The replies that came in time, by client.
+    """
+    sent = list(messages.items())
+    identifiers = list(grid.push_messages([message for _, message in sent]))
+    client_of = {message.metadata.message_id: client for client, message in sent if message.metadata.message_id}
+    awaited = {identifier for identifier in identifiers if identifier in client_of}
+    replies: dict[int, Message] = {}
+    start, enough_at = time.monotonic(), None
+    while awaited:
+        for reply in grid.pull_messages(list(awaited)):
+            identifier = reply.metadata.reply_to_message_id
+            if identifier in awaited:
+                awaited.discard(identifier)
+                client = client_of[identifier]
+                # an error may be the link's own; an answer must come from the node that was asked
+                if reply.has_error() or reply.metadata.src_node_id == messages[client].metadata.dst_node_id:
+                    replies[client] = reply
+        if enough_at is None and sum(not reply.has_error() for reply in replies.values()) >= patience.enough:
+            enough_at = time.monotonic()
+        if not awaited or _over(patience, start, enough_at):
+            break
+        time.sleep(POLL_SECONDS)
+    return replies
+
+
+def _over(patience: Patience, start: float, enough_at: float | None) -> bool:
+    now = time.monotonic()
+    late = patience.timeout is not None and now - start >= patience.timeout
+    return late or (enough_at is not None and patience.grace is not None and now - enough_at >= patience.grace)
+
+
+def _introductions(grid: Grid, asked: Sequence[Message], patience: Patience) -> dict[int, Answer]:
+    """Return what nodes say in time of who they are and how their run is configured, by place in `asked`."""
+    questions = {
+        i: Message(Request(b"").added_to(RecordDict()), each.dst_node_id, each.message_type, ttl=each.ttl)
+        for i, each in enumerate(message.metadata for message in asked)
+    }
+    found = {}
+    for i, reply in exchange(grid, questions, patience).items():
+        with suppress(MalformedMessageError):
+            found |= {} if reply.has_error() else {i: Answer.of(reply.content)}
+    return found
+
+
+def _known_nodes(
+    asked: Sequence[Message], introduced: Mapping[int, Answer], identities: Collection[bytes], lost: dict[int, str]
+) -> tuple[list[Message], tuple[str, ...]]:
+    """Return the messages to nodes whose identities are known, and these in hexadecimal digits; note the others.
+
+    A node proves nothing yet: one that names another's identity cannot sign with it, and clients will refuse its keys.
+    """
+    named = {i: introduced[i].identity if i in introduced else b"" for i in range(len(asked))}
+    times = Counter(named.values())
+    known = [i for i, identity in named.items() if identity in identities and times[identity] == 1]
+    for i in sorted(set(named) - set(known)):
+        why = "one that is known and its own is missing" if i in introduced else _NO_INTRODUCTION
+        lost[asked[i].metadata.dst_node_id] = f"IDENTITY: {why}"
+    return [asked[i] for i in known], tuple(named[i].hex() for i in known)
+
+
+def _common_configuration(introduced: Mapping[int, Answer]) -> bytes:
+    """Return the digest of the run's configuration that most nodes name; the others will refuse the round."""
+    named = Counter(answer.configuration for answer in introduced.values() if answer.configuration)
+    if not named:
+        raise TooFewClientsError(f"nodes must say in time how their run is configured; none did: {_NO_INTRODUCTION}")
+    return named.most_common(1)[0][0]
+
+
+_SILENT = "no answer in time"
+"""Why a node is out that said nothing, and so nothing against the round."""
+REFUSED = "an error instead of an answer; the node's own log says why"
+"""Why a node is out that replied with an error. What it wrote with it is neither kept nor logged, unless it is one of
+the sentences that the mod always says."""
+_NO_MOD = "its reply is not one of secure aggregation; does the ClientApp have SecureAggregationMod?"
+"""Why a node is out whose app replied by itself."""
+
+
+class GridRound:
+    """Drives a `ServerRound` to its end; notes nodes that drop out, with the stage and the reason."""
+
+    def __init__(
+        self, grid: Grid, terms: RoundTerms, server: ServerRound, asked: Sequence[Message], lost: dict[int, str]
+    ) -> None:
+        self._grid, self._terms, self._server, self._asked = grid, terms, server, asked
+        self._greeted = False
+        self._trained = False
+        self._lost = lost
+
+    def run(self, training: Patience, others: Patience) -> None:
+        """Run all stages: the one in which clients train waits as the first argument says."""
+        while not self._server.done:
+            asked, purpose = self._server.asked, self._server.purpose
+            trains = self._server.opens and not self._trained
+            sent = self._messages(trains)
+            replies = exchange(self._grid, sent, training if trains else others)
+            answered = [client for client in sent if self._received(client, asked, replies.get(client))]
+            log(INFO, "secure aggregation: %s %s, %s of %s", purpose.name, asked, len(answered), len(sent))
+            self._trained = self._trained or trains
+            self._server.advance()
+
+    def _messages(self, trains: bool) -> dict[int, Message]:
+        """To all that are still there; whoever is lost in the sum that finds ranges is not asked in the next."""
+        sent = {
+            client: self._message(client, request, trains)
+            for client, request in self._server.requests().items()
+            if self._node(client) not in self._lost
+        }
+        self._greeted = True
+        return sent
+
+    def _node(self, client: int) -> int:
+        return self._asked[client].metadata.dst_node_id
+
+    def _message(self, client: int, request: bytes, trains: bool) -> Message:
+        """A message of the same type as the strategy's own, with its records only where they are due."""
+        asked = self._asked[client]
+        terms = b"" if self._greeted else self._terms.for_client(client).to_bytes()
+        content = asked.content if trains else RecordDict()
+        return Message(
+            Request(request, terms).added_to(content),
+            self._node(client),
+            asked.metadata.message_type,
+            ttl=asked.metadata.ttl,
+            group_id=asked.metadata.group_id,
+        )
+
+    def _received(self, client: int, asked: str, reply: Message | None) -> bool:
+        """Whether a client's answer is one; why not is noted, for an answer that is none cannot be given again."""
+        reason = _SILENT
+        if reply is not None and reply.has_error():
+            reason = reply.error.reason if reply.error.reason in FIXED else REFUSED
+        elif reply is not None and KEY not in reply.content:
+            reason = _NO_MOD
+        elif reply is not None:
+            try:
+                self._server.receive(client, Answer.of(reply.content).message)
+            except ProtocolError as error:
+                reason = str(error)
+            else:
+                return True
+        node = self._node(client)
+        self._lost[node] = f"{asked}: {reason}"
+        log(WARNING, "secure aggregation: node %s is out at %s: %s", node, asked, reason)
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class RoundReport:
+    """What came of a round.
+
+    Attributes:
+        number: of the round in its session, from 0.
+        clients: how many were asked.
+        included: nodes whose updates are in the mean; empty if the round failed.
+        lost: why each other node is not in it.
+        record: what the server saw; None if the round failed.
+        failure: why the round failed, with the first node that was out; empty if it did not.
+    """
+
+    number: int
+    clients: int
+    included: tuple[int, ...]
+    lost: Mapping[int, str]
+    record: RoundRecord | None
+    failure: str = ""
 
 
 class Rounds:
     """The rounds of one session.
 
     Args:
-        settings: of all of them.
+        terms: what is the same in all of them; clients, their threshold and what they train on are each round's.
+        threshold: least clients that must be left at every stage: a number, a share of those sampled (a float below
+            1, rounded up), or None for the scheme's default.
+        identities: public Ed25519 identities that may take part; with any, nodes are asked for theirs before a round.
+        stage_timeout: seconds that a stage other than training waits for all; None waits as long as training.
+        grace: seconds that the others get once as many as the threshold have answered; None gives the whole timeout.
+        skip_failed_rounds: whether a round that fails leaves the model as it was, with a warning; else it raises.
+        run_config: the configuration of the run; None has nodes asked for its digest before the first round.
         coins: of the server; None takes secret ones.
+
+    Raises:
+        InputError: a setting breaks its rule.
     """
 
-    def __init__(self, settings: Settings, coins: Coins | None = None) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        terms: RoundTerms,
+        *,
+        threshold: int | float | None,
+        identities: Collection[bytes],
+        stage_timeout: float | None,
+        grace: float | None,
+        skip_failed_rounds: bool,
+        run_config: Mapping[str, Any] | None,
+        coins: Coins | None = None,
+    ) -> None:
+        if isinstance(threshold, float) and not 0 < threshold < 1:
+            raise InputError(f"threshold must be an integer, or a share between 0 and 1; found {threshold}")
+        for name, seconds in (("stage_timeout", stage_timeout), ("grace", grace)):
+            if seconds is not None and not seconds >= 0:
+                raise InputError(f"{name} must be at least 0 seconds; found {seconds}")
+        if terms.precision is not None:
+            server_scheme(terms.scheme).at_precision(integer_of(terms.precision, "precision"))
+        if terms.weight_key in terms.metrics or len(set(terms.metrics)) < len(terms.metrics):
+            raise InputError(
+                f"metrics must differ from each other and from {terms.weight_key!r}; found {terms.metrics}"
+            )
         self._coins = SystemCoins() if coins is None else coins
         self._session = bytes(self._coins.uniform(256, (SESSION_BYTES,)).tolist())
+        self._terms, self._threshold = replace(terms, session=self._session.hex()), threshold
+        self._identities, self._stage_timeout, self._grace = frozenset(identities), stage_timeout, grace
+        self._skips = skip_failed_rounds
         self._bounds: Mapping[str, float] | None = None
         self._number = -1
-        given = settings.run_config
-        self._given = self._configuration = None if given is None else digest_of_configuration(given)
+        self._given = self._configuration = None if run_config is None else digest_of_configuration(run_config)
         self.reports: list[RoundReport] = []
 
     def run(self, grid: Grid, asked: Sequence[Message], timeout: float | None) -> list[Message]:
@@ -73,7 +318,7 @@ class Rounds:
             mean, report = self._round(grid, asked, timeout, lost)
         except FglSecureError as error:
             self._bounds, self._configuration = None, self._given
-            if not self._settings.skip_failed_rounds:
+            if not self._skips:
                 raise
             log(WARNING, "secure aggregation: round %s failed and changes nothing: %s", self._number, error)
             mean, report = [], RoundReport(self._number, len(asked), (), lost, None, _failure(error, lost))
@@ -83,20 +328,27 @@ class Rounds:
     def _round(
         self, grid: Grid, asked: Sequence[Message], timeout: float | None, lost: dict[int, str]
     ) -> tuple[list[Message], RoundReport]:
-        training = Patience(timeout, len(asked), self._settings.grace)
-        others = training if self._settings.stage_timeout is None else training.until(self._settings.stage_timeout)
+        training = Patience(timeout, len(asked), self._grace)
+        others = training if self._stage_timeout is None else replace(training, timeout=self._stage_timeout)
         asked, roster = self._introduced(grid, asked, others, lost)
-        if len(asked) < FEWEST:
-            raise TooFewClientsError(f"clients must number at least {FEWEST} for a round; found {len(asked)}")
+        if len(asked) < 2:
+            raise TooFewClientsError(f"clients must number at least 2 for a round; found {len(asked)}")
         assert self._configuration is not None, "given, or just asked for"
-        terms = self._settings.terms(
-            self._session, self._number, len(asked), roster, digest_of(asked[0], self._configuration)
+        clients, least, training_digest = len(asked), self._threshold, digest_of(asked[0], self._configuration)
+        terms = replace(
+            self._terms,
+            number=self._number,
+            clients=clients,
+            threshold=math.ceil(least * clients) if isinstance(least, float) else least,
+            roster=roster,
+            training=training_digest,
         )
         server = self._server(terms, asked)
         enough = terms.rules().threshold
-        GridRound(grid, terms, server, asked, lost).run(training.with_enough(enough), others.with_enough(enough))
-        reply, record = _mean_reply(server, asked, self._settings), server.record
-        refused = any(not reason.endswith(SILENT) for reason in lost.values())
+        patience = [replace(each, enough=enough) for each in (training, others)]
+        GridRound(grid, terms, server, asked, lost).run(*patience)
+        reply, record = _mean_reply(server, asked, terms.weight_key), server.record
+        refused = any(not reason.endswith(_SILENT) for reason in lost.values())
         self._bounds = None if refused else server.bounds  # a number may be beyond the range that was found
         included = tuple(asked[client].metadata.dst_node_id for client in server.included)
         log(INFO, "secure aggregation: mean of %s of %s clients", len(included), len(asked))
@@ -106,14 +358,14 @@ class Rounds:
         self, grid: Grid, asked: Sequence[Message], patience: Patience, lost: dict[int, str]
     ) -> tuple[Sequence[Message], tuple[str, ...]]:
         """The messages to nodes that may take part, and their identities; asks nodes where something is open."""
-        identities = self._settings.identities
+        identities = self._identities
         if not identities and self._configuration is not None:
             return asked, ()
         soon = patience if identities else replace(patience, enough=len(asked) // 2 + 1, grace=0.0)
-        introduced = introductions(grid, asked, soon)
+        introduced = _introductions(grid, asked, soon)
         if self._configuration is None:
-            self._configuration = common_configuration(introduced)
-        return known_nodes(asked, introduced, identities, lost) if identities else (asked, ())
+            self._configuration = _common_configuration(introduced)
+        return _known_nodes(asked, introduced, identities, lost) if identities else (asked, ())
 
     def _server(self, terms: RoundTerms, asked: Sequence[Message]) -> ServerRound:
         """The layout is that of the arrays that go out, and of the metrics that are averaged with them."""
@@ -139,12 +391,12 @@ def check_rounds(reports: Sequence[RoundReport]) -> None:
 
 def _failure(error: FglSecureError, lost: Mapping[int, str]) -> str:
     """Why a round failed: the error, and the first node that was out, which mostly is its cause."""
-    causes = [node for node, reason in lost.items() if not reason.endswith(SILENT)] or list(lost)
+    causes = [node for node, reason in lost.items() if not reason.endswith(_SILENT)] or list(lost)
     said = f" (first out, of {len(lost)}: node {causes[0]}, {lost[causes[0]]})" if causes else ""
     return f"{error}{said}"
 
 
-def _mean_reply(server: ServerRound, asked: Sequence[Message], settings: Settings) -> Message:
+def _mean_reply(server: ServerRound, asked: Sequence[Message], weight_key: str) -> Message:
     """The reply that stands for all clients: the mean, as if one client with all the weight had answered.
 
     Its arrays have the types of those that went out.
@@ -155,7 +407,7 @@ def _mean_reply(server: ServerRound, asked: Sequence[Message], settings: Setting
     key, sent = next(iter(first.content.array_records.items()))
     total = int(weight) if weight.is_integer() else weight
     content = RecordDict({key: typed_record(mean[ARRAYS], types_of(sent))})
-    content[METRICS] = MetricRecord({settings.weight_key: total, **metrics})
+    content[METRICS] = MetricRecord({weight_key: total, **metrics})
     return Message(content, reply_to=first)
 
 

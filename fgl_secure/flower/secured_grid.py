@@ -2,20 +2,71 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable
+from logging import WARNING
 
 from flwr.app import Message, RecordDict
+from flwr.common.logger import log
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
 from fgl_secure.errors import InputError
-from fgl_secure.flower.evaluation import averageable
 from fgl_secure.flower.records import digest_of
 from fgl_secure.flower.rounds import Rounds
 
-TRAIN = "train"
-EVALUATE = "evaluate"
+Layout = tuple[tuple[str, str, int], ...]
+"""Record, name and length of each metric, in order; -1 for a single number."""
+
+
+def averageable(replies: Iterable[Message], weight_key: str | None) -> list[Message]:
+    """The replies that a strategy can average; errors are among them, for it to count.
+
+    What is averaged outside sums is what each client says, true or not. But one client that says something of another
+    form, or NaN, would end the run, or be all that is left of the mean.
+
+    Args:
+        replies: to an evaluation.
+        weight_key: name of the metric by which the strategy weighs; None where it weighs by none.
+
+    Returns:
+        Errors, and replies whose metrics are finite, have the names and lengths that most replies' have, and a weight
+        above 0. The log names the nodes of the others.
+    """
+    replies = list(replies)
+    layouts = {id(reply): _layout(reply, weight_key) for reply in replies if not reply.has_error()}
+    known = Counter(layout for layout in layouts.values() if layout is not None)
+    usual = known.most_common(1)[0][0] if known else None
+    kept = [reply for reply in replies if reply.has_error() or (usual is not None and layouts[id(reply)] == usual)]
+    for reply in replies:
+        if not any(reply is one for one in kept):
+            log(WARNING, "evaluation: node %s is out: its metrics cannot be averaged", reply.metadata.src_node_id)
+    return kept
+
+
+def _layout(reply: Message, weight_key: str | None) -> Layout | None:
+    """How a reply's metrics lie; None where a number is not finite, or what is to be the weight is none."""
+    metrics = [
+        (record, name, value) for record, named in reply.content.metric_records.items() for name, value in named.items()
+    ]
+    numbers = [one for *_, value in metrics for one in (value if isinstance(value, list) else [value])]
+    if not all(math.isfinite(number) for number in numbers):
+        return None
+    if weight_key is not None:
+        weights = [value for _, name, value in metrics if name == weight_key]
+        if (
+            len(reply.content.metric_records) != 1
+            or len(weights) != 1
+            or not (isinstance(weights[0], int | float) and weights[0] > 0)
+        ):
+            return None
+    return tuple(sorted((record, name, len(v) if isinstance(v, list) else -1) for record, name, v in metrics))
+
+
+_TRAIN = "train"
+_EVALUATE = "evaluate"
 
 
 class SecuredGrid(Grid):
@@ -65,7 +116,7 @@ class SecuredGrid(Grid):
             InputError: a message is for training, whose replies must not be pulled one by one.
         """
         messages = list(messages)
-        if any(_trains(message) for message in messages):
+        if any(_kind_of(message) == _TRAIN for message in messages):
             raise InputError("messages for training must go through send_and_receive under secure aggregation")
         return self._grid.push_messages(messages)
 
@@ -87,10 +138,14 @@ class SecuredGrid(Grid):
             FglSecureError: the round failed, and failed rounds are not skipped.
         """
         messages = list(messages)
-        training = [message for message in messages if _trains(message)]
+        training = [message for message in messages if _kind_of(message) == _TRAIN]
         if not training:
             replies = self._grid.send_and_receive(messages, timeout=timeout)
-            return averageable(replies, self._weight_key) if messages and all(map(_evaluates, messages)) else replies
+            return (
+                averageable(replies, self._weight_key)
+                if messages and all(_kind_of(message) == _EVALUATE for message in messages)
+                else replies
+            )
         nodes = [message.metadata.dst_node_id for message in training]
         if len(training) < len(messages) or len(set(nodes)) < len(nodes):
             raise InputError("messages must all be for training, each for another node; they are not")
@@ -107,9 +162,5 @@ def _alike(messages: list[Message]) -> bool:
     return len({digest_of(message) for message in kinds.values()}) == 1
 
 
-def _trains(message: Message) -> bool:
-    return message.metadata.message_type.split(".")[0] == TRAIN
-
-
-def _evaluates(message: Message) -> bool:
-    return message.metadata.message_type.split(".")[0] == EVALUATE
+def _kind_of(message: Message) -> str:
+    return message.metadata.message_type.split(".")[0]

@@ -28,8 +28,8 @@ from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import Arrays, named_to_bytes, under, within
 from fgl_secure.threads import one_thread
+from fgl_secure.training.processes.process import Post, SealedParty
 from fgl_secure.training.processes.program_run import LEAST_SILOS
-from fgl_secure.training.processes.sealing import Post, SealedParty
 from fgl_secure.typing import Array
 
 WHO = -1
@@ -74,7 +74,7 @@ class Turn:
         values = [record.get(name) for name in _FIELDS] if record else [None]
         match values:
             case [bytes(session), int(number), list(ends), list(post), bytes(report), bool(over), str(due)] if (
-                len(session) == SESSION_BYTES and len(due) <= MOST_DUE and (not due or due.isprintable())
+                len(session) == SESSION_BYTES and len(due) <= _MOST_DUE and (not due or due.isprintable())
             ):
                 who, what = [end for end in ends if isinstance(end, int)], [d for d in post if isinstance(d, bytes)]
                 if len(who) == len(set(who)) == len(ends) == len(what) == len(post):
@@ -101,15 +101,15 @@ class Turn:
         return cls(session, int(arrays["number"]), post, report, bool(arrays["over"]), due)
 
 
-MOST_DUE = 100
+_MOST_DUE = 100
 """Letters of what names a collective."""
 _FIELDS = ("session", "number", "ends", "post", "report", "over", "due")
-FEWEST = 2
+_FEWEST = 2
 # Whether a turn fails depends on the silo's numbers. Of messages that a server makes up for one turn, the first that
 # fail are the only ones that a silo tries.
 FAILED_POST = "failed post"
-FAILED = "the silo failed; see the log of this node"
-UNSIGNED = (
+_FAILED = "the silo failed; see the log of this node"
+_UNSIGNED = (
     "keys are unsigned: a server in the middle could read messages between silos; name files in `identity` and "
     "`identities` of the node's configuration to sign them"
 )
@@ -156,13 +156,13 @@ def silo_app(
         silos: how many there are in the run, as `make` has it from the context; None counts all parties, which is too
             many where some of them are relays.
         least: least silos of a run that this node takes part in, whatever the run's configuration says.
-        keep: gives the file in which the node keeps its party between messages; None for `kept.default_file`.
+        keep: gives the file in which the node keeps its party between messages; None for one of the run and node.
 
     Raises:
         InputError: least is below 2.
     """
-    if least < FEWEST:
-        raise InputError(f"least must be at least {FEWEST}, or a sum is of one silo; found {least}")
+    if least < _FEWEST:
+        raise InputError(f"least must be at least {_FEWEST}, or a sum is of one silo; found {least}")
     app = ClientApp()
 
     @app.query()
@@ -181,7 +181,7 @@ def silo_app(
             raise
         except Exception as error:  # whatever a method raises, with figures of the silo in it
             log(ERROR, "the silo failed", exc_info=error)
-        raise ProtocolError(FAILED)
+        raise ProtocolError(_FAILED)
 
     return app
 
@@ -225,12 +225,13 @@ def _turned(
     incoming = _digest_of_post(asked.post)
     if kept is not None and FAILED_POST in kept and not np.array_equal(kept[FAILED_POST], incoming):
         raise _RefusedError("a turn that failed must be repeated with the same messages; found others")
-    with closing(make(context, asked.session)) as party:
+    party = make(context, asked.session)
+    with closing(party.program):
         party.agreed = digest_of_configuration(context.run_config)
         if kept is not None:
             party.restore(within("party", kept))
         elif not party.signed:
-            log(WARNING, UNSIGNED)
+            log(WARNING, _UNSIGNED)
         try:
             answer = _turn_of(party, asked, told, least)
         except _RefusedError:
@@ -258,6 +259,6 @@ def _turn_of(party: SealedParty, asked: Turn, told: Collection[str], least: int)
     post = party.turn(asked.post)
     if asked.number == 0:
         _check_silos(len(post) + 1, least)  # a key for each of the others
-    found = party.found
+    found = party.program.found
     report = b"" if found is None else named_to_bytes({name: found[name] for name in found if name in told})
-    return Turn(asked.session, asked.number, post, report, party.report is not None, party.due)
+    return Turn(asked.session, asked.number, post, report, party.program.report is not None, party.due)

@@ -27,9 +27,9 @@ from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.flower.records import arrays_of, typed_record, types_of
-from fgl_secure.flower.rounds import Rounds, check_rounds
+from fgl_secure.flower.rounds import RoundReport, Rounds, check_rounds
 from fgl_secure.flower.secured_grid import SecuredGrid
-from fgl_secure.flower.settings import RoundReport, Settings
+from fgl_secure.flower.terms import RoundTerms
 
 NEED_EACH_REPLY: tuple[type[Strategy], ...] = (
     Bulyan,
@@ -121,26 +121,32 @@ class SecureAggregationStrategy(Strategy):
         key = weighted_by_key or str(getattr(strategy, "weighted_by_key", "num-examples"))
         self._strategy = strategy
         self._aggregate = strategy.aggregate_train
+        terms = RoundTerms(
+            session="",
+            number=0,
+            index=0,
+            clients=0,
+            threshold=None,
+            scheme=scheme,
+            bound=bound,
+            fraction_bits=fraction_bits,
+            weight_bound=weight_bound,
+            weight_fraction_bits=weight_fraction_bits,
+            integers=integers,
+            weight_key=key,
+            metrics=tuple(metrics),
+            sparse=sparse,
+            precision=precision,
+        )
         self._rounds = Rounds(
-            Settings(
-                scheme=scheme,
-                threshold=threshold,
-                bound=bound,
-                fraction_bits=fraction_bits,
-                weight_bound=weight_bound,
-                weight_fraction_bits=weight_fraction_bits,
-                weight_key=key,
-                integers=integers,
-                metrics=tuple(metrics),
-                sparse=sparse,
-                precision=precision,
-                identities=frozenset(identities),
-                stage_timeout=stage_timeout,
-                grace=grace,
-                skip_failed_rounds=skip_failed_rounds,
-                run_config=run_config,
-            ),
-            coins,
+            terms,
+            threshold=threshold,
+            identities=identities,
+            stage_timeout=stage_timeout,
+            grace=grace,
+            skip_failed_rounds=skip_failed_rounds,
+            run_config=run_config,
+            coins=coins,
         )
 
     @property

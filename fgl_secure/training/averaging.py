@@ -12,12 +12,12 @@ from torch.nn import functional
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.loop import counts_of
 from fgl_secure.training.node_models import NodeModel, Surroundings
 from fgl_secure.training.optimisers import SGD, Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.presets import AveragedPreset
 from fgl_secure.training.rounds import Figures, Rounds
-from fgl_secure.training.scoring import counts_of
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.typing import Array, Ids
 

@@ -37,7 +37,7 @@ class Degrees:
         return Degrees(self.full[members], self.heard[members], self.summed[members])
 
 
-Watch = Callable[[nn.Parameter, torch.Tensor | None, torch.Tensor], None]
+_Watch = Callable[[nn.Parameter, torch.Tensor | None, torch.Tensor], None]
 """Given a parameter, the rows [n, d_in] that it was multiplied with (None for a bias), and the result [n, d_out]."""
 
 
@@ -49,7 +49,7 @@ class MessageLayer(nn.Module, ABC):
         watched_alone: whether weights get their gradients from what is watched: autograd need not work them out.
     """
 
-    watch: Watch | None = None
+    watch: _Watch | None = None
     watched_alone = False
     projects_sums: ClassVar[bool] = True
     """Whether the sum of raw rows can be projected by its target: see `raw_message`."""
@@ -103,12 +103,12 @@ class MessageLayer(nn.Module, ABC):
         """What a device makes of what it kept and of the sum [n, d_out] of its neighbours' messages."""
 
 
-def glorot(d_in: int, d_out: int) -> nn.Parameter:
+def _glorot(d_in: int, d_out: int) -> nn.Parameter:
     """Initial weights [d_in, d_out] of Glorot and Bengio (2010), as Kipf and Welling take them."""
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
 
 
-def as_linear(d_in: int, *shape: int) -> nn.Parameter:
+def _as_linear(d_in: int, *shape: int) -> nn.Parameter:
     """Initial values of `torch.nn.Linear`: uniform, of magnitude up to one over the root of its d_in inputs."""
     return nn.Parameter(nn.init.uniform_(torch.empty(shape), -(d_in**-0.5), d_in**-0.5))
 
@@ -123,7 +123,7 @@ class _Convolution(MessageLayer):
 
     def started(self, d_in: int, d_out: int) -> nn.Parameter:
         """The weight before training, [d_in, d_out]."""
-        return glorot(d_in, d_out)
+        return _glorot(d_in, d_out)
 
     @property
     def message_weight(self) -> nn.Parameter:
@@ -194,7 +194,7 @@ class GCNWithoutLoopsLayer(_Convolution):
 
     def started(self, d_in: int, d_out: int) -> nn.Parameter:
         """As `torch.nn.Linear` starts."""
-        return as_linear(d_in, d_in, d_out)
+        return _as_linear(d_in, d_in, d_out)
 
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
         """One over the root of the own degree (Eq. 2)."""
@@ -214,7 +214,7 @@ class PublishedGCNLayer(_Convolution):
 
     def started(self, d_in: int, d_out: int) -> nn.Parameter:
         """As `torch.nn.Linear` starts, which the code takes."""
-        return as_linear(d_in, d_in, d_out)
+        return _as_linear(d_in, d_in, d_out)
 
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
         """One over the root of the full degree + 1."""
@@ -231,7 +231,7 @@ class SAGELayer(MessageLayer):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        self.own_weight, self.neighbour_weight = glorot(d_in, d_out), glorot(d_in, d_out)
+        self.own_weight, self.neighbour_weight = _glorot(d_in, d_out), _glorot(d_in, d_out)
         self.bias = nn.Parameter(torch.zeros(d_out))
 
     @property
@@ -257,8 +257,8 @@ class PublishedSAGELayer(MessageLayer):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        self.own_weight, self.neighbour_weight = (as_linear(2 * d_in, d_in, d_out) for _ in range(2))
-        self.bias = as_linear(2 * d_in, d_out)
+        self.own_weight, self.neighbour_weight = (_as_linear(2 * d_in, d_in, d_out) for _ in range(2))
+        self.bias = _as_linear(2 * d_in, d_out)
 
     @property
     def message_weight(self) -> nn.Parameter:
@@ -300,7 +300,7 @@ class GATLayer(MessageLayer):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        self.weight, self.source, self.target = glorot(d_in, d_out), glorot(d_out, 1), glorot(d_out, 1)
+        self.weight, self.source, self.target = _glorot(d_in, d_out), _glorot(d_out, 1), _glorot(d_out, 1)
         self.bias = nn.Parameter(torch.zeros(d_out))
 
     @property

@@ -13,7 +13,7 @@ from fgl_secure.algebra import FixedPoint
 from fgl_secure.algebra.quantization import LowPrecision
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import MessageKind, Step
-from fgl_secure.training.device_gradients import DeviceFactors, Sizes
+from fgl_secure.training.gradient_sums import DeviceFactors, Sizes
 from fgl_secure.training.server_sums import LARGEST
 from fgl_secure.typing import Array, Ids
 
@@ -76,12 +76,12 @@ Ask = Callable[[Call], Any]
 """Makes a call, and waits for what the silo gets: an array of sums, or a list of them for gradients."""
 
 
-Note = Callable[[str, Step, bool, Callable[[], Array]], None]
+_Note = Callable[[str, Step, bool, Callable[[], Array]], None]
 """Takes down for recordings what a silo knows: name, step, whether its devices know it, a row each, and what lays the
 rows out where they are kept."""
 
 
-def unnoted(_name: str, _step: Step, _devices: bool, _rows: Callable[[], Array]) -> None:
+def _unnoted(_name: str, _step: Step, _devices: bool, _rows: Callable[[], Array]) -> None:
     """Takes nothing down: a silo's own process has no recordings."""
 
 
@@ -115,7 +115,7 @@ class Setting:
     rows: int | None = None
     wanted: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     schemes: Mapping[str, Scheme] = field(default_factory=dict)
-    note: Note = unnoted
+    note: _Note = _unnoted
     rounding_key: bytes = field(default=b"", repr=False)
     partners: Ids | None = None
     sums_gradients: bool = False

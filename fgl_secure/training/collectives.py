@@ -30,14 +30,14 @@ from fgl_secure.protocols.scheme import needed_marks
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, MessageKind, Step
 from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
-from fgl_secure.training.device_gradients import Collector
+from fgl_secure.training.gradient_sums import Collector
 from fgl_secure.training.ranges import LowSums, Parts, Ranges, shrunk
 from fgl_secure.training.server_sums import LARGEST, UPDATE_BITS, grid_for, update_grid
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array, Floats, Ids
 
-NO_COUNTS = np.empty(0, dtype=np.int64)
-MOST_COUNT = 2**40
+_NO_COUNTS = np.empty(0, dtype=np.int64)
+_MOST_COUNT = 2**40
 """Largest count beside numbers of few bits."""
 
 
@@ -396,7 +396,7 @@ class Collectives:
         return shrunk(told, grid.fraction_bits - exponents)
 
     def ratios(
-        self, parts: Sequence[Array], denominators: Array, counts: Ids = NO_COUNTS, *, grid: FixedPoint | None = None
+        self, parts: Sequence[Array], denominators: Array, counts: Ids = _NO_COUNTS, *, grid: FixedPoint | None = None
     ) -> tuple[list[Floats], Ids]:
         """Quotients of sums over all silos, part by part, and sums of counts beside them.
 
@@ -431,7 +431,7 @@ class Collectives:
     def server(
         self,
         values: Array,
-        counts: Ids = NO_COUNTS,
+        counts: Ids = _NO_COUNTS,
         *,
         grid: FixedPoint | None = None,
         output: str | None = None,
@@ -463,7 +463,7 @@ class Collectives:
         reals = shrunk(np.asarray(values, dtype=np.float64), exponents)
         if parts and self._rounds:
             of, kept = Parts(check_lengths(parts, at), grid), len(reals) - at
-            whole, most = np.concatenate([grid.encode(reals[at:]), counts]), max(grid.largest, MOST_COUNT)
+            whole, most = np.concatenate([grid.encode(reals[at:]), counts]), max(grid.largest, _MOST_COUNT)
             found, sums = self._low(of.weighted(reals[:at]), whole, most, of, exponents[:at], output=output)
             return shrunk(np.concatenate([found, grid.decode(sums[:kept])]), -exponents), sums[kept:]
         rows = np.concatenate([grid.encode(reals), counts])

@@ -188,7 +188,7 @@ class PerceptronModel(NodeModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Backbone:
+class _Backbone:
     """A kind of model.
 
     Attributes:
@@ -204,16 +204,16 @@ def _repeated(widths: tuple[int, int, int], hops: int) -> tuple[int, ...]:
     return (widths[0], *(widths[1],) * (hops - 1), widths[2])
 
 
-BACKBONES: Mapping[str, Backbone] = MappingProxyType(
+BACKBONES: Mapping[str, _Backbone] = MappingProxyType(
     {
-        "gcn": Backbone(Propagation.SYMMETRIC, lambda widths, hops, coins: GCNModel(_repeated(widths, hops), coins)),
-        "sage": Backbone(Propagation.MEAN, lambda widths, hops, coins: SageModel(_repeated(widths, hops), coins)),
-        "dagnn": Backbone(Propagation.SYMMETRIC, DAGNNModel),
+        "gcn": _Backbone(Propagation.SYMMETRIC, lambda widths, hops, coins: GCNModel(_repeated(widths, hops), coins)),
+        "sage": _Backbone(Propagation.MEAN, lambda widths, hops, coins: SageModel(_repeated(widths, hops), coins)),
+        "dagnn": _Backbone(Propagation.SYMMETRIC, DAGNNModel),
     }
 )
 
 
-def backbone_of(name: str) -> Backbone:
+def backbone_of(name: str) -> _Backbone:
     """The backbone of a name."""
     if name not in BACKBONES:
         raise UnknownNameError("backbone", name, tuple(BACKBONES))

@@ -7,29 +7,63 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.collective import Code, Collective
+from fgl_secure.protocols.partners import agree
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Topology
+from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Channel, Phase, Role, Step
 from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.device_gradients import ClearGradients, gathered
-from fgl_secure.training.gradient_sums import gradient_sums, member_sums, sums_members
-from fgl_secure.training.lockstep import in_lockstep
-from fgl_secure.training.neighbourhood import open_neighbours
+from fgl_secure.training.gradient_sums import ClearGradients, gathered, gradient_sums, member_sums, sums_members
 from fgl_secure.training.parties import Between, check_parties, most_rows, neighbour_sums, note_membership
-from fgl_secure.training.program import Program
+from fgl_secure.training.program import Program, in_lockstep
 from fgl_secure.training.ranges import Digits, finds_ranges, plain_code, rounding_key
 from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, RECEIVED, Units, grid_for, quotients
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array
 
-Make = Callable[[Collectives], Program]
+
+def open_neighbours(
+    scheme: Scheme, sums: Grouping, width: int, channel: Channel, code: Code | None = None
+) -> Collective:
+    """Opens sums over neighbours.
+
+    Args:
+        scheme: computes them. Where it bounds how many messages a device sends, devices agree on partners first, over
+            the same channel.
+        sums: who has whom as neighbour.
+        width: most entries of a row.
+        channel: between all parties.
+        code: how real rows become integers; the scheme's own unless given.
+
+    Raises:
+        InputError: the scheme refuses the topology, or does not fit the parties of the channel.
+        FieldRangeError: the field cannot hold the sums.
+    """
+    rules = scheme.partnering(sums)
+    if rules is None:
+        return Collective(scheme, Topology(NEIGHBOURS, sums, width), channel, code)
+    partners = agree(sums, rules, channel)
+    topology = Topology(NEIGHBOURS, partners.grouping, width, circuits=partners.circuits, keys=partners.keys)
+    return Collective(scheme.among(rules), topology, channel, code or scheme.fixed_point(rules.most))
+
+
+def most_terms(scheme: Scheme, sums: Grouping) -> int:
+    """Most rows in one sum over neighbours, either way, by what everybody knows: D where devices agree on partners.
+
+    Args:
+        scheme: computes the sums.
+        sums: who has whom as neighbour.
+    """
+    rules = scheme.partnering(sums)
+    return max(sums.largest_group, sums.reversed().largest_group, 1) if rules is None else rules.most
+
+
+_Make = Callable[[Collectives], Program]
 """Makes a silo's program, given what it talks through."""
 
 
@@ -60,7 +94,7 @@ class OneProcess:
         graph: FederatedGraph,
         schemes: Mapping[str, Scheme],
         channel: Channel,
-        make: Make,
+        make: _Make,
         *,
         width: int = 1,
         heard: FederatedGraph | None = None,
@@ -72,7 +106,8 @@ class OneProcess:
         note_membership(channel, graph.silo_of)
         self._channel, self._silo_of = channel, graph.silo_of
         self._clients = schemes.get(CLIENTS, Plaintext())
-        self._server, members = schemes.get(SERVER, Plaintext()), _serving_members(graph, schemes, channel)
+        self._server, members = schemes.get(SERVER, Plaintext()), schemes.get(MEMBERS)
+        serves = members is not None and sums_members(members, member_sums(channel.parties, graph.silo_of))
         scheme, shares = schemes.get(NEIGHBOURS, Plaintext()), shares or Silo.all_of(graph, heard)
         if between is None and not crossing:
             self._neighbours = open_neighbours(scheme, neighbour_sums(heard or graph), width, channel)
@@ -83,7 +118,7 @@ class OneProcess:
             )
             self._neighbours = Collective(scheme, Topology(NEIGHBOURS, grouping, width), channel, fixed)
         sums = self._neighbours.topology.grouping
-        self._gradients = None if members is None else gradient_sums(members, channel, graph.silo_of)
+        self._gradients = gradient_sums(members, channel, graph.silo_of) if members is not None and serves else None
         self._clear = ClearGradients(channel, graph.silo_of)
         self._opened: dict[tuple[str, int, int], Collective] = {}
         partners = np.bincount(sums.target, minlength=graph.num_devices)
@@ -106,7 +141,7 @@ class OneProcess:
                     self._looks_at,
                     most,
                     None if between is None else len(rows),
-                    _wanted(between, silo),
+                    np.empty(0, dtype=np.bool_) if between is None else between.along(silo.edges),
                     schemes_of_silos,
                     partial(self._note, silo),
                     rounding_key(channel.coins) if keyed else b"",
@@ -175,12 +210,11 @@ class OneProcess:
             return self._client_sums(calls)
         if first.topology == EXCHANGE:
             return self._exchanged(calls)
-        answers = {NEIGHBOURS: self._neighbour_sums, MEMBERS: self._member_sums, SERVER: self._server_sum}
-        return answers[first.topology]([_rows(call) for call in calls], first)
-
-    def _neighbour_sums(self, rows: list[Array], call: Call) -> list[Array]:
-        sums = self._neighbours.sum(_spread(rows, self._rows), call.step)
-        return [sums[own] for own in self._nodes]
+        rows = [_rows(call) for call in calls]
+        if first.topology == NEIGHBOURS:
+            sums = self._neighbours.sum(_spread(rows, self._rows), first.step)
+            return [sums[own] for own in self._nodes]
+        return self._member_sums(rows, first) if first.topology == MEMBERS else self._server_sum(rows, first)
 
     def _member_sums(self, rows: list[Array], call: Call) -> Sequence[Array]:
         if self._gradients is not None:
@@ -296,18 +330,6 @@ def _spread(rows: list[Array], places: list[Array]) -> Array:
     return out
 
 
-def _wanted(between: Between | None, silo: Silo) -> NDArray[np.bool_]:
-    return np.empty(0, dtype=np.bool_) if between is None else between.along(silo.edges)
-
-
 def _rows(call: Call) -> Array:
     assert call.rows is not None, "only gradients and models that are handed down have none"
     return call.rows
-
-
-def _serving_members(graph: FederatedGraph, schemes: Mapping[str, Scheme], channel: Channel) -> Scheme | None:
-    """What sums gradients of devices; None leaves them in the clear."""
-    scheme = schemes.get(MEMBERS)
-    if scheme is None or not sums_members(scheme, member_sums(channel.parties, graph.silo_of)):
-        return None
-    return scheme

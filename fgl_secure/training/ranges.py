@@ -31,12 +31,12 @@ from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Step
 from fgl_secure.training.calls import Ask, Call, Setting
-from fgl_secure.training.device_gradients import DeviceFactors
+from fgl_secure.training.gradient_sums import DeviceFactors
 from fgl_secure.training.server_sums import REMEDY
 from fgl_secure.training.silo import Facts
 from fgl_secure.typing import Array, Floats, Ids, Integers
 
-LOWEST = -40
+_LOWEST = -40
 """Binary exponent of the range of a part that is zero everywhere, or nearly so."""
 _LABEL = b"fgl-secure rounding/v1"
 
@@ -92,7 +92,7 @@ class Parts:
 
         Up to twice the bound, for the errors that are added.
         """
-        return list(range(LOWEST, math.ceil(math.log2(self.grid.bound * self.heaviest)) + 2))
+        return list(range(_LOWEST, math.ceil(math.log2(self.grid.bound * self.heaviest)) + 2))
 
     def levels(self, modulus: int) -> Levels:
         """By which ranges are found, to within a factor of two."""
@@ -159,13 +159,13 @@ class Digits:
 NO_DIGITS = Digits()
 
 
-FACTOR_BITS = 2
-"""Levels go by factors of 2^FACTOR_BITS: the maximum is revealed to within that."""
-LARGEST = 130
-"""Numbers up to 2^LARGEST have a level, which is every float32 and sums of some."""
-FINE_BITS = 12
-"""Rounding to multiples of 2^-FINE_BITS is as fine as training asks for, whatever rounds to zero."""
-RANGES = "ranges"
+_FACTOR_BITS = 2
+"""Levels go by factors of 2^_FACTOR_BITS: the maximum is revealed to within that."""
+_LARGEST = 130
+"""Numbers up to 2^_LARGEST have a level, which is every float32 and sums of some."""
+_FINE_BITS = 12
+"""Rounding to multiples of 2^-_FINE_BITS is as fine as training asks for, whatever rounds to zero."""
+_RANGES = "ranges"
 """Name of the outputs of these sums in recordings."""
 
 
@@ -206,20 +206,20 @@ class Ranges:
 
         Raises:
             InputError: a number is NaN or infinite; nothing was sent.
-            FieldRangeError: a number is beyond 2^LARGEST.
+            FieldRangeError: a number is beyond 2^_LARGEST.
         """
         if not self._setting.finds_ranges:
             return [0] * len(magnitudes)
-        if max(finite(each, "numbers", REMEDY) for each in magnitudes) > 2.0**LARGEST:
-            raise FieldRangeError(f"numbers must not exceed 2^{LARGEST}; at least one does: {REMEDY}")
+        if max(finite(each, "numbers", REMEDY) for each in magnitudes) > 2.0**_LARGEST:
+            raise FieldRangeError(f"numbers must not exceed 2^{_LARGEST}; at least one does: {REMEDY}")
         step, modulus = self._next_step(), self._setting.schemes[SERVER].modulus
         levels = Levels(modulus or MERSENNE_61, tuple(map(_levels, bounds)))
         reached = levels.encode(magnitudes, StepCoins(self._setting.rounding_key, step))
         if modulus is None:  # without a field, silos that reach a level are counted
             reached = (reached != 0).astype(np.int64)
-        call = Call(SERVER, step, reached, bound=0 if modulus else 1, least=1, output=RANGES)
+        call = Call(SERVER, step, reached, bound=0 if modulus else 1, least=1, output=_RANGES)
         told: NDArray[np.bool_] = self._ask(call)
-        return [FACTOR_BITS * count for count in levels.reached(told, range(len(bounds)))]
+        return [_FACTOR_BITS * count for count in levels.reached(told, range(len(bounds)))]
 
     def of_rows(self, rows: Array, code: FixedPoint) -> int:
         """Return the exponent of rows for neighbours [m, d]; negative where their bound is wider than all rows need."""
@@ -249,7 +249,7 @@ class Ranges:
         if not (self._setting.finds_ranges and self._setting.sums_gradients):
             return tuple(factors), [0] * len(factors)
         magnitudes = [each for one in factors for each in _magnitudes(one)]
-        found = np.reshape(self.exponents(magnitudes, FACTOR_BOUNDS * len(factors)), (-1, 3)).tolist()
+        found = np.reshape(self.exponents(magnitudes, _FACTOR_BOUNDS * len(factors)), (-1, 3)).tolist()
         smaller = tuple(_shrunk_factors(one, each) for one, each in zip(factors, found, strict=True))
         return smaller, [left + max(right, both - left) for left, right, both in found]
 
@@ -262,7 +262,7 @@ class Ranges:
             exponent: they are divided by 2^exponent.
         """
         unit = math.ldexp(1.0, exponent - code.fraction_bits)
-        if self._warned or unit <= 2.0**-FINE_BITS or not rows.size:
+        if self._warned or unit <= 2.0**-_FINE_BITS or not rows.size:
             return
         largest = np.abs(rows).max(axis=1)
         some, lost = int((largest > 0).sum()), int(((largest > 0) & (largest < unit / 2)).sum())
@@ -282,7 +282,7 @@ def shrunk(values: Array, exponents: Array | int) -> Array:
     return np.ldexp(values, np.negative(exponents)).astype(values.dtype, copy=False) if np.any(exponents) else values
 
 
-FACTOR_BOUNDS = (LARGEST_LEFT, LARGEST_RIGHT, LARGEST_PRODUCT * (1 - 2.0**-FINE_BITS))
+_FACTOR_BOUNDS = (LARGEST_LEFT, LARGEST_RIGHT, LARGEST_PRODUCT * (1 - 2.0**-_FINE_BITS))
 """Of left rows, right rows and products of one device, as coded products take them; with room for rounded factors."""
 
 
@@ -301,7 +301,7 @@ def _shrunk_factors(factors: DeviceFactors, exponents: Sequence[int]) -> DeviceF
 
 
 def _levels(bound: float) -> tuple[float, ...]:
-    steps = range(0, LARGEST + 1 - math.floor(math.log2(bound)), FACTOR_BITS)
+    steps = range(0, _LARGEST + 1 - math.floor(math.log2(bound)), _FACTOR_BITS)
     return tuple(math.ldexp(bound, step) for step in steps)
 
 

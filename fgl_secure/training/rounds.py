@@ -15,11 +15,10 @@ from fgl_secure.dp import BudgetExhaustedError
 from fgl_secure.runtime import Transcript
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.loop import Accuracy, Progress, RoundLog, TrainingResult
+from fgl_secure.training.loop import Accuracy, Counts, Progress, RoundLog, Scores, TrainingResult, marks_of
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.program import Program
-from fgl_secure.training.scoring import Counts, Scores, marks_of
 from fgl_secure.typing import Array, Floats
 
 NOTHING = np.empty(0, dtype=np.float64)

@@ -6,7 +6,6 @@ a single weight. Programs have `Collectives.server`, `mean` and `ratios`; what i
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.algebra.quantization import scaled
-from fgl_secure.protocols.collective import Code, Collective, output_of
+from fgl_secure.protocols.collective import Collective, output_of
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER, Topology
 from fgl_secure.runtime import Channel, Claim, Directory, Role, Step
@@ -44,10 +43,23 @@ SERVER_SUM = output_of(SERVER)
 REMEDY = "scale the features or lower the learning rate"
 
 
-class ServerSums(ABC):
-    """Adds one vector of every client up for the server."""
+class ServerSums:
+    """Adds one vector of every client up for the server, on one grid under all schemes: equal seeds give equal bits.
 
-    @abstractmethod
+    Args:
+        scheme: adds up.
+        channel: between server and clients; gives the coins.
+
+    Raises:
+        InputError: the scheme does not sum for servers, or there are too few clients.
+        FieldRangeError: it has no room for such vectors.
+    """
+
+    def __init__(self, scheme: Scheme, channel: Channel) -> None:
+        terms = len(channel.parties.ids(Role.SILO))
+        self.grid = update_grid(scheme.limit(terms) or LARGEST, terms, FRACTION_BITS)
+        self._scheme, self._channel, self._opened = scheme, channel, dict[int, Collective]()
+
     def __call__(self, rows: Floats, step: Step) -> Floats:
         """The sum over the clients, as the server learns it.
 
@@ -62,28 +74,12 @@ class ServerSums(ABC):
             InputError: an entry is not finite or too large; nothing was sent.
             ProtocolError: the step was summed before, or too many clients dropped out.
         """
-
-
-class CollectiveSums(ServerSums):
-    """Sums under a scheme: on one grid under all, so that equal seeds give equal bits.
-
-    Args:
-        scheme: adds up.
-        channel: between server and clients; gives the coins.
-
-    Raises:
-        InputError: the scheme does not sum for servers, or there are too few clients.
-        FieldRangeError: it has no room for such vectors.
-    """
-
-    def __init__(self, scheme: Scheme, channel: Channel) -> None:
-        terms = len(channel.parties.ids(Role.SILO))
-        self.grid = update_grid(scheme.limit(terms) or LARGEST, terms, FRACTION_BITS)
-        self._sums = _Widening(scheme, channel, self.grid.largest, self.grid)
-
-    def __call__(self, rows: Floats, step: Step) -> Floats:
-        """See `ServerSums.__call__`."""
-        return self._sums(rows, step)
+        width = rows.shape[1]
+        if width not in self._opened:
+            topology = Topology.to_server(self._channel.parties, width, self.grid.largest)
+            self._opened[width] = Collective(self._scheme, topology, self._channel, self.grid)
+        total: Floats = self._opened[width].sum(rows, step)[0]
+        return total
 
 
 def grid_for(scheme: Scheme, terms: int) -> FixedPoint:
@@ -162,22 +158,6 @@ def quotients(total: Ids, parts: Sequence[int]) -> Floats:
     found = np.full(at, np.nan)
     np.divide(total[:at], below, out=found, where=below != 0)
     return np.concatenate([found, total[at + len(parts) :]])
-
-
-class _Widening:
-    """One collective for each width of rows, opened when it is first needed."""
-
-    def __init__(self, scheme: Scheme, channel: Channel, bound: int, code: Code | None) -> None:
-        self._scheme, self._channel, self._bound, self._code = scheme, channel, bound, code
-        self._opened: dict[int, Collective] = {}
-
-    def __call__(self, rows: Floats, step: Step) -> Floats:
-        width = rows.shape[1]
-        if width not in self._opened:
-            topology = Topology.to_server(self._channel.parties, width, self._bound)
-            self._opened[width] = Collective(self._scheme, topology, self._channel, self._code)
-        total: Floats = self._opened[width].sum(rows, step)[0]
-        return total
 
 
 def server_topology(clients: int) -> Topology:

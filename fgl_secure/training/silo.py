@@ -16,7 +16,7 @@ from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes,
 from fgl_secure.runtime.transcript import Numbers, narrow
 from fgl_secure.typing import Ids
 
-Mask = NDArray[np.bool_]
+_Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class Silo:
     nodes: Ids
     features: NDArray[np.float32]
     labels: Ids
-    train: Mask
-    validation: Mask
-    test: Mask
+    train: _Mask
+    validation: _Mask
+    test: _Mask
     degrees: Ids
     kept_edges: Numbers
     foreign: Ids
@@ -180,7 +180,7 @@ class Silo:
         return np.bincount(self.local(self.kept_edges[1, self.inside[1]]), minlength=len(self.nodes)).astype(np.int64)
 
     @property
-    def inside(self) -> tuple[Mask, Mask]:
+    def inside(self) -> tuple[_Mask, _Mask]:
         """Whether the source, and the target, of each edge is the silo's: bool [e] each."""
         source, target = np.isin(self.kept_edges, self.nodes)
         return source, target

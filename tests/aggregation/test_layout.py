@@ -149,7 +149,7 @@ def test_packed_numbers_of_another_size_are_refused() -> None:
     """Numbers that are cut are malformed."""
     layout = Layout.of(MODEL)
     with pytest.raises(MalformedMessageError, check=about("numbers")):
-        layout.unpacked(layout.packed(MODEL)[:-1])
+        layout.unpacked(dict(list(layout.packed(MODEL).items())[:-1]))
 
 
 def test_arrays_are_checked_once_and_again_under_another_layout() -> None:

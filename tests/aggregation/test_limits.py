@@ -19,7 +19,7 @@ from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.client_round import ClientRound, Place
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.rules import Rules
-from fgl_secure.aggregation.sums import Found, Opening, Purpose, Request
+from fgl_secure.aggregation.sums import Opening, Purpose, Request
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, MalformedMessageError
 from fgl_secure.runtime.packing import packed, unpacked
@@ -148,7 +148,7 @@ def test_the_most_clients_are_affordable(degree: int | None) -> None:
     rules, mapping = Rules(scheme, DEFAULT_LIMITS.clients, bound=8.0), {"a": np.zeros(3, np.float32)}
     client = ClientRound(rules, Place(bytes(16), 0, 0), SimulationCoins(0))
     client.provide(mapping)
-    opening = Request(bytes(16), 0, Purpose.VALUES, Opening(Layout.of(mapping), Found()))
+    opening = Request(bytes(16), 0, Purpose.VALUES, Opening(Layout.of(mapping)))
     with at_most(256 * MIB):
         client.reply(opening.to_bytes())
         part: Any = client._part

@@ -15,11 +15,11 @@ from fgl_secure import SecureAggregator
 from fgl_secure.aggregation.encoding import KeptErrors, RoundedEncoding
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.privacy import DistributedNoise
+from fgl_secure.aggregation.sums import Opening
 from fgl_secure.algebra import quantization
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
 from fgl_secure.runtime import Circumstance, Phase
-from fgl_secure.runtime.packing import packed
 from tests.aggregation.test_aggregator import check_mean
 from tests.error_codes import about
 
@@ -132,7 +132,7 @@ def test_errors_of_who_drops_out_wait() -> None:
 def vector_of(coins: Coins, seeded: bool = False) -> NDArray[np.int64]:
     """What a client hands in, before it is masked."""
     rules = SecureAggregator.for_clients(3, bound=1.0, precision=8).rules
-    code = rules.code(Layout.of({"w": np.ones(1)}), None, SimulationCoins(0) if seeded else coins)
+    code = rules.code(Opening(Layout.of({"w": np.ones(1)})), SimulationCoins(0) if seeded else coins)
     assert isinstance(code, RoundedEncoding)
     return np.concatenate([code.encode({"w": np.array([value / 100])})[:1] for value in range(-100, 100)])
 
@@ -204,10 +204,10 @@ def test_clients_in_processes_of_their_own_keep_their_errors() -> None:
         kept = aggregator._kept[index]
         assert kept.errors.any()
         assert "errors" not in repr(kept)
-    again = KeptErrors.from_bytes(mine[0]._kept[0].to_bytes())
+    again = KeptErrors.from_arrays(mine[0]._kept[0].arrays)
     assert (again.errors == mine[0]._kept[0].errors).all()
     with pytest.raises(MalformedMessageError, check=about("kept errors")):
-        KeptErrors.from_bytes(packed([b"", b"odd", b"", b""]))
+        KeptErrors.from_arrays({"now": np.zeros(1)})
 
 
 def test_parties_of_other_precisions_have_no_sum() -> None:
@@ -260,7 +260,7 @@ def test_claims_say_what_ranges_and_kept_errors_tell() -> None:
 
 def test_coins_are_wanted_where_numbers_are_rounded() -> None:
     """What is only decoded has none."""
-    code = SecureAggregator.for_clients(3, bound=1.0, precision=8).rules.code(Layout.of(ONES), None)
+    code = SecureAggregator.for_clients(3, bound=1.0, precision=8).rules.code(Opening(Layout.of(ONES)))
     with pytest.raises(InputError, check=about("coins")):
         code.encode(ONES)
     assert RoundedEncoding is type(code)

@@ -17,7 +17,7 @@ from fgl_secure import SecureAggregator
 from fgl_secure.aggregation.client_round import ClientRound
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.server_round import OPENING, ServerRound
-from fgl_secure.aggregation.sums import Found, Opening, Purpose, Request
+from fgl_secure.aggregation.sums import Opening, Purpose, Request
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Identities, Identity
@@ -131,7 +131,7 @@ def test_a_client_takes_part_in_a_round_once() -> None:
     with pytest.raises(InputError, check=about("index")):
         aggregator.client_round(4, bytes(16), 0)
     with pytest.raises(InputError, check=about("session")):
-        aggregator.rules.session(b"short", Layout.of(MAPPINGS[0]), Found({"w": 1.0}))
+        aggregator.rules.session(b"short", Opening(Layout.of(MAPPINGS[0]), {"w": 1.0}))
     for number in (-1, 2**32):
         with pytest.raises(InputError, check=about("number of a round")):
             aggregator.rules.step(Purpose.VALUES, number)
@@ -159,18 +159,18 @@ def test_clients_say_no_where_the_rules_leave_nothing_open() -> None:
     client.provide(MAPPINGS[0])
     for purpose, bounds in ((Purpose.RANGES, None), (Purpose.VALUES, {"w": 1e-3})):
         with pytest.raises(ProtocolError, match="only where the rules leave them open"):
-            client.reply(Request(bytes(16), 0, purpose, Opening(layout, Found(bounds))).to_bytes())
+            client.reply(Request(bytes(16), 0, purpose, Opening(layout, bounds)).to_bytes())
     with pytest.raises(StaleMessageError, match="must open it"):
         client.reply(Request(bytes(16), 0, Purpose.VALUES, None).to_bytes())
     for scheme, bounds in (("plaintext", {"w": 1.0}), ("pairwise-masking", None)):
-        asked = Request(bytes(16), 0, Purpose.WATCHED, Opening(layout, Found(bounds))).to_bytes()
+        asked = Request(bytes(16), 0, Purpose.WATCHED, Opening(layout, bounds)).to_bytes()
         who = aggregator_of(scheme, 1).client_round(0, bytes(16), 0)
         who.provide(MAPPINGS[0])
         with pytest.raises(ProtocolError, match="only where"):
             who.reply(asked)
     unbounded = aggregator_of("plaintext", 1).client_round(0, bytes(16), 0)
     with pytest.raises(ProtocolError, match="only where the rules leave them open"):
-        unbounded.reply(Request(bytes(16), 0, Purpose.VALUES, Opening(layout, Found())).to_bytes())
+        unbounded.reply(Request(bytes(16), 0, Purpose.VALUES, Opening(layout)).to_bytes())
 
 
 def watched_rounds(*grown: int) -> tuple[ServerRound, list[ClientRound]]:
@@ -213,8 +213,8 @@ def test_who_has_outgrown_a_range_vetoes_the_mean(grown: tuple[int, ...]) -> Non
 def test_who_has_opened_a_mean_opens_no_other() -> None:
     """A server that lies can't have one client's update summed twice: who has opened a mean takes no other request."""
     server, clients = watched_rounds()
-    request = Request(server.session, 1, Purpose.RANGES, Opening(server.layout, Found(server.bounds))).to_bytes()
-    mean = Request(server.session, 1, Purpose.VALUES, Opening(server.layout, Found(server.bounds))).to_bytes()
+    request = Request(server.session, 1, Purpose.RANGES, Opening(server.layout, server.bounds)).to_bytes()
+    mean = Request(server.session, 1, Purpose.VALUES, Opening(server.layout, server.bounds)).to_bytes()
     while not server.done:
         turn(server, clients)
     for client in clients:
@@ -232,7 +232,7 @@ def test_a_sum_is_opened_once() -> None:
     layout = Layout.of(MAPPINGS[0])
     client = aggregator_of("plaintext", 1, bound=8.0).client_round(0, bytes(16), 0)
     client.provide(MAPPINGS[0])
-    opening = Request(bytes(16), 0, Purpose.VALUES, Opening(layout, Found())).to_bytes()
+    opening = Request(bytes(16), 0, Purpose.VALUES, Opening(layout)).to_bytes()
     client.reply(opening)
     with pytest.raises(StaleMessageError, match="must be opened once"):
         client.reply(opening)
@@ -259,10 +259,10 @@ def test_a_server_that_tells_clients_different_bounds_gets_no_sum_with_the_odd_o
     """Huge bounds make the others' numbers round to 0, and would leave one update in the sum; alike they do not."""
     layout = Layout.of(MAPPINGS[0])
     # the control: in the clear nothing ties clients together, and the update is read
-    open_to_it = isolating("plaintext", Opening(layout, Found({"w": 2.0**120})))
+    open_to_it = isolating("plaintext", Opening(layout, {"w": 2.0**120}))
     assert torch.allclose(open_to_it.result["w"] * CLIENTS, torch.full((3,), 2.0))
     try:
-        server = isolating(scheme, Opening(layout, Found({"w": 2.0**120})))
+        server = isolating(scheme, Opening(layout, {"w": 2.0**120}))
     except ProtocolError:
         return
     assert 2 not in server.included
@@ -273,16 +273,16 @@ def test_terms_differ_where_anything_that_a_vector_means_differs() -> None:
     """Two parties whose rules, bounds or layouts differ have no keys in common; with equal ones they have."""
     layout, other, bounds = Layout.of(MAPPINGS[0]), Layout.of({"v": np.zeros(3), "n": np.array([2])}), {"w": 4.0}
     contexts = [
-        aggregator_of("pairwise-masking", 0, **more).rules.session(bytes(16), layout, Found(found))
+        aggregator_of("pairwise-masking", 0, **more).rules.session(bytes(16), Opening(layout, found))
         for more, found in (
             ({}, bounds), ({}, {"w": 8.0}), ({"fraction_bits": 5}, bounds), ({"weight_bound": 4.0}, bounds),
             ({"weight_fraction_bits": 2}, bounds), ({"integers": "exact"}, bounds), ({"watched": False}, bounds),
             ({"bound": 4.0}, None), ({"bound": 8.0, "clip": True}, None), ({"bound": 8.0}, None),
         )
     ]  # fmt: skip
-    contexts.append(aggregator_of("pairwise-masking", 0).rules.session(bytes(16), other, Found({"v": 4.0})))
+    contexts.append(aggregator_of("pairwise-masking", 0).rules.session(bytes(16), Opening(other, {"v": 4.0})))
     assert len(set(contexts)) == len(contexts)
-    assert aggregator_of("pairwise-masking", 1, bound=8).rules.session(bytes(16), layout, Found()) == contexts[-2]
+    assert aggregator_of("pairwise-masking", 1, bound=8).rules.session(bytes(16), Opening(layout)) == contexts[-2]
 
 
 @pytest.mark.parametrize("scheme", sorted(set(names("server")) - {"plaintext"}))

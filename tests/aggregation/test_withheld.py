@@ -22,7 +22,7 @@ from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.aggregation.record import Outcome
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import ServerRound
-from fgl_secure.aggregation.sums import Found, Opening, Purpose, Request, opened_entries, read_entries
+from fgl_secure.aggregation.sums import Opening, Purpose, Request, opened_entries, read_entries
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.runtime import Circumstance
@@ -118,8 +118,8 @@ class WithoutMargin(Rules):
 
     __slots__ = ()
 
-    def found(self, purpose: Purpose, layout: Layout, before: Found, total: Integers) -> Found:
-        found = super().found(purpose, layout, before, total)
+    def found(self, purpose: Purpose, opening: Opening, total: Integers) -> Opening:
+        found = super().found(purpose, opening, total)
         return replace(found, opened=opened_entries(total, self.clients, self.k_min))
 
 
@@ -167,7 +167,7 @@ def opened_otherwise(scheme: str) -> ServerRound:
         for index, message in server.requests().items():
             said = Request.from_bytes(message)
             if index == CLIENTS - 1 and said.purpose is Purpose.VALUES and said.opening is not None:
-                said = replace(said, opening=replace(said.opening, found=Found(None, everything)))
+                said = replace(said, opening=replace(said.opening, bounds=None, opened=everything))
             with suppress(ProtocolError):
                 server.receive(index, clients[index].reply(said.to_bytes()))
         server.advance()
@@ -242,11 +242,11 @@ def test_a_client_goes_on_from_its_state_between_the_sums() -> None:
     assert np.allclose(server.result["rows"], np.where(np.arange(ENTRIES) < 3, STAIRS.mean(axis=0), 0))
 
 
-def refusal(rules: Mapping[str, Any], purpose: Purpose, found: Found) -> str:
+def refusal(rules: Mapping[str, Any], purpose: Purpose, opened: bytes | None = None) -> str:
     """Why a client refuses to open a sum."""
     client = aggregator_of("plaintext", **rules).client_round(0, bytes(16), 0)
     client.provide(mappings_of(STAIRS)[0])
-    opening = Opening(Layout.of(mappings_of(STAIRS)[0]), found)
+    opening = Opening(Layout.of(mappings_of(STAIRS)[0]), None, opened)
     with pytest.raises(ProtocolError) as refused:
         client.reply(Request(bytes(16), 0, purpose, opening).to_bytes())
     return str(refused.value)
@@ -255,11 +255,11 @@ def refusal(rules: Mapping[str, Any], purpose: Purpose, found: Found) -> str:
 def test_clients_mark_and_close_entries_only_where_the_rules_say_so() -> None:
     """No marks without k_min, no values without marks, no entries opened with the marks, and a bit for each entry."""
     bits = bytes(1)
-    assert "only where k_min is above 1" in refusal({"k_min": 1}, Purpose.MARKS, Found())
-    assert "only where k_min is above 1" in refusal({"k_min": 1}, Purpose.VALUES, Found(None, bits))
-    assert "with the sum of the values" in refusal({}, Purpose.VALUES, Found())
-    assert "with the sum of the values" in refusal({}, Purpose.MARKS, Found(None, bits))
-    assert "a bit for each of 6; found 2 bytes" in refusal({}, Purpose.VALUES, Found(None, bytes(2)))
+    assert "only where k_min is above 1" in refusal({"k_min": 1}, Purpose.MARKS)
+    assert "only where k_min is above 1" in refusal({"k_min": 1}, Purpose.VALUES, bits)
+    assert "with the sum of the values" in refusal({}, Purpose.VALUES)
+    assert "with the sum of the values" in refusal({}, Purpose.MARKS, bits)
+    assert "a bit for each of 6; found 2 bytes" in refusal({}, Purpose.VALUES, bytes(2))
 
 
 def test_sums_that_no_honest_clients_have_are_errors() -> None:
@@ -268,7 +268,7 @@ def test_sums_that_no_honest_clients_have_are_errors() -> None:
         with pytest.raises(ProtocolError, match="marked by at most 5 clients"):
             opened_entries(np.array([0, wrong]), CLIENTS, NEEDED)
     layout, none = Layout.of({"rows": np.zeros(2)}), np.packbits([True, False]).tobytes()
-    outcome = Outcome(rules_of("plaintext"), layout, Found(None, none), np.array([5, 1, CLIENTS]), (0, 1, 2, 3, 4))
+    outcome = Outcome(rules_of("plaintext"), Opening(layout, None, none), np.array([5, 1, CLIENTS]), (0, 1, 2, 3, 4))
     with pytest.raises(ProtocolError, check=about("closed")):
         _ = outcome.mean
 

@@ -14,8 +14,7 @@ from fgl_secure.attacks.base import Attack, Card, Measurement
 from fgl_secure.attacks.edge_claims import ClaimedEdges, score_claimed_edges
 from fgl_secure.attacks.message_passing.knowledge import PLAINTEXT, TRAINING
 from fgl_secure.attacks.truth import MessageTruth
-from fgl_secure.auditing.audit import audit
-from fgl_secure.auditing.evidence import attempts
+from fgl_secure.auditing.audit import attempts, audit
 from fgl_secure.auditing.method import Method
 from fgl_secure.auditing.plan import Subject
 from fgl_secure.auditing.recorded_run import RecordedRun

@@ -7,7 +7,7 @@ import json
 import torch
 
 import fgl_secure
-from fgl_secure.flower.training import train_on_flower
+from fgl_secure.flower.programs import train_on_flower
 from fgl_secure.methods import Fed2GNN
 from fgl_secure.training.loop import TrainingResult
 from tests.flower import simulated

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy, deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from tempfile import TemporaryDirectory
@@ -25,21 +25,18 @@ from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, ProtocolError
-from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, exchange
-from fgl_secure.flower.exchange import Patience
-from fgl_secure.flower.guard import APP_FAILED, NO_PART
+from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, rounds
 from fgl_secure.flower.kept import STATE, STATE_VARIABLE
 from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
+from fgl_secure.flower.mod import APP_FAILED, NO_PART
 from fgl_secure.flower.records import KEY, arrays_of, digest_of, digest_of_configuration
-from fgl_secure.flower.server_round import GridRound
+from fgl_secure.flower.rounds import GridRound, Patience
 from fgl_secure.flower.silos import FAILED_POST, Turn
 from fgl_secure.flower.terms import mapping_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import Recording
 from fgl_secure.runtime.packing import named_from_bytes
-from fgl_secure.training.processes.sealing import carried
-from fgl_secure.training.processes.sum_server import SumServer
-from fgl_secure.training.processes.sums import Company
+from fgl_secure.training.processes.sums import Company, SumServer, carried
 from tests.flower import test_silos
 from tests.flower.fake_federation import FakeGrid, app_of, file_of, fresh_run, record, update
 from tests.graphs import two_communities
@@ -75,7 +72,7 @@ def set_up() -> None:
     os.environ[STATE_VARIABLE] = _states().name
     for name in ("_run_id", "_node_id", "_task_id"):
         setattr(TaskIdentity, name, 1)
-    exchange.POLL_SECONDS = 0.001
+    rounds.POLL_SECONDS = 0.001
     logging.getLogger("flwr").setLevel(logging.WARNING)
 
 
@@ -341,7 +338,13 @@ def to_server() -> Prepare:
         secure, grid = _strategy({}, **settings), _federation(settings.get("scheme", "pairwise-masking"))
         asked = [Message(RecordDict({"arrays": record(np.zeros(3))}), node, "train") for node in grid.apps]
         training = digest_of(asked[0], digest_of_configuration({}))
-        terms = secure._rounds._settings.terms(SESSION, 0, NODES, (), training)
+        terms = replace(
+            secure._rounds._terms,
+            session=SESSION.hex(),
+            clients=NODES,
+            threshold=secure._rounds._threshold,
+            training=training,
+        )
         layout = Layout.of(mapping_of(arrays_of(record(np.zeros(3))), {}))
         server = ServerRound(terms.rules(), layout, SESSION, 0, SimulationCoins(2), None, Recording())
         noting, patience = _Noting(grid, terms, server, asked, {}), Patience(0.0, NODES, 0.0)

@@ -10,8 +10,8 @@ from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
 from fgl_secure.flower.programs import number_of
 from fgl_secure.flower.silos import load_identities, silo_app
 from fgl_secure.training.job import Job
+from fgl_secure.training.processes.process import SealedParty
 from fgl_secure.training.processes.program_run import ProgramRun
-from fgl_secure.training.processes.sealing import SealedParty
 from fgl_secure.typing import Array
 from tests.flower.fake_federation import FakeGrid
 

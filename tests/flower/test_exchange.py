@@ -7,9 +7,9 @@ import time
 import pytest
 from flwr.app import Error, Message, RecordDict
 
-from fgl_secure.flower import exchange as module
-from fgl_secure.flower.exchange import Patience, exchange
+from fgl_secure.flower import rounds as module
 from fgl_secure.flower.records import Answer
+from fgl_secure.flower.rounds import Patience, exchange
 from fgl_secure.protocols.one_sum.terms import Stage
 from tests.flower.fake_federation import FakeGrid, app_of, update
 

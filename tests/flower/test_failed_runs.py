@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from fgl_secure.errors import ProtocolError, RoundsFailedError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
-from fgl_secure.flower.guard import APP_FAILED, NO_PART
+from fgl_secure.flower.mod import APP_FAILED, NO_PART
 from fgl_secure.protocols.identity import Identity
 from tests.error_codes import about
 from tests.flower.fake_federation import FakeGrid, app_of, record, update

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.aggregation.encoding import IntegerRule
-from fgl_secure.aggregation.sums import Found, Purpose
+from fgl_secure.aggregation.sums import Purpose
 from fgl_secure.aggregation.sums import Request as RoundRequest
 from fgl_secure.errors import (
     InputError,
@@ -24,12 +24,10 @@ from fgl_secure.errors import (
     RoundsFailedError,
     StaleMessageError,
 )
-from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, guard, secure_aggregation_mod
-from fgl_secure.flower.guard import APP_FAILED, NO_PART
-from fgl_secure.flower.mod import MOST_SESSIONS, Memory
-from fgl_secure.flower.policy import MIN_CLIENTS_KEY, MIN_THRESHOLD_KEY, ClientPolicy
+from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, secure_aggregation_mod
+from fgl_secure.flower.mod import APP_FAILED, MOST_SESSIONS, NO_PART, Memory
 from fgl_secure.flower.records import KEY, Answer, Request, digest_of_configuration
-from fgl_secure.flower.terms import RoundTerms
+from fgl_secure.flower.terms import MIN_CLIENTS_KEY, MIN_THRESHOLD_KEY, ClientPolicy, RoundTerms
 from fgl_secure.protocols.identity import Identity
 from fgl_secure.protocols.one_sum.terms import Stage
 from tests.error_codes import about
@@ -216,10 +214,10 @@ MALFORMED: dict[str, Any] = {
     "messages": lambda asked: dataclasses.replace(asked, batches=(b"noise",)),
     "no opening": lambda asked: dataclasses.replace(asked, opening=None),
     "bounds": lambda asked: dataclasses.replace(
-        asked, opening=dataclasses.replace(asked.opening, found=Found({"arrays.w": 2.0}))
+        asked, opening=dataclasses.replace(asked.opening, bounds={"arrays.w": 2.0})
     ),
     "entries": lambda asked: dataclasses.replace(
-        asked, opening=dataclasses.replace(asked.opening, found=Found(None, b"\0"))
+        asked, opening=dataclasses.replace(asked.opening, bounds=None, opened=b"\0")
     ),
     "marks": lambda asked: dataclasses.replace(asked, purpose=Purpose.MARKS),
     "the other sum": lambda asked: dataclasses.replace(asked, purpose=Purpose.RANGES),
@@ -334,8 +332,9 @@ def test_errors_of_the_app_stay_at_the_client(caplog: pytest.LogCaptureFixture) 
 
 def test_errors_of_an_app_have_no_cause_that_could_be_printed() -> None:
     """The exception that goes to Flower does not carry the app's own: nothing prints it together with that one."""
+    message = Message(RecordDict(), 100, "evaluate")
     with pytest.raises(ProtocolError) as found:
-        guard.called(lambda m, c: Message(broken(m, c), reply_to=m), Message(RecordDict(), 100, "train"), CONTEXT)
+        secure_aggregation_mod(message, CONTEXT, lambda m, c: Message(broken(m, c), reply_to=m))
     assert found.value.__cause__ is None
     assert found.value.__context__ is None
 
@@ -461,9 +460,9 @@ def test_ranges_that_no_maximum_gives_are_refused() -> None:
             request = Request.of(message.content)
             if stage is Stage.KEYS and request is not None:
                 asked = RoundRequest.from_bytes(request.message)
-                if asked.opening is not None and asked.opening.found.bounds is not None:
-                    found = Found(dict.fromkeys(asked.opening.found.bounds, bound))
-                    opening = dataclasses.replace(asked.opening, found=found)
+                if asked.opening is not None and asked.opening.bounds is not None:
+                    bounds = dict.fromkeys(asked.opening.bounds, bound)
+                    opening = dataclasses.replace(asked.opening, bounds=bounds)
                     named = dataclasses.replace(asked, opening=opening).to_bytes()
                     message.content = Request(named, request.terms).added_to(message.content)
             return message

@@ -14,9 +14,14 @@ from pathlib import Path
 import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
+from examples.local_federation import (
+    LocalFederation,
+    LocalProcessError,
+    as_toml,
+    make_certificates,
+    offline_variables,
+)
 from fgl_secure.errors import InputError
-from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
-from fgl_secure.flower.process_settings import as_toml, make_certificates, offline_variables
 from tests.error_codes import about
 from tests.flower.processes import PATIENCE, ROOT, left_behind, run
 
@@ -84,7 +89,7 @@ def test_a_run_whose_server_app_fails_ends_with_an_error(tmp_path: Path) -> None
 
 TERMINATED = """
 import sys, time
-from fgl_secure.flower.local_processes import LocalFederation
+from examples.local_federation import LocalFederation
 
 class Quiet(LocalFederation):
     def _start_link(self):

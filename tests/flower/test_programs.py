@@ -18,8 +18,7 @@ from fgl_secure.auditing.plan import Plan
 from fgl_secure.auditing.train import train
 from fgl_secure.cli.printing import describe
 from fgl_secure.errors import DeviceUnavailableError, InputError, ProtocolError, UnknownNameError
-from fgl_secure.flower.programs import gpu_share, save_shares
-from fgl_secure.flower.training import train_on_flower
+from fgl_secure.flower.programs import gpu_share, save_shares, train_on_flower
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.data import GraphSets
 from fgl_secure.methods import (
@@ -138,7 +137,7 @@ def test_figures_name_what_a_process_learns_that_hosts_devices(
 ) -> None:
     """In print and as JSON, where the scheme's claim declares it; in one process devices are parties of their own."""
     report = {"losses": np.ones(1), "selected round": np.int64(0), "test": np.nan, "validation": np.nan}
-    monkeypatch.setattr("fgl_secure.flower.training.run_in_simulation", lambda *_, **__: [report])
+    monkeypatch.setattr("fgl_secure.flower.programs.run_in_simulation", lambda *_, **__: [report])
     done = train_on_flower(HiFGL(epochs=1), GRAPH, scheme, device="cpu")
     figures, printed = done.to_json(), describe(done)
     assert ("hosted_devices" in figures) == ("hosted devices" in printed) == (said is not None)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.flower.mailbox import fresh_session
-from fgl_secure.training.processes.sealing import carried
+from fgl_secure.training.processes.sums import carried
 from fgl_secure.typing import Array
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower_silos"
@@ -39,9 +39,9 @@ def found_by_parties(script: ModuleType, folder: Path, config: dict[str, str | i
     group = {n: run.party(n, session, held[n]) for n in range(run.parties)}
     server = run.server(session)
     posts: dict[int, dict[int, bytes]] = {}
-    while any(group[silo].report is None for silo in range(SILOS)):
+    while any(group[silo].program.report is None for silo in range(SILOS)):
         posts = carried({n: party.turn(posts.get(n, {})) for n, party in group.items()}, server)
-    return {f"{silo}/{name}": value for silo in range(SILOS) for name, value in group[silo].report.items()}
+    return {f"{silo}/{name}": value for silo in range(SILOS) for name, value in group[silo].program.report.items()}
 
 
 @pytest.mark.parametrize("options", [["--silos", "2"], ["--rounds", "0"]])

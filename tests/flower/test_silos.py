@@ -22,7 +22,7 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.exchange import RowExchange
 from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask
 from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.protocols.identity import Identities, Identity
+from fgl_secure.protocols.identity import Identities, Identity, Names
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -30,11 +30,10 @@ from fgl_secure.runtime import Channel, Recording
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST
-from fgl_secure.training.processes.relay import HostedSums, RelayProcess
-from fgl_secure.training.processes.sealing import SealedParty
-from fgl_secure.training.processes.silo_process import SiloProcess
-from fgl_secure.training.processes.sum_server import SumServer
-from fgl_secure.training.processes.sums import Company
+from fgl_secure.training.processes.neighbours import HostedSums, RelayProcess
+from fgl_secure.training.processes.process import SealedParty
+from fgl_secure.training.processes.program_run import SiloProcess
+from fgl_secure.training.processes.sums import Company, SumServer
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array
 from tests.error_codes import about
@@ -79,10 +78,8 @@ def fedstruct_grid(graph: FederatedGraph, told: Collection[str] = TOLD, parties:
         silo, coins = number_of(context), SystemCoins()
         signing = WHO_IS_WHO[silo], KNOWN
         company = Company(SILOS, SCHEME, session)
-        held, (identity, known) = Silo.of(graph, silo), signing
-        program = SiloProcess(
-            held, lambda talk: FedStruct(talk, FEDSTRUCT_TASK), company, coins, identity=identity, identities=known
-        )
+        held, names = Silo.of(graph, silo), Names({silo: WHO_IS_WHO[silo]}, KNOWN)
+        program = SiloProcess(held, lambda talk: FedStruct(talk, FEDSTRUCT_TASK), company, coins, names=names)
         return SealedParty(silo, parties, program, session, coins, *signing)
 
     return grid_of(parties, make, told, **app)

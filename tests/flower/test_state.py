@@ -19,8 +19,8 @@ from flwr.serverapp.strategy import FedAvg
 from fgl_secure.aggregation.sums import Request as RoundRequest
 from fgl_secure.errors import StateFileError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, secure_aggregation_mod
-from fgl_secure.flower.guard import NO_STATE
 from fgl_secure.flower.kept import STATE_VARIABLE, UNUSED_SECONDS, Keeper
+from fgl_secure.flower.mod import NO_STATE
 from fgl_secure.flower.records import Request
 from fgl_secure.flower.terms import RoundTerms
 from fgl_secure.protocols.one_sum.terms import Stage

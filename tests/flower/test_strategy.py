@@ -13,9 +13,9 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Krum, Strategy
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, PrecisionWarning, RoundsFailedError, TooFewClientsError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
-from fgl_secure.flower.guard import NO_PART
+from fgl_secure.flower.mod import NO_PART
 from fgl_secure.flower.records import KEY, Answer
-from fgl_secure.flower.server_round import REFUSED
+from fgl_secure.flower.rounds import REFUSED
 from fgl_secure.protocols.identity import Identity
 from fgl_secure.protocols.one_sum.terms import Stage
 from tests.error_codes import about

@@ -14,8 +14,8 @@ from fgl_secure.auditing.method import Method
 from fgl_secure.cli.printing import describe
 from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, HiFGL
 from fgl_secure.methods.fed2gnn import subjects
+from fgl_secure.training.loop import Scores
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.scoring import Scores
 from tests.graphs import two_communities
 from tests.methods.fed2gnn.small import hurried_preset
 

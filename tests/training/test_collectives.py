@@ -21,13 +21,12 @@ from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step, Vie
 from fgl_secure.schemes import names, server_scheme
 from fgl_secure.training.calls import Call, Setting
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.device_gradients import DeviceFactors
+from fgl_secure.training.gradient_sums import DeviceFactors
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import SERVER as HUB
-from fgl_secure.training.processes.sum_server import SumServer
-from fgl_secure.training.processes.sums import DONE, EVERYBODY, Company, SiloSums
+from fgl_secure.training.processes.process import Parcel
+from fgl_secure.training.processes.sums import DONE, EVERYBODY, Company, SiloSums, SumServer
 from fgl_secure.training.program import Program
 from fgl_secure.training.server_sums import BOUND, RECEIVED, SERVER_SUM
 from fgl_secure.typing import Array

@@ -17,10 +17,9 @@ from fgl_secure.training.calls import Call
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import SERVER as HUB
-from fgl_secure.training.processes.sum_server import SumServer
-from fgl_secure.training.processes.sums import EVERYBODY, Company, SiloSums
+from fgl_secure.training.processes.process import Parcel
+from fgl_secure.training.processes.sums import EVERYBODY, Company, SiloSums, SumServer
 from fgl_secure.training.program import Program
 from fgl_secure.typing import Array
 from tests.error_codes import about

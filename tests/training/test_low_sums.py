@@ -18,10 +18,9 @@ from fgl_secure.schemes import server_scheme
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import SERVER as HUB
-from fgl_secure.training.processes.sum_server import SumServer
-from fgl_secure.training.processes.sums import DONE, EVERYBODY, Company, SiloSums
+from fgl_secure.training.processes.process import Parcel
+from fgl_secure.training.processes.sums import DONE, EVERYBODY, Company, SiloSums, SumServer
 from fgl_secure.training.program import Program
 from fgl_secure.training.ranges import Digits, StepCoins
 from fgl_secure.training.server_sums import BOUND, RECEIVED, SERVER_SUM

@@ -15,11 +15,10 @@ from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Channel, MessageBatch, Phase, Recording, Step
 from fgl_secure.runtime.transcript import SECRETS
-from fgl_secure.training.neighbourhood import open_neighbours
+from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
-from fgl_secure.training.processes.parcels import parcels_to_bytes
-from fgl_secure.training.processes.partner_sums import PartnerSums, hosted_sums
-from fgl_secure.training.processes.process import Inbox
+from fgl_secure.training.processes.neighbours import PartnerSums, hosted_sums
+from fgl_secure.training.processes.process import Inbox, parcels_to_bytes
 from fgl_secure.training.silo import Silo
 from tests.graphs import two_communities
 from tests.training.processes.mailbox import Mailbox

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fgl_secure.training.loop import Scores
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.scoring import Scores
 
 ROUNDS = ([6, 10, 3, 4], [4, 10, 4, 4], [6, 10, 1, 4], [4, 10, 0, 4])
 

@@ -15,7 +15,6 @@ from fgl_secure.training.server_sums import (
     BOUND,
     FRACTION_BITS,
     SERVER_SUM,
-    CollectiveSums,
     ServerSums,
 )
 
@@ -26,7 +25,7 @@ CLIENTS = 4
 def opened(name: str | None, clients: int = CLIENTS) -> tuple[ServerSums, Channel]:
     """Sums under a scheme, or in the clear, and the channel that keeps everything."""
     channel = Channel(Directory.hierarchy(clients, clients), SimulationCoins(0), Recording.everything())
-    return CollectiveSums(server_scheme(name or "plaintext"), channel), channel
+    return ServerSums(server_scheme(name or "plaintext"), channel), channel
 
 
 def drawn(seed: int, clients: int = CLIENTS, width: int = 7) -> np.ndarray:

@@ -9,7 +9,7 @@ from flwr.app import Context
 from fgl_secure.flower.silos import load_identities, silo_app
 
 if TYPE_CHECKING:
-    from fgl_secure.training.processes.sealing import SealedParty
+    from fgl_secure.training.processes.process import SealedParty
 
 
 def number_of(context: Context) -> int:

@@ -24,7 +24,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.server_sums import CollectiveSums, ServerSums
+from fgl_secure.training.server_sums import ServerSums
 
 CLIENTS, CLASSES, WIDTH, MOST = 10, 6, 8, 9
 ADDITIONS = 2 * CLIENTS
@@ -92,7 +92,7 @@ def recorded_rounds(
     graph = graph_of(rounds[-1])
     layout = ProxyLayout(3, graph.num_classes, rounds[-1].proxies.shape[1])
     channel = Channel(hierarchy_of(graph), SimulationCoins(0), recording or Recording.everything(), loss)
-    sums = CollectiveSums(Plaintext(threshold=1), channel) if make_sums is None else make_sums(channel)
+    sums = ServerSums(Plaintext(threshold=1), channel) if make_sums is None else make_sums(channel)
     for number, held in enumerate(rounds):
         with suppress(TooFewClientsError) if loss else nullcontext():  # a round that is lost leaves what arrived
             sums(summands(held, layout, graph.num_silos, grid), Step(number))
@@ -152,7 +152,7 @@ def _sum() -> RecordedRun:
 
 
 def _masked(channel: Channel) -> ServerSums:
-    return CollectiveSums(PairwiseMasking(), channel)
+    return ServerSums(PairwiseMasking(), channel)
 
 
 @cache

@@ -16,9 +16,9 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Make, Task
+from fgl_secure.training.loop import COUNTS, counts_of, share_of
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.rounds import NOTHING, Figures, Rounds
-from fgl_secure.training.scoring import COUNTS, counts_of, share_of
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array, Floats

@@ -40,9 +40,9 @@ from fgl_secure.methods.fedstruct.structure import HeldRows, Hopwise, Structure
 from fgl_secure.runtime import Phase
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.loop import COUNTS, Counts, counts_of
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.rounds import Figures, Rounds
-from fgl_secure.training.scoring import COUNTS, Counts, counts_of
 from fgl_secure.training.silo import Silo
 from fgl_secure.training.sparse_products import matrix_arrays, matrix_from
 from fgl_secure.typing import Array, Ids

@@ -20,9 +20,9 @@ from fgl_secure.methods.fedvn.models import Dropout, EdgeGenerator, Encoder, Gra
 from fgl_secure.methods.fedvn.preset import FedVNPreset, GlobalScore, LocalScore, Statistics
 from fgl_secure.runtime.packing import Arrays, under
 from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.loop import Counts, Scores, share_of
 from fgl_secure.training.parameters import draw_on, drawn, flat, overwrite
 from fgl_secure.training.rounds import NOTHING, Figures, Rounds
-from fgl_secure.training.scoring import Counts, Scores, share_of
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array, Ids

@@ -24,7 +24,7 @@ from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel
 from fgl_secure.schemes import Assignment, parse
 from fgl_secure.training.loop import compute_device
-from fgl_secure.training.neighbourhood import most_terms
+from fgl_secure.training.one_process import most_terms
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from fgl_secure.training.presets import Preset
 

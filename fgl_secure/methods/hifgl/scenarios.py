@@ -38,7 +38,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step, Transcript
 from fgl_secure.runtime.channel import Level
-from fgl_secure.training.neighbourhood import open_neighbours
+from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
 from fgl_secure.training.ranges import shrunk
 

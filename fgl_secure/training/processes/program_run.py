@@ -1,27 +1,348 @@
-"""A task with a process for each silo, and one for each relay where neighbours' sums go over relays."""
+"""Processes of a task: one for each silo, which hosts its devices, and one for each relay.
+
+What passes between the devices of a silo, and what they hand to it, stays in its process: a silo that reads its memory
+learns what they do. The process may end after each turn. What it leaves are the states of machines, the program's state
+when the round began, and what the round's calls have given since: in another process the round is run again up to the
+call that is due.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
+from zlib import crc32
 
-from fgl_secure.coins import SystemCoins
-from fgl_secure.errors import InputError
+import numpy as np
+
+from fgl_secure.coins import Coins, SystemCoins
+from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.identity import Identities, Identity, Names
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
-from fgl_secure.runtime import Role
+from fgl_secure.runtime import Direction, Role, Step
+from fgl_secure.runtime.packing import Arrays, under, within
+from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.gradient_sums import HostedMembers
 from fgl_secure.training.job import Task
-from fgl_secure.training.processes.neighbour_sums import NeighbourSums
-from fgl_secure.training.processes.partner_sums import check_hosted, hosted_sums
-from fgl_secure.training.processes.process import Process
-from fgl_secure.training.processes.relay import RelayProcess
-from fgl_secure.training.processes.sealing import SealedParty
-from fgl_secure.training.processes.silo_process import SiloProcess
-from fgl_secure.training.processes.silo_rows import SiloRowSums
-from fgl_secure.training.processes.sum_server import SumServer
-from fgl_secure.training.processes.sums import Company
+from fgl_secure.training.processes.neighbours import HostedSums, RelayProcess, check_hosted, hosted_sums
+from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Parcel, Process, SealedParty, fitting, only
+from fgl_secure.training.processes.sums import EVERYBODY, UNBOUNDED, Company, SiloSums, SumServer
+from fgl_secure.training.program import Program, Strand
+from fgl_secure.training.ranges import Digits, finds_ranges, rounding_key
+from fgl_secure.training.server_sums import grid_for
 from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array
+
+_Make = Callable[[Collectives], Program]
+
+_BEFORE = -1
+"""In the place of a round: what comes before the first one."""
+_LOCAL = (MEMBERS, HAND_DOWN)
+"""Calls that a process answers by itself."""
+
+
+class _Due(IntEnum):
+    START = 0
+    PREPARING = 1
+    ROUNDS = 2
+    NOTHING = 3
+
+
+class SiloProcess(Process):
+    """One silo's process.
+
+    Args:
+        silo: what it holds.
+        make: makes the program, given what it talks through.
+        company: who adds vectors of silos up, and how.
+        coins: its own, secret; those of a process that is taken up again must not repeat.
+        neighbours: its part in sums over neighbours; None where the program has none.
+        members: the scheme between devices and their silo, whose bits their sums have; None for none.
+        names: its identity, which signs its keys, and those of all silos; None sends keys unsigned.
+    """
+
+    def __init__(
+        self,
+        silo: Silo,
+        make: _Make,
+        company: Company,
+        coins: Coins,
+        neighbours: HostedSums | None = None,
+        members: Scheme | None = None,
+        names: Names | None = None,
+    ) -> None:
+        self._silo, self._make, self._company, self._neighbours = silo, make, company, neighbours
+        self._members = HostedMembers(members, silo.facts.sizes, silo.silo)
+        self._sums = SiloSums(company, silo.silo, coins, names)
+        self._due, self._number = _Due.START, _BEFORE
+        self._program: Program | None = None
+        self._strand: Strand[bool] | None = None
+        self._kept: Arrays = {}
+        self._given: list[tuple[Array, ...]] = []
+        self._call: Array = np.empty(0, dtype=np.int64)
+        code = None if neighbours is None else neighbours.row_code
+        self._ranged = finds_ranges(silo.facts, code)
+        self._key = rounding_key(coins) if self._ranged or company.scheme.precision is not None else b""
+        self._report: dict[str, Array] | None = None
+        self._found: dict[str, Array] | None = None
+
+    def turn(self, inbox: Inbox) -> Outbox:
+        """One turn."""
+        self._found = None
+        if self._due is _Due.NOTHING:
+            return NOTHING
+        if self._due is _Due.START:
+            self._due = _Due.PREPARING
+            if self._neighbours is not None:
+                return self._neighbours.prepare()
+        if self._due is _Due.PREPARING:
+            out = None if self._neighbours is None else self._neighbours.take(inbox)
+            if out is not None:
+                return out
+            self._due = _Due.ROUNDS
+            return self._go_on(self._begun(), None)
+        return self._answered(inbox)
+
+    def _answered(self, inbox: Inbox) -> Outbox:
+        """Hears the others; goes on with the round once the call that is due has its answer."""
+        topology = _TOPOLOGIES[int(self._call[0])]
+        if topology == EXCHANGE:
+            strand = self._revived()
+            assert strand.call is not None, "it waits for what others send"
+            found = self._heard(inbox, strand.call)
+        else:
+            if topology == NEIGHBOURS and self._sums.confirming:
+                self._sums.take_confirmations(inbox)
+                return self._begin_neighbours(self._revived().call)
+            part = self._neighbours if topology == NEIGHBOURS else self._sums
+            assert part is not None, "a program that sums over neighbours has a part in it"
+            out = part.take(inbox)
+            if out is not None:
+                return out
+            strand, found = self._revived(), (self._summed(topology),)
+        self._given.append(found)
+        return self._go_on(strand, _reply(topology, found))
+
+    def _summed(self, topology: str) -> Array:
+        if topology == NEIGHBOURS:
+            assert self._neighbours is not None, "as above"
+            return self._neighbours.result
+        nothing = np.empty(0, dtype=np.int64)
+        return self._sums.results.get(self._silo.silo if topology == CLIENTS else EVERYBODY, nothing)
+
+    def _heard(self, inbox: Inbox, call: Call) -> tuple[Array, ...]:
+        """What each silo sent: rows of the type and width of those that went out."""
+        assert call.phase is not None, "what is exchanged has a phase"
+        own = next(iter(call.sent.values()))
+        form = (own.dtype.str, (-1, own.shape[1]))
+        found = {silo: fitting(only(inbox, silo, call.phase), form)[0] for silo in self._silo.others}
+        return tuple(found.get(silo, own[:0]) for silo in range(self._silo.facts.silos))
+
+    def _go_on(self, strand: Strand[bool], reply: Any) -> Outbox:
+        """Lets the program work until it waits for others, or is over."""
+        while True:
+            strand.go_on(reply)
+            if strand.call is None:
+                following = self._ended(strand)
+                if following is None:
+                    return NOTHING
+                strand, reply = following, None
+            elif strand.call.topology in _LOCAL:
+                reply = self._own(strand.call)
+            else:
+                return self._opened(strand.call)
+
+    def _begun(self) -> Strand[bool]:
+        """The work of the round at hand, from its start."""
+        program, number = self._program or self._made(), self._number
+        self._program = program
+
+        def work(ask: Ask) -> bool:
+            program.talk.start(None if number == _BEFORE else number, ask)
+            if number == _BEFORE:
+                program.begin()
+                return True
+            return program.round(number)
+
+        self._strand = Strand(work)
+        return self._strand
+
+    def _made(self) -> Program:
+        grid = grid_for(self._company.scheme, self._company.silos)
+        summed, company = np.zeros(len(self._silo.nodes), dtype=np.int64), self._company
+        setting = Setting(
+            summed,
+            grid,
+            self._looks_at,
+            company.largest,
+            schemes=company.schemes,
+            sums_gradients=self._members.sums_gradients,
+            rounding_key=self._key,
+            finds_ranges=self._ranged,
+        )
+        if self._neighbours is not None:
+            rows, wanted = self._neighbours.between()
+            summed, partners = self._neighbours.summed(), self._neighbours.partners()
+            code = self._neighbours.row_code
+            setting = replace(setting, summed=summed, rows=rows, wanted=wanted, partners=partners, row_code=code)
+        return self._make(Collectives(self._silo, setting))
+
+    def _looks_at(self, _step: Step) -> bool:
+        return self._members.sums_gradients
+
+    def _ended(self, strand: Strand[bool]) -> Strand[bool] | None:
+        """After a round: the next one, or None where there is none."""
+        assert self._program is not None, "it has just worked"
+        goes_on, self._strand, self._given = strand.result, None, []
+        if self._number != _BEFORE:
+            self._found = self._program.report
+        if not goes_on:
+            self._due, self._report = _Due.NOTHING, self._program.report
+            return None
+        self._number += 1
+        self._kept = {**self._program.state(), **under("talk", self._program.talk.state())}
+        return self._begun()
+
+    def _revived(self) -> Strand[bool]:
+        """The work of the round at hand, at the call that is due; run again in a process that hasn't seen it begin."""
+        if self._strand is not None:
+            return self._strand
+        self._program = self._made()
+        if self._number != _BEFORE:
+            self._program.restore(self._kept)
+            self._program.talk.restore(within("talk", self._kept))
+        strand, given, reply = self._begun(), list(self._given), None
+        while True:
+            strand.go_on(reply)
+            if strand.call is None:
+                raise ProtocolError("a round must be the same when it is run again; it ended early")
+            if strand.call.topology in _LOCAL:
+                reply = self._own(strand.call)
+            elif given:
+                reply = _reply(strand.call.topology, given.pop(0))
+            elif not np.array_equal(_noted(strand.call), self._call):
+                raise ProtocolError("a round must be the same when it is run again; another call is due")
+            else:
+                return strand
+
+    def _own(self, call: Call) -> Any:
+        if call.topology == HAND_DOWN:
+            return None
+        if call.sizes:
+            return self._members.gradients(call.factors)
+        assert call.rows is not None, "rows of devices"
+        return self._members.sum(call.rows)
+
+    def _opened(self, call: Call) -> Outbox:
+        """Starts the collective of a call."""
+        self._call = _noted(call)
+        if call.topology == EXCHANGE:
+            assert call.phase is not None, "what is exchanged has a phase"
+            return {silo: [Parcel(call.phase, call.step, (rows,))] for silo, rows in call.sent.items()}
+        if call.topology == CLIENTS:
+            return self._sums.begin(call.terms, call.bound or UNBOUNDED, call.step)
+        assert call.rows is not None, "only devices hand over gradients in their place"
+        if call.topology != NEIGHBOURS:
+            told = call.parts, call.least, Digits.of(call.numbers)
+            return self._sums.begin({EVERYBODY: call.rows}, call.bound or UNBOUNDED, call.step, *told)
+        return self._sums.confirm_results(call.step) or self._begin_neighbours(call)
+
+    def _begin_neighbours(self, call: Call | None) -> Outbox:
+        """Start a sum over neighbours: rows leave once all silos have confirmed the results that rows depend on."""
+        if self._neighbours is None:
+            raise ProtocolError("neighbours must have a scheme where a program sums over them; found none")
+        assert call is not None, "it waits for this sum"
+        assert call.rows is not None, "rows of devices"
+        return self._neighbours.begin(call.rows, call.step)
+
+    @property
+    def report(self) -> dict[str, Array] | None:
+        """That of the program, when its last round is over."""
+        return self._report
+
+    @property
+    def found(self) -> dict[str, Array] | None:
+        """That of the program, when a round has ended in the last turn."""
+        return self._found if self._found is not None else self._report
+
+    @property
+    def due(self) -> str:
+        """The collective whose turns are had: its topology, round, layer and direction, which all parties know."""
+        if self._due is not _Due.ROUNDS:
+            return {_Due.PREPARING: "agreement on messages"}.get(self._due, "")
+        topology, number, layer, backward, _, part, _ = self._call.tolist()
+        when = "before the first round" if part % 2 == BEGINNING else f"in round {number}"
+        where = f", layer {layer}{', backward' * backward}" if layer >= 0 else ""
+        what = _TOPOLOGIES[topology]
+        return f"{'' if what == EXCHANGE else 'sum of '}{what} {when}{where}"
+
+    def close(self) -> None:
+        """Ends the thread in which a round waits."""
+        if self._strand is not None:
+            self._strand.stop()
+            self._strand = None
+
+    def state(self) -> dict[str, Array]:
+        """States of machines, and the round at hand: how it began, and what its calls have given."""
+        given = {f"{n}/{place}": found for n, each in enumerate(self._given) for place, found in enumerate(each)}
+        neighbours = {} if self._neighbours is None else under("neighbours", self._neighbours.state())
+        return {
+            "due": np.array([self._due, self._number], dtype=np.int64),
+            "call": self._call,
+            "key": np.frombuffer(self._key, dtype=np.uint8),
+            **under("sums", self._sums.state()),
+            **neighbours,
+            **under("kept", self._kept),
+            **under("given", given),
+            **under("report", self._report or {}),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on where a state was taken."""
+        if "due" not in state or state["due"].shape != (2,):
+            raise MalformedMessageError("state must be of a silo's process; it is not")
+        self.close()
+        self._program = None
+        self._due, self._number, self._call = _Due(int(state["due"][0])), int(state["due"][1]), state["call"]
+        self._key = state["key"].tobytes()
+        self._sums.restore(within("sums", state))
+        if self._neighbours is not None:
+            self._neighbours.restore(within("neighbours", state))
+        self._kept, given = within("kept", state), within("given", state)
+        self._given = [tuple(each) for each in _in_order(given)]
+        self._report = within("report", state) if self._due is _Due.NOTHING else None
+
+
+_TOPOLOGIES = (NEIGHBOURS, SERVER, CLIENTS, EXCHANGE)
+
+
+def _reply(topology: str, found: tuple[Array, ...]) -> Any:
+    """What a call gives: a sum, or what each silo sent."""
+    return list(found) if topology == EXCHANGE else found[0]
+
+
+def _in_order(given: Arrays) -> list[list[Array]]:
+    """Arrays by call and place, as a state has them."""
+    found: list[list[Array]] = []
+    for name in sorted(given, key=lambda name: tuple(map(int, name.split("/")))):
+        call, _ = name.split("/")
+        if int(call) == len(found):
+            found.append([])
+        found[-1].append(given[name])
+    return found
+
+
+def _noted(call: Call) -> Array:
+    """Which call it is, as numbers: int64 [7]."""
+    step, phase = call.step, -1 if call.phase is None else crc32(call.phase.name.encode())
+    backward = step.direction is Direction.BACKWARD
+    numbers = [_TOPOLOGIES.index(call.topology), step.round, step.layer, backward, step.evaluation, step.part, phase]
+    return np.array(numbers, dtype=np.int64)
+
 
 LEAST_SILOS = 3
 """Of two silos each knows the other by their sum."""
@@ -70,15 +391,31 @@ class ProgramRun:
         """The server's part."""
         return SumServer(self.company(session), SystemCoins())
 
-    def process(
+    def process(self, number: int, session: bytes, silo: Callable[[], Silo], names: Names | None = None) -> Process:
+        """Return what a party does, before its first turn; arguments as for `party`."""
+        task, coins = self.task, SystemCoins()
+        rows, members = task.schemes.get(NEIGHBOURS), task.schemes.get(MEMBERS)
+        if number >= self.silos:
+            assert rows is not None, "without sums over neighbours there are no relays"
+            return RelayProcess(number - self.silos, self.silos, rows, session, coins)
+        held, ways = silo(), {"between": task.between, "crossing": task.crossing}
+        sums = None if rows is None else hosted_sums(held, rows, session, coins, task.width, **ways)
+        return SiloProcess(
+            held, lambda talk: task.make(talk, coins), self.company(session), coins, sums, members, names
+        )
+
+    def party(
         self,
         number: int,
         session: bytes,
         silo: Callable[[], Silo],
         identity: Identity | None = None,
         identities: Identities | None = None,
-    ) -> Process:
-        """What a party does, before its first turn.
+    ) -> SealedParty:
+        """Return a party, before its first turn, behind a mailbox that reads nothing.
+
+        Without identities the server must be trusted to pass on keys: one that sends keys of its own instead reads all
+        that silos and relays send each other.
 
         Args:
             number: of the party: silos come first.
@@ -92,37 +429,6 @@ class ProgramRun:
         """
         if (identity is None) != (identities is None):
             raise InputError("identity and identities must be given together; only one is")
-        if identity is not None and identities is not None:
-            Names({number: identity}, identities)
-        task, coins = self.task, SystemCoins()
-        rows, members = task.schemes.get(NEIGHBOURS), task.schemes.get(MEMBERS)
-        if number >= self.silos:
-            assert rows is not None, "without sums over neighbours there are no relays"
-            return RelayProcess(number - self.silos, self.silos, rows, session, coins)
-        held = silo()
-        sums: NeighbourSums | None = None
-        if rows is not None:
-            if task.between:
-                sums = SiloRowSums(held, rows, session, coins, task.width)
-            else:
-                sums = hosted_sums(held, rows, session, coins, task.width, crossing=task.crossing)
-        company = self.company(session)
-        return SiloProcess(
-            held, lambda talk: task.make(talk, coins), company, coins, sums, members, identity, identities
-        )
-
-    def party(
-        self,
-        number: int,
-        session: bytes,
-        silo: Callable[[], Silo],
-        identity: Identity | None = None,
-        identities: Identities | None = None,
-    ) -> SealedParty:
-        """The same behind a mailbox that reads nothing; arguments as for `process`.
-
-        Without identities the server must be trusted to pass on keys: one that sends keys of its own instead reads all
-        that silos and relays send each other.
-        """
-        program = self.process(number, session, silo, identity, identities)
+        names = None if identity is None or identities is None else Names({number: identity}, identities)
+        program = self.process(number, session, silo, names)
         return SealedParty(number, self.parties, program, session, SystemCoins(), identity, identities)

@@ -24,15 +24,26 @@ import numpy as np
 
 from fgl_secure.coins import Coins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
-from fgl_secure.protocols.identity import Identities, Identity, Names
+from fgl_secure.protocols.identity import Identities, Names
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import CLIENTS, Topology
 from fgl_secure.protocols.topology import SERVER as SERVER_SUMS
 from fgl_secure.runtime import Directory, Draws, Messages, OwnDraws, Phase, Role, Step, decode, encode
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.processes.parcels import Parcel
-from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Part, fitting, only, scalar
+from fgl_secure.training.processes.process import (
+    SERVER,
+    Inbox,
+    Outbox,
+    Parcel,
+    fitting,
+    joined,
+    only,
+    parcels_from_bytes,
+    parcels_to_bytes,
+    scalar,
+)
 from fgl_secure.training.ranges import NO_DIGITS, Digits
+from fgl_secure.training.server_sums import quotients
 from fgl_secure.typing import Array, Integers
 
 EVERYBODY = -1
@@ -45,8 +56,8 @@ DONE = Phase.VECTOR_SUMS
 """The server says that it is done with a sum; one for everybody goes with it."""
 CONFIRMATION = Phase.ROSTERS
 """A silo confirms to another one which results it got and which sums it opens, as a digest."""
-DIGEST_BYTES = 32
-LARGEST = 2**62
+_DIGEST_BYTES = 32
+_LARGEST = 2**62
 """Largest sum under a scheme that names no limit."""
 
 
@@ -79,17 +90,7 @@ class Company:
     @property
     def largest(self) -> int:
         """The largest magnitude of a sum of one vector of each silo."""
-        return self.scheme.limit(self.silos) or LARGEST
-
-    def party(self, end: int) -> int:
-        """The identifier of a silo, or of SERVER."""
-        role, index = (Role.SERVER, 0) if end == SERVER else (Role.SILO, end)
-        return int(self.parties.ids(role)[index])
-
-    def end(self, party: int) -> int:
-        """The silo of an identifier, or SERVER."""
-        found = self.parties.party_of(party)
-        return SERVER if found.role is Role.SERVER else found.index
+        return self.scheme.limit(self.silos) or _LARGEST
 
     def machine(
         self, length: int, bound: int, receiver: int, host: int, draws: Draws, known: Names | None = None
@@ -116,9 +117,14 @@ class Company:
             topology = Topology.to_client(parties, silos[order[:-1]], int(silos[receiver]), length, limit)
         scheme = self.schemes[topology.name].require_all(len(topology.senders))
         scheme.check_serves(topology)
-        names, hosted = _by_place(known, order), np.array([self.party(host)], dtype=np.int64)
+        names, hosted = _by_place(known, order), np.array([_party(host)], dtype=np.int64)
         found = scheme.machines(topology, self.session, draws, hosted, names=names)
         return found[0] if found else None
+
+
+def _party(end: int) -> int:
+    """Return the identifier of a silo, or of SERVER."""
+    return 0 if end == SERVER else 1 + end
 
 
 def _by_place(known: Names | None, order: list[int]) -> Names | None:
@@ -129,57 +135,43 @@ def _by_place(known: Names | None, order: list[int]) -> Names | None:
     return Names(own, Identities({place: known.known.public[silo] for place, silo in enumerate(order)}))
 
 
-def sent(company: Company, number: int, batches: list[Messages]) -> Outbox:
-    """Messages of a machine as parcels, by receiver."""
+def _sent(company: Company, number: int, batches: list[Messages]) -> Outbox:
+    """Return messages of a machine as parcels, by receiver."""
     out: dict[int, list[Parcel]] = {}
     for messages in batches:
         for party in np.unique(messages.receivers).tolist():
             data = encode(messages.rows(messages.receivers == party), company.session)
             arrays = scalar(number), np.frombuffer(data, dtype=np.uint8)
-            out.setdefault(company.end(party), []).append(Parcel(messages.phase, messages.step, arrays))
+            out.setdefault(SERVER if party == 0 else party - 1, []).append(
+                Parcel(messages.phase, messages.step, arrays)
+            )
     return out
 
 
-def arrived(company: Company, parcel: Parcel, sender: int, receiver: int) -> tuple[int, Messages]:
-    """The number of a sum, and what one party says to another in it.
-
-    Raises:
-        ProtocolError: it is no message, or from or for somebody else.
-    """
+def _arrived(company: Company, parcel: Parcel, sender: int, receiver: int) -> tuple[int, Messages]:
+    """Return the number of a sum, and what one party says to another in it."""
     number, data = fitting(parcel, ("<i8", ()), ("|u1", (-1,)))
     messages = decode(data.tobytes(), company.session)
-    ends = (messages.senders == company.party(sender)).all(), (messages.receivers == company.party(receiver)).all()
-    if not all(ends):
+    if not ((messages.senders == _party(sender)).all() and (messages.receivers == _party(receiver)).all()):
         raise MalformedMessageError("messages must be from who sent them, for who gets them; at least one is not")
     return int(number), messages
 
 
-class SiloSums(Part):
+class SiloSums:
     """One silo's part in sums that run side by side, again and again.
 
     Args:
         company: who adds up, and how.
         silo: its number.
         coins: its own, secret.
-        identity: signs its keys; None sends them unsigned.
-        identities: of all silos.
+        names: its identity, which signs its keys, and those of all silos; None sends keys unsigned.
 
     Attributes:
         company: as given.
     """
 
-    def __init__(
-        self,
-        company: Company,
-        silo: int,
-        coins: Coins,
-        identity: Identity | None = None,
-        identities: Identities | None = None,
-    ) -> None:
-        self.company, self._silo, self._draws = company, silo, OwnDraws(coins)
-        self._names = None
-        if identity is not None and identities is not None:
-            self._names = Names({silo: identity}, identities)
+    def __init__(self, company: Company, silo: int, coins: Coins, names: Names | None = None) -> None:
+        self.company, self._silo, self._draws, self._names = company, silo, OwnDraws(coins), names
         self._next = 0
         self._step = Step(0)
         self._open: Integers = np.empty((0, 4), dtype=np.int64)
@@ -188,7 +180,7 @@ class SiloSums(Part):
         self._digits = Digits()
         self._parts: dict[int, SumMachine] = {}
         self._results: dict[int, Array] = {}
-        self._digest = bytes(DIGEST_BYTES)
+        self._digest = bytes(_DIGEST_BYTES)
         self._confirmed = self._digest
         self._confirmation = b""
 
@@ -263,7 +255,7 @@ class SiloSums(Part):
                 if sender == SERVER and parcel.phase is DONE:
                     done.append(parcel)
                     continue
-                number, messages = arrived(self.company, parcel, sender, self._silo)
+                number, messages = _arrived(self.company, parcel, sender, self._silo)
                 if number not in self._parts:
                     raise ProtocolError(f"messages must be of a sum that is open; found some of {number}")
                 self._parts[number].take(messages)
@@ -284,7 +276,7 @@ class SiloSums(Part):
         if not self._confirmation:
             return inbox
         for silo in self._others:
-            (digest,) = fitting(only(inbox, silo, CONFIRMATION), ("|u1", (DIGEST_BYTES,)))
+            (digest,) = fitting(only(inbox, silo, CONFIRMATION), ("|u1", (_DIGEST_BYTES,)))
             if digest.tobytes() != self._confirmation:
                 raise ProtocolError(
                     f"silos must open the same sums after the same results from the server; those of silo {silo} and "
@@ -299,7 +291,7 @@ class SiloSums(Part):
     def _spoken(self, out: dict[int, list[Parcel]]) -> Outbox:
         """What all parts say in their turn."""
         for number, part in self._parts.items():
-            for end, parcels in sent(self.company, number, list(part.turn())).items():
+            for end, parcels in _sent(self.company, number, list(part.turn())).items():
                 out.setdefault(end, []).extend(parcels)
         return out
 
@@ -364,3 +356,134 @@ class SiloSums(Part):
                 self._parts[row[0]].restore(kept)
         numbers = self._open[:, 0].tolist()
         self._results = {n: state[f"result{n}"] for n in numbers if f"result{n}" in state}
+
+
+_MOST_BITS = 64
+
+
+class SumServer:
+    """The server's part in a run.
+
+    Args:
+        company: who adds up, and how.
+        coins: its own.
+    """
+
+    def __init__(self, company: Company, coins: Coins) -> None:
+        self._company, self._draws = company, OwnDraws(coins)
+        self._step = Step(0)
+        self._parts: list[int] = []
+        self._least = 0
+        self._digits = NO_DIGITS
+        self._receivers: dict[int, int] = {}
+        self._sums: dict[int, SumMachine | None] = {}
+
+    @property
+    def silos(self) -> int:
+        """How many take part."""
+        return self._company.silos
+
+    @property
+    def session(self) -> bytes:
+        """16 public bytes, different in every run."""
+        return self._company.session
+
+    def turn(self, inbox: Inbox) -> Outbox:
+        """One turn: what silos have sent, and what they get.
+
+        Raises:
+            ProtocolError: silos open different sums, or an answer is not what is due.
+            TooFewClientsError: fewer are left than the scheme's threshold.
+        """
+        if any(parcel.phase is OPENING for parcels in inbox.values() for parcel in parcels):
+            self._open(inbox)
+        for silo, parcels in inbox.items():
+            for parcel in parcels:
+                if parcel.phase is not OPENING and self._sums:
+                    self._hear(silo, parcel)
+        return joined(*(self._said(number) for number in list(self._sums)))
+
+    def _open(self, inbox: Inbox) -> None:
+        if self._sums:
+            raise ProtocolError(f"silos must end their sums before they open others; {len(self._sums)} are open")
+        asked = [only(inbox, silo, OPENING) for silo in range(self._company.silos)]
+        opened = [fitting(parcel, ("<i8", (-1, 4)), ("<i8", (-1,)), ("<i8", ()), ("<i8", (3,))) for parcel in asked]
+        self._step, (rows, parts, least, digits) = asked[0].step, opened[0]
+        for silo, (parcel, found) in enumerate(zip(asked, opened, strict=True)):
+            same = all(np.array_equal(*pair) for pair in zip(found, opened[0], strict=True))
+            if not same or parcel.step != self._step:
+                raise ProtocolError(f"silos must open the same sums; those of silos 0 and {silo} differ")
+        self._parts, self._least = parts.tolist(), int(least)
+        if min(self._parts, default=0) < 0 or (len(parts) and (len(rows), rows[0, 3]) != (1, EVERYBODY)):
+            raise ProtocolError("parts must be lengths, of the one sum that is opened, for everybody; they are not")
+        if self._least < 0 or (self._least and (len(parts) or (len(rows), rows[0, 3]) != (1, EVERYBODY))):
+            raise ProtocolError("least must be 0, or that of the one sum that is opened, for everybody; it is not")
+        self._digits = _checked_digits(digits, rows)
+        if len(parts) and sum(self._parts) + len(parts) > rows[0, 1] - self._digits.spared:
+            raise ProtocolError("parts must fit into the sum; they do not")
+        for number, length, bound, receiver in rows.tolist():
+            machine = self._company.machine(length, bound, receiver, SERVER, self._draws)
+            if machine is not None:
+                machine.begin(Step(number))
+            self._sums[number], self._receivers[number] = machine, receiver
+
+    def _hear(self, silo: int, parcel: Parcel) -> None:
+        number, messages = _arrived(self._company, parcel, silo, SERVER)
+        machine = self._sums.get(number)
+        if machine is None:
+            raise ProtocolError(f"silo {silo} must answer in a sum that is open; found {number}")
+        machine.take(messages)
+
+    def _said(self, number: int) -> Outbox:
+        """What the server says in a sum; to all when it is done."""
+        machine = self._sums[number]
+        out = {} if machine is None else _sent(self._company, number, list(machine.turn()))
+        if machine is not None and not machine.over:
+            return out
+        del self._sums[number]
+        total: Array = np.empty(0, dtype=np.int64)
+        if self._receivers.pop(number) == EVERYBODY:
+            assert machine is not None, "the server adds up what is for everybody"
+            sums = machine.sums
+            if sums is None:
+                raise ProtocolError(f"sum {number} must be there when all is said; it is not")
+            total = self._digits.together(sums[0])
+            total = quotients(total, self._parts) if self._parts else total
+            total = total >= self._least if self._least else total
+        done = {silo: [Parcel(DONE, self._step, (scalar(number), total))] for silo in range(self._company.silos)}
+        return joined(out, done)
+
+
+def _checked_digits(digits: Array, rows: Array) -> Digits:
+    """Which entries of the one sum that is opened, for everybody, are digits."""
+    found = Digits(*digits.tolist())
+    if found == NO_DIGITS:
+        return found
+    fits = found.whole >= 1 and 1 <= found.places <= _MOST_BITS and 2 <= found.bits <= _MOST_BITS
+    if not fits or (len(rows), rows[0, 3]) != (1, EVERYBODY) or found.whole * found.places > rows[0, 1]:
+        raise ProtocolError("digits must be those of the one sum that is opened, for everybody; they are not")
+    return found
+
+
+def carried(posts: Mapping[int, Mapping[int, bytes]], server: SumServer) -> dict[int, dict[int, bytes]]:
+    """What a mailbox does in one turn: hands the server what is for it, and everybody what is for them.
+
+    Args:
+        posts: by sender, what left.
+        server: leads sums.
+
+    Returns:
+        By receiver, then by sender.
+
+    Raises:
+        ProtocolError: see `SumServer.turn`.
+    """
+    sorted_: dict[int, dict[int, bytes]] = {}
+    for sender, post in posts.items():
+        for receiver, data in post.items():
+            sorted_.setdefault(receiver, {})[sender] = data
+    to_server = {sender: parcels_from_bytes(data) for sender, data in sorted_.pop(SERVER, {}).items()}
+    answer: Outbox = server.turn(to_server)
+    for receiver, parcels in answer.items():
+        sorted_.setdefault(receiver, {})[SERVER] = parcels_to_bytes(parcels)
+    return sorted_

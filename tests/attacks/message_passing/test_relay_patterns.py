@@ -41,7 +41,7 @@ from fgl_secure.runtime import (
     Step,
     Transcript,
 )
-from fgl_secure.training.neighbourhood import open_neighbours
+from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.message_passing.recovered import messages_of

@@ -21,7 +21,7 @@ from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes
 from fgl_secure.runtime import Channel, Recording
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.schemes import server_scheme
-from fgl_secure.training.server_sums import CollectiveSums, ServerSums
+from fgl_secure.training.server_sums import ServerSums
 from tests.attacks.conformance import References
 from tests.attacks.recorded import Run
 from tests.attacks.summand_conformance import SummandConformance
@@ -52,7 +52,7 @@ class ProxyConformance(SummandConformance):
 
 def masked(channel: Channel) -> ServerSums:
     """Sums under pairwise masks."""
-    return CollectiveSums(server_scheme("pairwise-masking"), channel)
+    return ServerSums(server_scheme("pairwise-masking"), channel)
 
 
 def one_round(held: LabelledNodes, make_sums: Callable[[Channel], ServerSums] | None = None) -> RecordedRun:

@@ -20,7 +20,7 @@ from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.server_sums import CollectiveSums, ServerSums
+from fgl_secure.training.server_sums import ServerSums
 from tests.attacks.recorded import Run, federated
 from tests.sums import clear_sums
 
@@ -90,7 +90,7 @@ def record_rounds(setting: Federation, *, loss: Loss | None = None, recording: R
     held = [holding(setting, client, rng) for client in range(setting.clients)]
     state = rng.normal(size=PARAMETERS + NODES * WIDTH) * 0.1
     layout = replace(slices(), start=state, work=setting.work)
-    sums = clear_sums(channel) if setting.scheme is None else CollectiveSums(server_scheme(setting.scheme), channel)
+    sums = clear_sums(channel) if setting.scheme is None else ServerSums(server_scheme(setting.scheme), channel)
     for number in range(setting.rounds):
         rows = np.stack([row_of(setting, state, each, rng) for each in held])
         with suppress(TooFewClientsError) if loss else nullcontext():  # a round that is lost changes nothing

@@ -20,8 +20,16 @@ from fgl_secure.protocols.relay_coded.wire import SUM
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.training import gradient_sums as of_members
 from fgl_secure.training.calls import Call
-from fgl_secure.training.device_gradients import ClearGradients, Collector, DeviceFactors, Factors, gathered
-from fgl_secure.training.gradient_sums import CodedGradients, HostedMembers, SummedGradients, gradient_sums
+from fgl_secure.training.gradient_sums import (
+    ClearGradients,
+    Collector,
+    DeviceFactors,
+    Factors,
+    HostedMembers,
+    SummedGradients,
+    gathered,
+    gradient_sums,
+)
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import helpers_of, hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset
@@ -74,7 +82,7 @@ SCHEMES = (RelayCoded(k_min=3, T=2, R=3, profile=Profile.SHOWN), CodedProducts(k
 schemes = pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 
 
-def summed(scheme: RelayCoded, recording: Recording | None = None) -> tuple[SummedGradients | CodedGradients, Channel]:
+def summed(scheme: RelayCoded, recording: Recording | None = None) -> tuple[SummedGradients, Channel]:
     """The sums of a scheme on a channel of their own."""
     channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(1), recording)
     return gradient_sums(scheme, channel, GRAPH.silo_of), channel

@@ -15,7 +15,7 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Circumstance, Direction, Role, Secret, Step
 from fgl_secure.schemes import parse
-from fgl_secure.training.neighbourhood import open_neighbours
+from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from tests.attacks.recorded import both_ways, federated
 

@@ -21,7 +21,7 @@ from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Direction, OwnDraws, Phase, Recording, Role, Step, decode, encode
-from fgl_secure.training.neighbourhood import most_terms, open_neighbours
+from fgl_secure.training.one_process import most_terms, open_neighbours
 from tests.protocols.partners.graphs import Apart, Pairs, channel_of, graphs, grouping_of
 from tests.protocols.processes import SESSION
 

@@ -22,8 +22,7 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
 from fgl_secure.runtime.packing import named_from_bytes
 from fgl_secure.training.job import Job
 from fgl_secure.training.presets import HONEST
-from fgl_secure.training.processes.parcels import parcels_from_bytes, parcels_to_bytes
-from fgl_secure.training.processes.process import Inbox, Outbox
+from fgl_secure.training.processes.process import Inbox, Outbox, parcels_from_bytes, parcels_to_bytes
 from fgl_secure.training.processes.program_run import ProgramRun
 from tests.graphs import two_communities
 from tests.methods.fedstruct.test_processes import SMALL

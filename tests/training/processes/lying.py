@@ -8,11 +8,9 @@ from functools import partial
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.training.job import Job
-from fgl_secure.training.processes.parcels import Parcel
-from fgl_secure.training.processes.process import Inbox, Outbox
+from fgl_secure.training.processes.process import Inbox, Outbox, Parcel
 from fgl_secure.training.processes.program_run import ProgramRun
-from fgl_secure.training.processes.sum_server import SumServer
-from fgl_secure.training.processes.sums import DONE, Company
+from fgl_secure.training.processes.sums import DONE, Company, SumServer
 from fgl_secure.typing import Array
 from tests.training.processes.runs import SESSION, run_together
 

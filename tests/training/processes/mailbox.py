@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from fgl_secure.runtime import Channel, Role
-from fgl_secure.training.processes.parcels import Parcel, parcels_from_bytes, parcels_to_bytes
-from fgl_secure.training.processes.process import SERVER, Inbox, Outbox
-from fgl_secure.training.processes.sum_server import SumServer
+from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Parcel, parcels_from_bytes, parcels_to_bytes
+from fgl_secure.training.processes.sums import SumServer
 
 
 class Mailbox:

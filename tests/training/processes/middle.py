@@ -6,9 +6,7 @@ from collections.abc import Mapping
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.runtime.packing import Arrays
-from fgl_secure.training.processes.parcels import Parcel
-from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Process
-from fgl_secure.training.processes.sealing import Post, SealedParty
+from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Parcel, Post, Process, SealedParty
 from fgl_secure.typing import Array
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from fgl_secure.coins import Coins, SystemCoins
+from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
@@ -17,15 +17,10 @@ from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
 from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.processes.neighbour_sums import NeighbourSums
-from fgl_secure.training.processes.partner_sums import hosted_sums
+from fgl_secure.training.processes.neighbours import RelayProcess, hosted_sums
 from fgl_secure.training.processes.process import Inbox, Outbox, Process
-from fgl_secure.training.processes.program_run import ProgramRun
-from fgl_secure.training.processes.relay import RelayProcess
-from fgl_secure.training.processes.silo_process import SiloProcess
-from fgl_secure.training.processes.silo_rows import SiloRowSums
-from fgl_secure.training.processes.sum_server import SumServer
-from fgl_secure.training.processes.sums import Company
+from fgl_secure.training.processes.program_run import ProgramRun, SiloProcess
+from fgl_secure.training.processes.sums import Company, SumServer
 from fgl_secure.training.program import Program
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array
@@ -88,7 +83,11 @@ def silo_makes(
         silo, coins = Silo.of(graph, number), SystemCoins()
 
         def made() -> Process:
-            sums = None if rows is None else _neighbour_sums(silo, rows, coins, between, crossing)
+            sums = (
+                None
+                if rows is None
+                else hosted_sums(silo, rows, SESSION, coins, WIDEST, between=between, crossing=crossing)
+            )
             members = schemes.get("members", rows)
             return SiloProcess(silo, make, company(graph, server, for_silos), coins, sums, members)
 
@@ -102,12 +101,6 @@ def silo_makes(
     if isinstance(rows, RelayCoded):
         makes |= {graph.num_silos + j: relay_make(j, rows) for j in range(rows.R)}
     return makes
-
-
-def _neighbour_sums(silo: Silo, rows: Scheme, coins: Coins, between: bool, crossing: bool) -> NeighbourSums:
-    if between:
-        return SiloRowSums(silo, rows, SESSION, coins, width=WIDEST)
-    return hosted_sums(silo, rows, SESSION, coins, WIDEST, crossing=crossing)
 
 
 def run_together(

@@ -18,9 +18,9 @@ from fgl_secure.runtime import Phase, Step
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.job import Job
 from fgl_secure.training.presets import HONEST
+from fgl_secure.training.processes.neighbours import HostedSums
 from fgl_secure.training.processes.process import Inbox, Outbox
 from fgl_secure.training.processes.program_run import ProgramRun
-from fgl_secure.training.processes.relay import HostedSums
 from fgl_secure.training.processes.sums import EVERYBODY, Company, SiloSums
 from fgl_secure.typing import Array
 from tests.graphs import two_communities

@@ -14,9 +14,9 @@ from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.methods import FedStruct, HiFGL
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.training.job import Job
+from fgl_secure.training.processes.process import Post
 from fgl_secure.training.processes.program_run import ProgramRun
-from fgl_secure.training.processes.sealing import Post, carried
-from fgl_secure.training.processes.sums import CONFIRMATION
+from fgl_secure.training.processes.sums import CONFIRMATION, carried
 from tests.training.processes.middle import Middle
 from tests.training.processes.runs import SESSION
 from tests.training.processes.test_lying_server import SILOS, job_of
@@ -39,7 +39,7 @@ def run_through(run: ProgramRun, middle: Middle, job: Job, identities: list[tupl
         for number, (own, known) in enumerate(given)
     }
     server, posts = run.server(SESSION), dict[int, dict[int, bytes]]()
-    while any(group[silo].report is None for silo in range(SILOS)):
+    while any(group[silo].program.report is None for silo in range(SILOS)):
         sent: Mapping[int, Post] = {number: party.turn(posts.get(number, {})) for number, party in group.items()}
         posts = carried(middle.passed(sent), server)
 

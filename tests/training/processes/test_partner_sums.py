@@ -19,7 +19,7 @@ from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Step
 from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
 from fgl_secure.training.presets import HONEST
-from fgl_secure.training.processes.partner_sums import PartnerSums, hosted_sums
+from fgl_secure.training.processes.neighbours import PartnerSums, hosted_sums
 from fgl_secure.training.processes.process import Inbox
 from fgl_secure.training.silo import Silo
 from tests.graphs import two_communities

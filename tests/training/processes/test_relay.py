@@ -14,9 +14,8 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Phase, Step, decode, encode
 from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
-from fgl_secure.training.processes.parcels import Parcel
-from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox
-from fgl_secure.training.processes.relay import HostedSums, RelayProcess
+from fgl_secure.training.processes.neighbours import HostedSums, RelayProcess
+from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Parcel
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array
 from tests.graphs import two_communities

@@ -13,9 +13,7 @@ from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.runtime import Phase, Step
 from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes
-from fgl_secure.training.processes.parcels import Parcel
-from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Process
-from fgl_secure.training.processes.sealing import SealedParty
+from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Parcel, Process, SealedParty
 from fgl_secure.typing import Array
 from tests.error_codes import about
 

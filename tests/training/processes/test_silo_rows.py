@@ -13,7 +13,7 @@ from fgl_secure.runtime import Channel, Direction
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.processes.silo_rows import SiloNeighbours
+from fgl_secure.training.processes.neighbours import SiloEdges
 from fgl_secure.training.program import Program
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array
@@ -46,12 +46,12 @@ def test_silos_agree_on_what_one_process_knows(minimum: int) -> None:
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
     between = between_clients(GRAPH, channel, None, minimum)
     shares = [Silo.of(GRAPH, silo) for silo in range(3)]
-    parts = [SiloNeighbours(share, minimum) for share in shares]
+    parts = [SiloEdges(share, minimum) for share in shares]
     told = [part.tell(Direction.FORWARD) for part in parts]
     _, pairs = client_pairs(GRAPH, channel, None, minimum)
     for silo, (share, part) in enumerate(zip(shares, parts, strict=True)):
         part.hear({other: told[other][silo] for other in share.others}, Direction.FORWARD)
-        assert np.array_equal(part.wanted, between.along(share.edges))
+        assert np.array_equal(part.forward, between.along(share.edges))
         nodes, senders = part.rows()
         mine = (pairs.client == silo) | (GRAPH.silo_of[pairs.node] == silo)
         assert np.array_equal(nodes, pairs.node[mine])

@@ -13,10 +13,8 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Step, decode
 from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes
-from fgl_secure.training.processes.parcels import Parcel
-from fgl_secure.training.processes.process import SERVER, Inbox, Outbox
-from fgl_secure.training.processes.sum_server import SumServer
-from fgl_secure.training.processes.sums import EVERYBODY, UNBOUNDED, Company, SiloSums
+from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Parcel
+from fgl_secure.training.processes.sums import EVERYBODY, UNBOUNDED, Company, SiloSums, SumServer
 from tests.training.processes.mailbox import Mailbox
 
 SILOS = 4

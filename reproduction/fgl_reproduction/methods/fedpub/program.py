@@ -38,12 +38,12 @@ from fgl_secure.training.averaging import APART
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.job import Job, Task
+from fgl_secure.training.loop import counts_of
 from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
 from fgl_secure.training.presets import PRESETS, AveragedPreset
 from fgl_secure.training.ranges import shrunk
 from fgl_secure.training.rounds import Figures, Rounds
-from fgl_secure.training.scoring import counts_of
 from fgl_secure.typing import Array, Floats, Ids
 
 
