@@ -56,11 +56,11 @@ def test_edits_that_fit_nothing_are_refused(place: str, before: str, after: str)
 
 
 def test_mutants_are_applied_to_a_copy_of_the_source(tmp_path: Path) -> None:
-    """All of them fit it, and it has their tests with what these stand on."""
+    """What they change is in it, and their tests with what these stand on."""
     copy = copy_of_the_source(tmp_path)
     for mutant in MUTANTS.values():
-        assert list(mutant.texts(copy).values()) == list(mutant.texts(ROOT).values())
         assert all((copy / test.split("::")[0]).is_file() for test in mutant.tests)
+        assert all((copy / edit.place.split("::")[0]).is_file() for edit in mutant.edits)
     assert (copy / "tests/conftest.py").is_file()
 
 
