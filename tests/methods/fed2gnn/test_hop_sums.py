@@ -25,7 +25,6 @@ from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
 from fgl_secure.training.parties import hierarchy_of
 from tests.error_codes import about
 from tests.methods.fed2gnn.oracles import graph_of, graphs, neighbours_of, random_graph, walks
-from tests.methods.fed2gnn.rooted_trees import missing_branches
 
 Reals = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -119,20 +118,6 @@ def test_nodes_of_refused_sums_have_no_neighbours_abroad(graph: FederatedGraph, 
     """Below the minimum nothing is asked for, and walks through such a node stay with its client."""
     found = run(graph, hops, Plaintext(minimum_group=minimum))
     same(found, Heard.of(graph, minimum).sums(graph.features.astype(np.float64), hops))
-
-
-@given(graphs(), st.integers(1, 3))
-@settings(max_examples=20)
-def test_sums_are_those_over_the_layers_of_rooted_trees(graph: FederatedGraph, hops: int) -> None:
-    """f^k is the sum of features in layer k of the branches that a node misses."""
-    trees, found = missing_branches(graph, hops), run(graph, hops)
-    top = np.arange(trees.shape.size)
-    for _ in range(hops):
-        top = np.where(trees.shape.father[top] >= 0, trees.shape.father[top], top)
-    for k in range(1, hops + 1):
-        total, layer = np.zeros(found.f[0].shape), trees.shape.layer == k
-        np.add.at(total, top[layer], graph.features[trees.origin[layer]].astype(np.float64))
-        np.testing.assert_allclose(found.f[k - 1], total, atol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "first_wrong"), [("mutual", 2), ("one_sided", 3)])
