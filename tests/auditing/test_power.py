@@ -16,6 +16,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.methods import HiFGL
 from tests.auditing.samples import QUIET, RECORD, REPORT
 from tests.auditing.test_terminal import printed
+from tests.error_codes import about
 
 
 def test_an_attack_without_power_tests_no_claim() -> None:
@@ -48,15 +49,15 @@ def test_words_and_charts_show_it() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"in_the_clear": None}, "in_the_clear and in_the_clear_verdict must come together"),
-        ({"in_the_clear_verdict": "broken?"}, "in_the_clear and in_the_clear_verdict must come together"),
-        ({"in_the_clear": 1.5}, r"in_the_clear must be finite and in \[-1, 1\]; found 1.5"),
-        ({"knowledge": "a lot"}, "knowledge must be one of nothing is known beside the view"),
+        ({"in_the_clear": None}, "in_the_clear and in_the_clear_verdict"),
+        ({"in_the_clear_verdict": "broken?"}, "in_the_clear and in_the_clear_verdict"),
+        ({"in_the_clear": 1.5}, "in_the_clear"),
+        ({"knowledge": "a lot"}, "knowledge"),
     ],
 )
 def test_half_a_comparison_is_refused(fields: dict[str, object], message: str) -> None:
     """A figure without its verdict, one beyond its range, and words that nobody has agreed on."""
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         replace(RECORD, **fields)  # type: ignore[arg-type]
 
 
@@ -65,5 +66,5 @@ def test_json_keeps_it() -> None:
     for record in (RECORD, replace(QUIET, in_the_clear=None, in_the_clear_verdict=None)):
         assert Record.from_json(record.to_json()) == record
     for name in ("knowledge", "in_the_clear_verdict"):
-        with pytest.raises(InputError, match=f"{name} must be one of"):
+        with pytest.raises(InputError, check=about(name)):
             Record.from_json({**RECORD.to_json(), name: "x"})

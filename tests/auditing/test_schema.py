@@ -12,6 +12,7 @@ from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report, contradictions, render_json
 from fgl_secure.errors import InputError
 from tests.auditing.samples import ACCURACY, COST, EXPOSURE, RECORD, REPORT
+from tests.error_codes import about
 
 
 def test_json_has_the_agreed_shape() -> None:
@@ -41,26 +42,26 @@ def test_a_report_does_not_follow_later_changes() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("run", {"x": {"y": [1.0, nan]}}, r"run\.x\.y\[1\] must be text, a finite number"),
-        ("run", {3: "x"}, "run must have text keys"),
-        ("run", {"x": object()}, r"run\.x must be"),
-        ("run", {"score": "charm"}, r"run\.score must be one of accuracy, mean absolute error; found 'charm'"),
-        ("run", [1], "run must be a mapping"),
-        ("accuracy", {"test": 0.5}, "accuracy must have the keys .*missing validation, per_silo"),
-        ("accuracy", {**ACCURACY, "per_silo": 0.5}, r"accuracy\.per_silo must be a list"),
-        ("accuracy", {**ACCURACY, "test": "high"}, r"accuracy\.test must hold numbers"),
-        ("cost", {**COST, "protocols": {"secmp": {}}}, r"cost\.protocols\.secmp must have the keys"),
-        ("cost", {**COST, "protocols": 3}, r"cost\.protocols must be a mapping"),
-        ("claims", {"secmp": {"protects": "one sentence"}}, r"claims\.secmp\.protects must be a list"),
-        ("claims", {"secmp": {"promises": []}}, "keys among protects"),
-        ("records", [RECORD], "records must be a tuple of Record"),
-        ("notes", (3,), "notes must be a tuple of str"),
+        ("run", {"x": {"y": [1.0, nan]}}, "run.x.y[1]"),
+        ("run", {3: "x"}, "run"),
+        ("run", {"x": object()}, "run.x"),
+        ("run", {"score": "charm"}, "run.score"),
+        ("run", [1], "run"),
+        ("accuracy", {"test": 0.5}, "accuracy"),
+        ("accuracy", {**ACCURACY, "per_silo": 0.5}, "accuracy.per_silo"),
+        ("accuracy", {**ACCURACY, "test": "high"}, "accuracy.test"),
+        ("cost", {**COST, "protocols": {"secmp": {}}}, "cost.protocols.secmp"),
+        ("cost", {**COST, "protocols": 3}, "cost.protocols"),
+        ("claims", {"secmp": {"protects": "one sentence"}}, "claims.secmp.protects"),
+        ("claims", {"secmp": {"promises": []}}, "claims.secmp"),
+        ("records", [RECORD], "records"),
+        ("notes", (3,), "notes"),
     ],
 )
 def test_a_malformed_report_is_refused(field: str, value: object, message: str) -> None:
     """Each part that breaks its rule raises an InputError that names the place."""
     changes: dict[str, Any] = {field: value}
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         replace(REPORT, **changes)
 
 
@@ -68,7 +69,7 @@ def test_an_exposure_counts_whole_messages() -> None:
     """Messages and bytes are whole and not negative, and the roles are text."""
     changes: list[dict[str, Any]] = [{"messages": -1}, {"bytes": 1.5}, {"phase": None}]
     for change in changes:
-        with pytest.raises(InputError, match=f"{next(iter(change))} must be"):
+        with pytest.raises(InputError, check=about(next(iter(change)))):
             replace(EXPOSURE, **change)
 
 

@@ -39,7 +39,7 @@ def test_clipping_survives_the_ends_of_the_floats() -> None:
     for bad in (np.nan, np.inf):
         with pytest.raises(InputError, check=about("values")):
             clip_rows(np.array([[bad]]), 1.0)
-    with pytest.raises(InputError, match="clip"):
+    with pytest.raises(InputError, check=about("clip")):
         clip_rows(np.ones((1, 1)), 0.0)
 
 
@@ -66,7 +66,7 @@ def test_rounding_alone_breaks_the_clip() -> None:
 @pytest.mark.parametrize(("clip", "bits"), [(0.1, 3), (2.0**20, 11), (math.inf, 0), (math.nan, 0)])
 def test_grids_that_cannot_hold_the_clip_are_refused(clip: float, bits: int) -> None:
     """A clip below one unit or beyond 2^30 units raises with its figures."""
-    with pytest.raises(InputError, match="clip"):
+    with pytest.raises(InputError, check=about("clip * 2^fraction_bits")):
         grid_clip(clip, bits)
 
 
@@ -91,12 +91,12 @@ def test_sensitivities_are_those_derived() -> None:
 
 
 @pytest.mark.parametrize(("senders", "targets", "found"), [
-    ([0, 0, 0, 1], [0, 1, 2, 0], "found 1 devices beyond it, up to 3 messages"),
-    ([0, 0], [1, 1], "at most one from a sender to a group"),
+    ([0, 0, 0, 1], [0, 1, 2, 0], "messages of one device in one pass"),
+    ([0, 0], [1, 1], "messages"),
 ])  # fmt: skip
 def test_messages_that_the_noise_is_not_made_for_are_refused(senders: Ids, targets: Ids, found: str) -> None:
     """A sender beyond the cap, or two messages to one group, raise; nothing is dropped instead."""
-    with pytest.raises(InputError, match=found):
+    with pytest.raises(InputError, check=about(found)):
         Relation(Unit.NODE, 2).check(np.array(senders), np.array(targets))
     MESSAGE.check(np.array(senders), np.array(targets))
 

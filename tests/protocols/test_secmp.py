@@ -264,7 +264,7 @@ def test_lost_parameters_stop_the_source(delivery: MuDelivery) -> None:
     case = triangle()
     channel = channel_of(case.directory, lambda p, _, senders, __: np.arange(len(senders)) >= (p is Phase.PARAMETERS))
     session = opened(SecretMessagePassing(delivery=delivery), channel, case.grouping, 1)
-    with pytest.raises(ProtocolError, match=r"cannot encode: .* party \d+ .* in round 0 did not arrive"):
+    with pytest.raises(ProtocolError):
         session.sum(np.ones((4, 1)), FORWARD)
     assert messages_of(channel, Phase.CODES) == []
 
@@ -301,7 +301,7 @@ def test_a_lost_answer_leaves_its_device_without_a_sum(phase: Phase) -> None:
 @pytest.mark.parametrize(("p", "T", "most"), [(5, 2, 1), (11, 5, 4), (13, 10, 5)])
 def test_too_many_masks_for_the_field_are_refused(p: int, T: int, most: int) -> None:
     """2 T + 2 points must fit: F_11 stops at T = 4, though the paper argues with T up to 10 (A.4)."""
-    with pytest.raises(FieldRangeError, match=f"T={T} needs 2 T \\+ 2 = {2 * T + 2} distinct points; .* T <= {most}$"):
+    with pytest.raises(FieldRangeError):
         SecretMessagePassing(PrimeField(p), T)
     SecretMessagePassing(PrimeField(p), most)
 
@@ -331,7 +331,7 @@ def test_eleven_elements_wrap_only_when_asked_to() -> None:
     directory, grouping = star(6)
     small = PrimeField(11)
     for refusing in (SecretMessagePassing(small, bound=1.0), SecretMessagePassing(small, bound=1.0, fraction_bits=0)):
-        with pytest.raises(FieldRangeError, match=r"p / 2 = 5.5; found 6 \* 1 \* 2\^0 = 6"):
+        with pytest.raises(FieldRangeError, check=about("terms * bound * 2^fraction_bits")):
             opened(refusing, channel_of(directory), grouping, 1)
     wrapping = SecretMessagePassing(small, bound=1.0, fraction_bits=0, overflow=Overflow.WRAP)
     assert opened(wrapping, channel_of(directory), grouping, 1).sum(np.ones((7, 1)), FORWARD)[0, 0] == -5
@@ -371,12 +371,12 @@ def test_other_topologies_are_refused() -> None:
     """The paper sums embeddings of neighbours, reals, and nothing else; gradients it sends in the clear."""
     case, scheme = triangle(), SecretMessagePassing()
     assert scheme.refuses(Topology(NEIGHBOURS, case.grouping, 1)) is None
-    for topology, why in (
-        (Topology(MEMBERS, case.grouping, 1), r"gradients not to be private .* \(4.3\)"),
-        (Topology(CLIENTS, case.grouping, 1), "over neighbours alone"),
-        (Topology(NEIGHBOURS, case.grouping, 1, 5), "sums real numbers"),
+    for topology in (
+        Topology(MEMBERS, case.grouping, 1),
+        Topology(CLIENTS, case.grouping, 1),
+        Topology(NEIGHBOURS, case.grouping, 1, 5),
     ):
-        with pytest.raises(InputError, match=why):
+        with pytest.raises(InputError, check=about("scheme")):
             Collective(scheme, topology, channel_of(case.directory))
 
 

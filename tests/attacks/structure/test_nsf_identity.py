@@ -45,6 +45,7 @@ from tests.attacks.structure.structure_runs import (
     record_rule,
     without,
 )
+from tests.error_codes import about
 
 __all__ = ["structure_references"]
 
@@ -132,7 +133,7 @@ class TestNsfNearest(Identity):
         """A rule with other columns than the shared features is refused."""
         run = self.run()
         other = replace(run.knows(CrawledGraph), structure_features=one_hot_degrees)
-        with pytest.raises(InputError, match="must give the 27 columns"):
+        with pytest.raises(InputError, check=about("structure_features")):
             guess_of(self.attack, run.transcript.views(Role.SILO), run.public, [other])
 
 

@@ -138,7 +138,7 @@ def test_boxes_open_for_those_whom_they_are_for() -> None:
 def test_a_box_for_the_wrong_client_is_found_and_refused() -> None:
     """The broken twin: boxes that open for another client are seen, and whoever is given one refuses."""
     assert openings(three(flaws.BoxesToTheNext)) == {(PARTIES[2], PARTIES[1]), (PARTIES[1], PARTIES[2])}
-    with pytest.raises(ProtocolError, match=f"a box of party {MAKER} must be sealed for party"):
+    with pytest.raises(ProtocolError, check=about(f"a box of party {MAKER}")):
         three(flaws.BoxesToTheNext).play()
 
 

@@ -251,7 +251,7 @@ def test_below_the_threshold_nothing_is_learnt(stage: Stage) -> None:
     good = setting.protocol()
 
     def run(values: Inputs, channel: Channel) -> None:
-        with pytest.raises(ProtocolError, match="at least threshold"):
+        with pytest.raises(ProtocolError, check=about("at least threshold = 4 of 5 clients")):
             good.run(values, channel)
 
     judge, zero = Judge(replace(good, run=run)), setting.zero

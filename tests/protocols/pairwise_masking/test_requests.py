@@ -42,7 +42,7 @@ def test_an_honest_request_is_answered() -> None:
 def test_a_request_for_both_secrets_of_one_sender_is_refused_by_everybody(target: int) -> None:
     """A server that asks for both secrets of one client is refused by every honest client, that client included."""
     for own in range(5):
-        with pytest.raises(ProtocolError, match=f"one secret of each sender; found one for both of sender {target}"):
+        with pytest.raises(ProtocolError, check=about("a request")):
             check(asking(**{f"s{target}": Ask.SELF_MASK + Ask.MASK_KEY}), own)
 
 
@@ -57,18 +57,18 @@ def test_a_second_request_is_refused() -> None:
 @pytest.mark.parametrize(
     ("asked", "told", "message"),
     [
-        (asking(s0=Ask.MASK_KEY), ALL, "sender 0 must be on the roster"),
-        (asking(s0=Ask.NOTHING), ALL, "sender 0 must be on the roster"),
-        (asking(), np.arange(5) != 2, "those only that shared their secrets; found sender 2"),
-        (asking(s2=Ask.MASK_KEY), np.arange(5) != 2, "those only that shared their secrets; found sender 2"),
-        (asking(s1=2, s2=2), ALL, "at least threshold = 4 senders; found 3"),
-        (asking(s1=0, s2=0), ALL, "at least threshold = 4 senders; found 3"),
-        (asking(s1=200), ALL, "found one for both of sender 1"),
+        (asking(s0=Ask.MASK_KEY), ALL, "sender 0"),
+        (asking(s0=Ask.NOTHING), ALL, "sender 0"),
+        (asking(), np.arange(5) != 2, "a roster"),
+        (asking(s2=Ask.MASK_KEY), np.arange(5) != 2, "a roster"),
+        (asking(s1=2, s2=2), ALL, "a roster"),
+        (asking(s1=0, s2=0), ALL, "a roster"),
+        (asking(s1=200), ALL, "a request"),
     ],
 )
 def test_a_request_that_lies_is_refused(asked: Bytes, told: NDArray[np.bool_], message: str) -> None:
     """About the sender itself, about one that shared nothing, or for too small a sum."""
-    with pytest.raises(ProtocolError, match=message):
+    with pytest.raises(ProtocolError, check=about(message)):
         check(asked, told=told)
 
 

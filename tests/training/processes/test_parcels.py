@@ -13,6 +13,7 @@ from fgl_secure.runtime import Direction, Phase, Step
 from fgl_secure.runtime.messages import KINDS
 from fgl_secure.runtime.packing import array_to_bytes, named_from_bytes, named_to_bytes, packed
 from fgl_secure.training.processes.parcels import Parcel, parcels_from_bytes, parcels_to_bytes
+from tests.error_codes import about
 
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 ARRAYS = st.sampled_from(KINDS).flatmap(lambda kind: arrays.arrays(np.dtype(kind), SHAPES))
@@ -84,5 +85,5 @@ def test_what_is_no_array_is_refused() -> None:
 def test_names_must_differ() -> None:
     """Two arrays of one name are no state."""
     flag = array_to_bytes(np.array([True]))
-    with pytest.raises(MalformedMessageError, match="name of their own"):
+    with pytest.raises(MalformedMessageError, check=about("arrays")):
         named_from_bytes(packed([b"name", flag, b"name", flag]))
