@@ -133,12 +133,6 @@ def test_every_exchange_trains_the_same_model(name: str, stepping: Stepping) -> 
     assert found.accuracy == expected.accuracy
 
 
-def test_a_seed_repeats_a_run_and_another_does_not() -> None:
-    """Initial weights, structure features and dropout come from the seed alone."""
-    assert trained().losses == trained().losses
-    assert trained().losses != trained(seed=1).losses
-
-
 def test_training_learns() -> None:
     """The loss falls, and the communities are told apart."""
     result = trained(replace(QUICK, epochs=60, selection=Selection.VALIDATION))
