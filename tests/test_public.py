@@ -96,7 +96,6 @@ def test_training_takes_the_same() -> None:
     ],
 )
 def test_what_is_refused(call: Any, message: str) -> None:
-    """The message names the argument, the rule and what was found, before anything runs."""
     with pytest.raises((InputError, UnknownNameError), check=about(message)):
         call()
 

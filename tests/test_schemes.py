@@ -124,7 +124,6 @@ def test_usual_choices_stand_by_themselves() -> None:
     ],
 )
 def test_what_is_not_a_scheme_is_refused(text: str, kind: type[FglSecureError], message: str) -> None:
-    """The message names what there is, or the rule, and what was found."""
     with pytest.raises(kind, check=about(message)) as refused:
         parse(text)
     assert "\n" not in str(refused.value)

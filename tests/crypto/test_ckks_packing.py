@@ -74,7 +74,6 @@ def test_what_is_no_vector_of_integers_is_refused(vector: np.ndarray, message: s
 
 @pytest.mark.parametrize("entry", [11, -11, 2**62, -(2**63), 1e300])
 def test_entries_beyond_the_bound_are_refused_and_not_told(entry: float) -> None:
-    """The message has the bound and not the entry, which is a secret."""
     with pytest.raises(FieldRangeError) as caught:
         checked_vector(np.array([1, entry]), 10)
     assert "bound = 10" in str(caught.value)

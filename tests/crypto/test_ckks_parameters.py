@@ -140,7 +140,6 @@ def test_what_does_not_fit_is_refused_with_its_figures() -> None:
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(settings: dict[str, float], message: str) -> None:
-    """Each argument has a range, and the message names it."""
     with pytest.raises(InputError, check=about(message)):
         Parameters.for_sums(**({"terms": 3, "bound": 5} | settings))  # type: ignore[arg-type]
 

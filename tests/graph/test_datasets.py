@@ -43,7 +43,6 @@ def test_listing_and_names_agree() -> None:
 
 
 def test_unknown_data_set_is_refused_with_the_known_names() -> None:
-    """An unknown name is refused with the names that exist."""
     with pytest.raises(UnknownNameError, check=about("data set")):
         load("Corra")
 

@@ -71,7 +71,6 @@ def test_raw_file_becomes_the_graph_twice(name: str, tmp_path: Path) -> None:
 
 @every_archive
 def test_missing_file_is_named_with_the_way_out(name: str, tmp_path: Path) -> None:
-    """The error says the folder, the file and what to do."""
     with pytest.raises(DataNotFoundError, check=about("data_root")):
         load(name, tmp_path, tmp_path / "cache")
 

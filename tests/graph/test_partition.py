@@ -153,7 +153,6 @@ def test_registry_calls_the_named_partition(name: str) -> None:
 
 
 def test_unknown_partition_is_refused_with_the_known_names() -> None:
-    """An unknown name is refused with the names that exist."""
     with pytest.raises(UnknownNameError, check=about("partition")):
         partition("metis", _cliques(4, 4), 2, 0)
 
@@ -203,6 +202,5 @@ def test_split_is_uniform_over_nodes() -> None:
     ],
 )
 def test_bad_arguments_are_refused(n: int, seed: int, fractions: tuple[float, float, float], message: str) -> None:
-    """An argument out of range is refused with its rule."""
     with pytest.raises(InputError, check=about(message)):
         random_split(n, seed, fractions)

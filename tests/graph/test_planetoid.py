@@ -158,7 +158,6 @@ def test_cache_that_can_not_be_written_is_done_without(root: Path, tmp_path: Pat
 
 
 def test_missing_raw_files_are_named(root: Path, cache: Path) -> None:
-    """The error says the exact folder, exactly the missing files and the way out, and no cache appears."""
     (root / RAW / "ind.cora.graph").unlink()
     with pytest.raises(DataNotFoundError) as caught:
         load("Cora", root, cache)

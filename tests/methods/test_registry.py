@@ -55,7 +55,6 @@ def test_every_method_is_its_own_class() -> None:
 
 
 def test_unknown_methods_are_refused_with_the_known_ones() -> None:
-    """The message lists what there is."""
     with pytest.raises(UnknownNameError, check=about("method")):
         methods.method("fedprox")
     with pytest.raises(AttributeError):

@@ -136,7 +136,6 @@ def test_options_set_sample_and_seed(run_here: Callable[..., tuple[int, str]]) -
 
 
 def test_a_sample_that_is_too_small_is_refused(run_here: Callable[..., tuple[int, str]]) -> None:
-    """The error says how many an advantage needs."""
     status, said = run_here(STATISTICAL, "--privacy-samples", "50")
     assert status == 1
     assert "SampleTooSmallError: samples must number at least 2021 per arm" in said

@@ -125,7 +125,6 @@ def test_cuda_that_is_present_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unknown_devices_are_refused() -> None:
-    """The message lists the devices that there are."""
     with pytest.raises(UnknownNameError, check=about("device")):
         compute_device("tpu")
 

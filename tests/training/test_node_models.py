@@ -115,7 +115,6 @@ def test_a_seed_repeats_a_model() -> None:
 
 
 def test_unknown_backbones_and_no_layers_are_refused() -> None:
-    """The message names what there is, and the rule."""
     with pytest.raises(UnknownNameError, check=about("backbone")):
         make_model("gat", (3, 5, 2), 2, seed=0)
     with pytest.raises(InputError, check=about("hops")):

@@ -143,7 +143,6 @@ def test_paper_preset_takes_coras_settings_elsewhere() -> None:
 
 
 def test_unknown_presets_are_refused() -> None:
-    """The message lists the presets that there are."""
     with pytest.raises(UnknownNameError, check=about("preset")):
         preset("best", "Cora")
 

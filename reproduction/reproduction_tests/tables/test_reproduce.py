@@ -224,7 +224,6 @@ def test_one_run_with_few_epochs_is_said() -> None:
     ],
 )
 def test_impossible_choices_are_refused(change: dict[str, int], message: str) -> None:
-    """The message names the argument, the rule and what was found."""
     with pytest.raises(InputError, match=message):
         Choices(**change)  # type: ignore[arg-type]  # whichever field the case names
 

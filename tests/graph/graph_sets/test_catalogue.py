@@ -27,6 +27,5 @@ def test_names_and_descriptions() -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    """An unknown name is refused with those that exist."""
     with pytest.raises(UnknownNameError, check=about("graph set")):
         load_set("Motif")

@@ -90,7 +90,6 @@ def test_arrays_are_copied_and_read_only() -> None:
     ],
 )
 def test_broken_rules_are_named(changed: dict[str, Any], message: str) -> None:
-    """Every rule has a message with the argument, the rule and what was found."""
     with pytest.raises(InputError, check=about(message)):
         small(**changed)
 

@@ -105,7 +105,6 @@ def test_a_graph_without_edges_is_left_as_it_is() -> None:
 
 
 def test_more_levels_than_sums_are_refused() -> None:
-    """The message says how many there can be."""
     graph = graph_of([[0, 1]], 2, [0, 1])
     with pytest.raises(InputError, check=about("decoded")):
         completed(graph, 0, 2, 3, Propagation.MEAN)

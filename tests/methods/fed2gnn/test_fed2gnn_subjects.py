@@ -190,7 +190,6 @@ def test_what_picks_tell_is_declared() -> None:
     ids=str,
 )
 def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, Any], rule: str) -> None:
-    """Each message names the argument and the rule."""
     with pytest.raises(FglSecureError, check=about(rule)):
         Fed2GNN(**choice)
 

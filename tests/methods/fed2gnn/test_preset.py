@@ -69,7 +69,6 @@ def test_choices_change_what_they_name() -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    """With those that there are."""
     with pytest.raises(UnknownNameError, check=about("preset")):
         fed2gnn_preset("best", "Cora")
     with pytest.raises(UnknownNameError, check=about("backbone")):
@@ -87,7 +86,6 @@ def test_unknown_names_are_refused() -> None:
     ],
 )
 def test_decoders_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
-    """Argument, rule, found value."""
     with pytest.raises(InputError, check=about(message)):
         replace(DecoderPreset(), **change)
 
@@ -102,6 +100,5 @@ def test_decoders_out_of_range_are_refused(change: dict[str, Any], message: str)
     ],
 )
 def test_latent_maps_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
-    """Argument, rule, found value."""
     with pytest.raises(InputError, check=about(message)):
         replace(LatentPreset(), **change)

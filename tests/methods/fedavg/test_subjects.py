@@ -95,7 +95,6 @@ def test_less_noise_than_claimed_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     ids=lambda value: str(value)[:40],
 )
 def test_bad_choices_are_refused_before_anything_runs(choice: dict[str, object], message: str) -> None:
-    """The message names the argument, the rule and the value."""
     with pytest.raises(InputError, check=about(message)):
         replace(QUICK, **choice).plan()  # type: ignore[arg-type]  # one of several
 

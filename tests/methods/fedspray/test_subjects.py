@@ -141,7 +141,6 @@ def test_clients_without_further_labels_add_none(monkeypatch: pytest.MonkeyPatch
     ids=str,
 )
 def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, object], message: str) -> None:
-    """The message names the argument, the rule and the value."""
     with pytest.raises(InputError, check=about(message)):
         replace(QUICK, **choice)  # type: ignore[arg-type]  # one of several
 

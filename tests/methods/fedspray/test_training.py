@@ -321,7 +321,6 @@ def test_the_paper_preset_differs_by_named_switches() -> None:
     ],
 )  # fmt: skip
 def test_numbers_out_of_range_are_refused(argument: str, value: float) -> None:
-    """Every number is checked, and the message has its name and the value."""
     with pytest.raises(InputError, check=about(argument)):
         replace(HONEST, **{argument: value})  # type: ignore[arg-type]
 

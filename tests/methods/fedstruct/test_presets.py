@@ -67,7 +67,6 @@ def test_epochs_can_be_replaced() -> None:
 
 
 def test_unknown_presets_are_refused() -> None:
-    """The message lists the presets."""
     with pytest.raises(UnknownNameError, check=about("preset")):
         fedstruct_preset("best", "Cora")
 
@@ -84,7 +83,6 @@ def test_unknown_presets_are_refused() -> None:
     ],
 )
 def test_settings_that_make_no_sense_are_refused(change: dict[str, object], message: str) -> None:
-    """Each rule has its message."""
     with pytest.raises(InputError, check=about(message)):
         _changed(fedstruct_preset("honest", "Cora"), change)
 

@@ -272,7 +272,6 @@ def test_a_self_loop_counts_once() -> None:
     ],
 )
 def test_bad_choices_are_refused(make: Callable[[], object], rule: str) -> None:
-    """Each rule is named together with what was found."""
     with pytest.raises(InputError, check=about(rule)):
         make()
 

@@ -158,7 +158,6 @@ def test_claims_follow_the_choice() -> None:
     ids=str,
 )
 def test_bad_choices_are_refused_when_they_are_made(choices: dict[str, object], rule: str) -> None:
-    """Each message names the argument and the rule."""
     with pytest.raises(InputError, check=about(rule)):
         FedStruct(**choices)  # type: ignore[arg-type]  # one of several
 
@@ -181,7 +180,6 @@ def test_bad_choices_are_refused_when_they_are_made(choices: dict[str, object], 
 def test_runs_that_cannot_be_are_refused_before_anything_runs(
     method: FedStruct, silos: int, scheme: str, rule: str
 ) -> None:
-    """Each message names the argument and the rule."""
     with pytest.raises(FglSecureError, check=about(rule)):
         method.plan(Data(silos=silos), [scheme])
 

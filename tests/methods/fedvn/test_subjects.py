@@ -122,7 +122,6 @@ def test_the_plan_speaks_of_clients_and_graphs() -> None:
     ids=str,
 )
 def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, object], message: str) -> None:
-    """The message names the argument, the rule and the value."""
     with pytest.raises(InputError, check=about(message)):
         replace(QUICK, **choice)  # type: ignore[arg-type]  # one of several
 
@@ -138,7 +137,6 @@ def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, object], m
     ],
 )
 def test_schemes_that_do_not_serve_the_server_are_refused(scheme: str, message: str) -> None:
-    """The message says what does, and why this one does not."""
     with pytest.raises(InputError, check=about(message)):
         QUICK.plan(None, [scheme])
 

@@ -160,7 +160,6 @@ def test_values_beyond_the_bound_stop_training_with_round_and_layer() -> None:
 
 
 def test_unknown_backbones_are_refused() -> None:
-    """The message lists the backbones that there are."""
     with pytest.raises(UnknownNameError, check=about("backbone")):
         train(Plaintext(), backbone="gin")
 

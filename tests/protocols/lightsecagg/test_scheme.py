@@ -90,7 +90,6 @@ def test_numbers_that_privacy_forbids_are_refused(senders: int) -> None:
     ],
 )
 def test_parameters_out_of_range_are_refused(arguments: dict[str, int], message: str) -> None:
-    """Each bad parameter raises when the scheme is made, and the message says which."""
     with pytest.raises(InputError, check=about(message)):
         LightSecAgg(**arguments)  # type: ignore[arg-type]
 

@@ -186,7 +186,6 @@ def test_primes_are_the_largest_below_powers_of_two() -> None:
     ],
 )
 def test_what_is_no_precision_is_refused(make: Any, message: str) -> None:
-    """With the reason."""
     with pytest.raises(InputError, check=about(message)):
         make()
 

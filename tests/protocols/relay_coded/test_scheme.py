@@ -288,7 +288,6 @@ def test_small_groups_are_left_out_under_anon_too(graph: Any, k_min: int) -> Non
     ],
 )
 def test_unfit_parameters_are_refused(wrong: Mapping[str, Any], error: type[FglSecureError], message: str) -> None:
-    """Each parameter out of range raises, and the message names it."""
     with pytest.raises(error, check=about(message)):
         RelayCoded(**wrong)
 
