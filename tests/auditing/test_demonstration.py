@@ -23,7 +23,7 @@ from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.auditing.wording import figure, with_interval
 from fgl_secure.graph import datasets
 from fgl_secure.methods import HiFGL
-from tests.auditing.test_report import printed
+from tests.auditing.test_terminal import printed
 from tests.graphs import joined_digits
 
 QUICK = HiFGL(epochs=1)

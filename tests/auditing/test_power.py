@@ -15,7 +15,7 @@ from fgl_secure.auditing.write_up import promises_tested
 from fgl_secure.errors import InputError
 from fgl_secure.methods import HiFGL
 from tests.auditing.samples import QUIET, RECORD, REPORT
-from tests.auditing.test_report import printed
+from tests.auditing.test_terminal import printed
 from tests.error_codes import about
 
 

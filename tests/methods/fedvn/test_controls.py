@@ -9,7 +9,7 @@ import pytest
 
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.virtual_nodes.clients import VirtualNodeClients
-from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN_SKEWED
+from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, FEDVN_SKEWED
 from fgl_secure.attacks.virtual_nodes.labels import (
     VirtualNodeLabels,
     VirtualNodePopulation,
@@ -39,3 +39,8 @@ def test_labels_are_skewed_where_they_should_be() -> None:
     assert truth.population.argmax() == 0
     shares = np.sort(truth.label_shares, axis=1)
     assert (shares[:, -1] > 2 * shares[:, -2]).all()
+
+
+def test_controls_are_made_once() -> None:
+    """A second look is the same run."""
+    assert CONTROLS[FEDVN]() is CONTROLS[FEDVN]()

@@ -28,6 +28,7 @@ from fgl_secure.graph import load
 from fgl_secure.methods.fedavg.small_rounds import CONTROLS as UPDATE_CONTROLS
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.scenarios import NARROW, WIDEST, recorded_exchange, variant_runs
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Step
 from tests.attacks.recorded import federated
@@ -60,6 +61,11 @@ def test_neighbours_in_the_half_graphs_differ_in_degree() -> None:
     source, target = CONTROLS[SECMP_STATIC]().truth(MessageTruth).edges
     pairs = np.stack([target, np.bincount(target)[source]])
     assert len(np.unique(pairs, axis=1).T) == len(source)
+
+
+def test_controls_are_made_once() -> None:
+    """A second look is the same run."""
+    assert CONTROLS[SECMP]() is CONTROLS[SECMP]()
 
 
 def test_single_exchanges_repeat() -> None:
@@ -112,6 +118,12 @@ def test_variants_exchange_binary_rows_of_the_stated_widths() -> None:
     ]
     for run in (whole, narrow):
         assert set(np.unique(run.truth(MessageTruth).embeddings[FIRST])) == {0, 1}
+
+
+def test_plaintext_has_no_variants() -> None:
+    """The oracle is run as it is."""
+    graph = federated([[0, 1], [1, 0]], [0, 1])
+    assert not list(variant_runs(Plaintext(), graph, 0))
 
 
 def test_every_reference_of_updates_has_a_run() -> None:

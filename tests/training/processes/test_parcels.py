@@ -14,8 +14,6 @@ from fgl_secure.runtime.messages import KINDS
 from fgl_secure.runtime.packing import array_to_bytes, named_from_bytes, named_to_bytes, packed
 from fgl_secure.training.processes.parcels import Parcel, parcels_from_bytes, parcels_to_bytes
 from tests.error_codes import about
-from tests.protocols.hostile import tallied, trials
-from tests.training.processes.hostile import PLACES
 
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 ARRAYS = st.sampled_from(KINDS).flatmap(lambda kind: arrays.arrays(np.dtype(kind), SHAPES))
@@ -89,11 +87,3 @@ def test_names_must_differ() -> None:
     flag = array_to_bytes(np.array([True]))
     with pytest.raises(MalformedMessageError, check=about("arrays")):
         named_from_bytes(packed([b"name", flag, b"name", flag]))
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_changed_parcels_are_taken_or_refused(place: str) -> None:
-    """Parcels below the seal, cut, flipped, repeated, of other phases, shapes and values: typed errors alone."""
-    found = tallied(PLACES[place](), place, range(8 * trials()))  # one in twenty is taken
-    assert found.taken
-    assert found.refused

@@ -1,0 +1,114 @@
+"""Node2Vec: the loss of PyTorch Geometric, and vectors that tell neighbours from strangers."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from types import SimpleNamespace
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+from fgl_secure.errors import InputError
+from fgl_secure.graph import Graph
+from fgl_secure.graph.node2vec import Node2VecSettings, add_loss_gradient, node2vec
+from tests.error_codes import about
+from tests.graph.strategies import graph_from_pairs
+
+SMALL = Node2VecSettings(width=16, epochs=100, batch=16)
+
+
+def _two_communities() -> Graph:
+    random = nx.planted_partition_graph(2, 20, 0.85, 0.02, seed=1)
+    return graph_from_pairs(40, [*random.edges, *((v, u) for u, v in random.edges)])
+
+
+def _windows(walks: np.ndarray, context: int) -> torch.Tensor:
+    return torch.from_numpy(np.concatenate([walks[:, j : j + context] for j in range(walks.shape[1] - context + 1)]))
+
+
+@pytest.mark.parametrize("spread", [0.1, 1.0, 4.0])
+def test_loss_and_gradient_are_those_of_pytorch_geometric(spread: float) -> None:
+    """The mean loss of true and random walks and its gradient are PyTorch Geometric's, saturated or not."""
+    with warnings.catch_warnings():  # PyTorch Geometric uses what PyTorch has deprecated
+        warnings.simplefilter("ignore")
+        from torch_geometric.nn import Node2Vec
+
+    generator = np.random.default_rng(0)
+    vectors = (spread * generator.standard_normal((12, 8))).astype(np.float32)
+    walks, noise = generator.integers(12, size=(7, 6)), generator.integers(12, size=(9, 6))
+    embedding = torch.nn.Embedding(12, 8, _weight=torch.from_numpy(vectors.copy()))
+    model = SimpleNamespace(embedding=embedding, embedding_dim=8, EPS=1e-15)
+    loss = Node2Vec.loss(model, _windows(walks, 4), _windows(noise, 4))
+    loss.backward()
+    gradient, touched = np.zeros_like(vectors), np.zeros(12, dtype=np.bool_)
+    found = add_loss_gradient(vectors, walks, 4, True, gradient, touched)
+    found += add_loss_gradient(vectors, noise, 4, False, gradient, touched)
+    assert found == pytest.approx(loss.item(), rel=1e-5)
+    assert embedding.weight.grad is not None
+    np.testing.assert_allclose(gradient, embedding.weight.grad.numpy(), rtol=1e-4, atol=1e-6)
+    assert touched.all()
+
+
+def test_only_nodes_in_windows_are_touched() -> None:
+    """A node that no walk meets has no gradient and is not marked."""
+    gradient, touched = np.zeros((4, 2), dtype=np.float32), np.zeros(4, dtype=np.bool_)
+    add_loss_gradient(np.ones((4, 2), dtype=np.float32), np.array([[0, 2, 0]]), 2, True, gradient, touched)
+    assert touched.tolist() == [True, False, True, False]
+    assert not gradient[[1, 3]].any()
+
+
+@pytest.mark.parametrize(("p", "q", "negatives"), [(1.0, 1.0, 1), (10.0, 0.2, 3)])
+def test_edges_have_larger_cosines(p: float, q: float, negatives: int) -> None:
+    """In a graph of two communities the cosine of a joined pair is above that of another in 9 cases of 10."""
+    graph = _two_communities()
+    vectors = node2vec(graph, replace(SMALL, p=p, q=q, negatives=negatives), seed=0)
+    assert vectors.dtype == np.float32
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosine = (unit @ unit.T)[np.triu_indices(40, 1)]
+    joined = np.zeros((40, 40), dtype=np.bool_)
+    joined[graph.edges[0], graph.edges[1]] = True
+    edge = joined[np.triu_indices(40, 1)]
+    assert (cosine[edge][:, None] > cosine[~edge]).mean() > 0.9
+
+
+def test_untrained_vectors_do_not_tell_edges() -> None:
+    """With a learning rate of next to nothing the vectors are as random as at the start, which training moved."""
+    graph = _two_communities()
+    still = node2vec(graph, replace(SMALL, learning_rate=1e-9, epochs=1), seed=0)
+    assert abs(still.mean()) < 5 / np.sqrt(still.size)
+    assert still.std() == pytest.approx(1, abs=5 / np.sqrt(2 * still.size))
+    assert not np.allclose(still, node2vec(graph, SMALL, seed=0), atol=0.1)
+
+
+def test_seed_repeats_the_vectors() -> None:
+    """Equal seeds give equal vectors, others don't."""
+    graph, quick = _two_communities(), replace(SMALL, epochs=2)
+    first = node2vec(graph, quick, seed=5)
+    np.testing.assert_array_equal(first, node2vec(graph, quick, seed=5))
+    assert not np.array_equal(first, node2vec(graph, quick, seed=6))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"width": 0}, "width"),
+        ({"negatives": 0}, "negatives"),
+        ({"context": 1}, "context"),
+        ({"context": 21}, "context"),
+        ({"p": 0.0}, "p"),
+        ({"learning_rate": float("nan")}, "learning_rate"),
+    ],
+)
+def test_bad_settings_are_refused(change: dict[str, float], message: str) -> None:
+    """Settings out of range are refused when they are made."""
+    with pytest.raises(InputError, check=about(message)):
+        Node2VecSettings(**change)  # type: ignore[arg-type]  # each value has the type of its field
+
+
+def test_negative_seeds_are_refused() -> None:
+    """A negative seed is refused."""
+    with pytest.raises(InputError, check=about("seed")):
+        node2vec(_two_communities(), SMALL, -1)
