@@ -1,7 +1,5 @@
 """Coins: independent, uniform, never the same twice; and all tapes at once."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import itertools

@@ -1,7 +1,5 @@
 """Entry points of other installed packages."""
 
-from __future__ import annotations
-
 import sys
 from importlib.metadata import EntryPoint
 

@@ -1,7 +1,5 @@
 """What `from fgl_secure import audit, train` takes: data first or a method first, and silos in every way."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

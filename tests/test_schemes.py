@@ -1,7 +1,5 @@
 """Schemes by text: what is read, what is refused and with which words."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -102,11 +100,7 @@ def test_usual_choices_stand_by_themselves() -> None:
     ("text", "kind", "message"),
     [
         ("magic", UnknownNameError, "scheme"),
-        (
-            "device=secmp",
-            UnknownNameError,
-            "topology",
-        ),
+        ("device=secmp", UnknownNameError, "topology"),
         ("server=secmp", InputError, "scheme"),
         ("secmp[", InputError, "scheme"),
         ("", InputError, "scheme"),

@@ -1,7 +1,5 @@
 """The safe recipe: exact within the stated error, under any scheme, or a typed error."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Fixed point for weighted sums: within the stated error, or a typed error."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Mappings that are made when they are read: the same mean, and never all clients' in memory."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Layouts: what must agree between clients."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Short messages that would cost gigabytes or minutes: refused for what they say, before anything is made of it."""
 
-from __future__ import annotations
-
 import json
 import struct
 import tracemalloc

@@ -1,7 +1,5 @@
 """Means at few bits: within the stated error, right on average, small on the wire, and rounded by secret coins."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -236,10 +234,7 @@ def test_parties_of_other_precisions_have_no_sum() -> None:
         ({"precision": 8, "scheme": "ckks-shared-key", "bound": 1.0}, "precision"),
         ({"precision": 8, "scheme": "plaintext"}, "precision"),
         ({"precision": 8, "scheme": "pairwise-masking[precision=8]"}, "precision"),
-        (
-            {"precision": 8, "privacy": DistributedNoise(1.0, 4.0, 1e-5, 10)},
-            "precision",
-        ),
+        ({"precision": 8, "privacy": DistributedNoise(1.0, 4.0, 1e-5, 10)}, "precision"),
     ],
 )
 def test_what_does_not_go_together_is_refused(arguments: dict[str, Any], message: str) -> None:

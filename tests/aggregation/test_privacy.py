@@ -1,7 +1,5 @@
 """Noise in the sum: of the width that is accounted for, spent against a budget, and never less."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

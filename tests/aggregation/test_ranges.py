@@ -1,7 +1,5 @@
 """Ranges by a secure maximum: right, and nothing else in the sum."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

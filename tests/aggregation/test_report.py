@@ -1,7 +1,5 @@
 """What the server saw, before and after: measured by one ruler, which finds everything where nothing is hidden."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A round whose parties are processes of their own: bytes in, bytes out, and nothing else between them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace

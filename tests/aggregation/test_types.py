@@ -1,7 +1,5 @@
 """Types at the edge of the aggregation: taken with the right value, or refused with a remedy that works."""
 
-from __future__ import annotations
-
 import array
 from collections.abc import Callable
 from fractions import Fraction
@@ -113,14 +111,8 @@ class ArrayLike:
     [
         (lambda: torch.eye(2).to_sparse(), lambda value: value.to_dense()),
         (lambda: torch.eye(2).to_sparse_csr(), lambda value: value.to_dense()),
-        (
-            lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
-            lambda value: value.dequantize(),
-        ),
-        (
-            lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
-            lambda value: list(value.unbind()),
-        ),
+        (lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), lambda value: value.dequantize()),
+        (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), lambda value: list(value.unbind())),
         (lambda: torch.ones(2, dtype=torch.complex64), lambda value: [value.real, value.imag]),
         (lambda: NUMBERS + 1j, lambda value: [value.real, value.imag]),
         (lambda: torch.ones(3).to(torch.float8_e4m3fn), lambda value: value.float()),
@@ -170,11 +162,7 @@ def test_values_that_hold_no_numbers_are_refused() -> None:
         ([torch.ones(2)] * 3, "mapping", lambda found: [{"update": each} for each in found]),
         (np.ones((3, 2)), "mapping", lambda found: [{"update": each} for each in found]),
         ([STATE.values()] * 3, "mapping", lambda found: [list(each) for each in found]),
-        (
-            [list(LINEAR.named_parameters())] * 3,
-            "values",
-            lambda found: [dict(each) for each in found],
-        ),
+        ([list(LINEAR.named_parameters())] * 3, "values", lambda found: [dict(each) for each in found]),
         (
             [{0: torch.ones(2)}] * 3,
             "keys",

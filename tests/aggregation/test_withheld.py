@@ -1,7 +1,5 @@
 """Entries of a mean to which few clients contribute: who may open them, and what is left of them in messages."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Arrays and tensors: the same answers bit for bit, of the kind and on the device that came in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

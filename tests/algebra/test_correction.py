@@ -1,7 +1,5 @@
 """Decoding with liars: located, named and corrected, or refused where the shares tell that there are too many."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

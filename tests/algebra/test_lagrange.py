@@ -1,7 +1,5 @@
 """Lagrange coding: the published matrix, decoding from any enough shares, and polynomials evaluated by hand."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Numbers at few bits: right on average, within a unit, and exact beside them what is whole."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 

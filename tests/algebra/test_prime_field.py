@@ -1,7 +1,5 @@
 """Arithmetic modulo a prime, against galois and against python integers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Real numbers as field elements: exact sums, stated errors, and a range that is refused exactly at its end."""
 
-from __future__ import annotations
-
 import math
 import re
 from fractions import Fraction

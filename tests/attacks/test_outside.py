@@ -1,7 +1,5 @@
 """An attack from a package of its own: with its knowledge, its truth, its scenario and its control."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -173,10 +171,7 @@ def test_an_audit_runs_it() -> None:
     [
         ("[fgl_secure.attacks]\na = outside_attacks:CountsSilos\nb = outside_attacks:Twice\n", "attack"),
         ("[fgl_secure.attacks]\na = outside_attacks:A_NUMBER\n", "entry point a of fgl_secure.attacks"),
-        (
-            "[fgl_secure.attacks]\na = outside_attacks:Needy\n",
-            "a of fgl_secure.attacks",
-        ),
+        ("[fgl_secure.attacks]\na = outside_attacks:Needy\n", "a of fgl_secure.attacks"),
         ("[fgl_secure.attacks]\na = outside_attacks:Missing\n", "entry point a of fgl_secure.attacks"),
         ("[fgl_secure.attacks]\na = outside_broken:CountsSilos\n", "entry point a of fgl_secure.attacks"),
     ],

@@ -1,7 +1,5 @@
 """Beside each figure stands what the attack finds on the subject in the clear; finding nothing is judged by it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`python -m benchmarks`: sizes made small, so that what is tested is what is said and not how fast this machine is."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`python -m benchmarks secagg` on small rounds: tests of what is printed, not of speed."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Options of the command line are the fields of configurations, one for one."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import fields
 from pathlib import Path

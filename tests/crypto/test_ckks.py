@@ -1,7 +1,5 @@
 """Sums under CKKS: exact, with the noise that is stated, for the key's owner alone; everything else is refused."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Entries as digits of coefficients: what is packed and added unpacks to the sum, and bad vectors are refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

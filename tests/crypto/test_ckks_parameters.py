@@ -1,7 +1,5 @@
 """Parameters of CKKS: the bound of the noise holds by proof and by measure, and nothing is chosen beyond it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

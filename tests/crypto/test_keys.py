@@ -1,7 +1,5 @@
 """Agreed keys: the curve of RFC 7748, the derivation of RFC 5869, and what is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from dataclasses import replace

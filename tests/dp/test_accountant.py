@@ -1,7 +1,5 @@
 """Accounting: figures of the literature, independent implementations, exact divergences."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

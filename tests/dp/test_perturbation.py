@@ -1,7 +1,5 @@
 """Settings of noisy sums: calibrated, checked, and refused where they cannot be met."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

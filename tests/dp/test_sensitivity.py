@@ -1,7 +1,5 @@
 """Clipping, grids, and how far one unit can move the sums."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

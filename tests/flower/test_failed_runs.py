@@ -1,7 +1,5 @@
 """A run in which no round gives a mean ends with an error that names the first cause."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

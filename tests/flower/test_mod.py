@@ -1,7 +1,5 @@
 """What a client does and refuses, message by message."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from contextlib import suppress
@@ -17,13 +15,7 @@ from hypothesis import strategies as st
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.sums import Found, Purpose
 from fgl_secure.aggregation.sums import Request as RoundRequest
-from fgl_secure.errors import (
-    InputError,
-    MalformedMessageError,
-    ProtocolError,
-    RoundsFailedError,
-    StaleMessageError,
-)
+from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, RoundsFailedError, StaleMessageError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, guard, secure_aggregation_mod
 from fgl_secure.flower.guard import APP_FAILED, NO_PART
 from fgl_secure.flower.mod import MOST_SESSIONS, Memory

@@ -1,7 +1,5 @@
 """Silos as SuperNodes: the run is that of one process, and what goes wrong has a name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from copy import deepcopy
 from dataclasses import replace

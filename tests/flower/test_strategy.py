@@ -1,7 +1,5 @@
 """Whole rounds of mod and strategy, over a Grid without processes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ processors, and have a tolerance in tests/golden/commands.py; who compares two s
 FGL_SECURE_GOLDEN=exact, and it is left out.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from copy import deepcopy

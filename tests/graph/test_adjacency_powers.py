@@ -1,7 +1,5 @@
 """Powers of the normalised adjacency against dense matrices."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -68,10 +66,7 @@ def test_powers_are_combined_with_weights(graph: Graph) -> None:
         combined_adjacency(powers, (1.0, 1.0))
 
 
-@pytest.mark.parametrize(
-    ("hops", "kept", "rule"),
-    [(0, None, "hops"), (2, 0, "kept")],
-)
+@pytest.mark.parametrize(("hops", "kept", "rule"), [(0, None, "hops"), (2, 0, "kept")])
 def test_bad_choices_are_refused(graph: Graph, hops: int, kept: int | None, rule: str) -> None:
     """Hops and kept entries start at 1."""
     with pytest.raises(InputError, check=about(rule)):

@@ -1,7 +1,5 @@
 """Graphs: canonical edges, read-only arrays, and errors that name the culprit."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

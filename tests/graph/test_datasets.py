@@ -1,7 +1,5 @@
 """Data sets by name: what a listing says is what loads, and published figures are met."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Downloads of the data sets that are not Planetoid's, from a web server that stands in for their publishers'."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import threading

@@ -1,7 +1,5 @@
 """Federated graphs: assignments are checked whole, and edges know whether they cross silos."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -98,15 +96,9 @@ def test_bad_assignments_are_refused_by_name(graph: Graph, silo_of: list[Any], m
 @pytest.mark.parametrize(
     ("masks", "message"),
     [
-        (
-            SplitMasks(_mask(0, 2), _mask(1, 2), _mask(3)),
-            "masks",
-        ),
+        (SplitMasks(_mask(0, 2), _mask(1, 2), _mask(3)), "masks"),
         (SplitMasks(_mask(0, 2), _mask(3), _mask(3)), "masks"),
-        (
-            SplitMasks(_mask(0, 2), _mask(1)[:3], _mask(3)),
-            "masks.validation",
-        ),
+        (SplitMasks(_mask(0, 2), _mask(1)[:3], _mask(3)), "masks.validation"),
         (
             SplitMasks(_mask(0, 2) * 0.5, _mask(1), _mask(3)),  # type: ignore[arg-type]
             "masks.train",

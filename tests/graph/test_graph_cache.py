@@ -1,7 +1,5 @@
 """The graph cache: what was written comes back, and what was damaged doesn't."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

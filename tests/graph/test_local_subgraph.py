@@ -1,7 +1,5 @@
 """A client's subgraph: its nodes, their neighbours, and no edge that it can't know."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Node2Vec: the loss of PyTorch Geometric, and vectors that tell neighbours from strangers."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Photo, CS, Physics and DBLP: the graph of an .npz file of plain arrays, and errors for any other file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType

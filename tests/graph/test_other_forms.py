@@ -1,7 +1,5 @@
 """Files of another form, given as a graph of one's own or as silos: taken, or refused with what to do."""
 
-from __future__ import annotations
-
 import io
 import re
 import warnings

@@ -1,7 +1,5 @@
 """A user's own files: read as far as they are wanted, after a look at what they say of their size."""
 
-from __future__ import annotations
-
 import io
 import tracemalloc
 import zipfile

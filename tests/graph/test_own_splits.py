@@ -1,7 +1,5 @@
 """A user's own split, in every form that people have it in, from Python and on the command line; and what is said."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Partitions: random silos, whole or packed Louvain communities, clusters of features, and a registry."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Planetoid data: read-only raw folders, downloads that leave nothing half done, and a cache that is never trusted."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import os

@@ -1,7 +1,5 @@
 """Random splits: every node once, exact sizes, repeatable."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Methods side by side: what is picked out of audits, who fits, what goes on the page, and that finished runs stay."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Methods by name: those of this package, and those that others add by an entry point."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ whose tests all pass has survived, and the promise has no evidence. Tests that f
 all together, for one that fails anyway has noticed nothing.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The mutants can be applied to the source as it is, and running them tells those that are killed from the others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Messages that somebody who means harm makes of genuine ones: every machine takes or refuses them, and that is all."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace

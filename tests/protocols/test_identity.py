@@ -1,7 +1,5 @@
 """Clients know each other by Ed25519 keys, and a key shows its private half to nobody."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import FrozenInstanceError
 

@@ -1,7 +1,5 @@
 """Noise under any scheme: the plumbing is exact, the noise is all there, and nothing is sent beyond the budget."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

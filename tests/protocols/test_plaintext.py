@@ -1,7 +1,5 @@
 """The plaintext scheme: exact sums, one message an edge or a client, nothing promised."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np
@@ -24,29 +22,10 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
-from fgl_secure.runtime import (
-    Channel,
-    Direction,
-    Directory,
-    Messages,
-    OwnDraws,
-    Party,
-    Phase,
-    Role,
-    Step,
-)
+from fgl_secure.runtime import Channel, Direction, Directory, Messages, OwnDraws, Party, Phase, Role, Step
 from fgl_secure.runtime.channel import Loss
 from tests.error_codes import about
-from tests.protocols.conformance import (
-    FORWARD,
-    SchemeConformance,
-    Traffic,
-    along,
-    channel_of,
-    ideal,
-    opened,
-    triangle,
-)
+from tests.protocols.conformance import FORWARD, SchemeConformance, Traffic, along, channel_of, ideal, opened, triangle
 from tests.protocols.processes import SESSION, Processes
 from tests.strategies import Ints, Parties, groupings, reals
 

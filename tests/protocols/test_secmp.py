@@ -1,7 +1,5 @@
 """Secret Message Passing: a faithful replica, from its formulas to its messages."""
 
-from __future__ import annotations
-
 import itertools
 from typing import ClassVar
 
@@ -24,18 +22,7 @@ from fgl_secure.protocols.secmp import (
     target_aggregate,
 )
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, Grouping, Topology
-from fgl_secure.runtime import (
-    Channel,
-    Direction,
-    Directory,
-    Messages,
-    Party,
-    Phase,
-    Recording,
-    Role,
-    Step,
-    Tampered,
-)
+from fgl_secure.runtime import Channel, Direction, Directory, Messages, Party, Phase, Recording, Role, Step, Tampered
 from tests.enumeration import Secret, View, largest_distance, smallest_distance
 from tests.error_codes import about
 from tests.protocols.conformance import (
@@ -148,9 +135,7 @@ def test_codes_are_those_of_equation_4(case: tuple[PrimeField, Mu, np.ndarray, n
 
 
 @given(coded())
-def test_decoding_an_aggregate_gives_the_sum(
-    case: tuple[PrimeField, Mu, np.ndarray, np.ndarray, np.ndarray],
-) -> None:
+def test_decoding_an_aggregate_gives_the_sum(case: tuple[PrimeField, Mu, np.ndarray, np.ndarray, np.ndarray]) -> None:
     """Codes of one silo's mu, added up and interpolated at beta_1, are the sum of the embeddings modulo p."""
     field, mu, h, row_of, silo_of = case
     silos = len(mu.alphas)

@@ -1,7 +1,5 @@
 """Budgets of weight: they only go down."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest
@@ -12,7 +10,7 @@ from tests.walks import files_entered
 MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 80_200, 448, 1_810
 """In the three packages; the aim is 60,000, 400 and 900."""
 
-MOST_TEST_LINES = 74_500
+MOST_TEST_LINES = 73_300
 """In tests/ and reproduction/reproduction_tests/; the aim is 50,000."""
 
 MOST_FILES = {"mean": 41, "neighbour sum": 35, "audit": 135}

@@ -1,7 +1,5 @@
 """Imports point downward only, between parts of the package and between the folders and files inside them."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Notebooks: each runs from a clean kernel on the public interface; what is committed is the record of such a run."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What is built is what is in the tree, under one name."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

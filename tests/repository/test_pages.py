@@ -1,7 +1,5 @@
 """Pages say of schemes and methods what the code says, and there is one for each."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib

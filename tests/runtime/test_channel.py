@@ -1,7 +1,5 @@
 """The channel: what is delivered, what is recorded, and what is refused."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The codec: what is written is read, and nothing else is, by typed errors and without allocating what is not there."""
 
-from __future__ import annotations
-
 import struct
 import tracemalloc
 from collections.abc import Mapping

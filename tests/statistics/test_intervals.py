@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from math import nan
 from pathlib import Path

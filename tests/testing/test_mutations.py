@@ -1,7 +1,5 @@
 """Every flaw that fresh-mask sharing can have, and the check that catches it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -190,12 +188,7 @@ def test_large_bias_is_visible_to_statistics(name: str, masks: Any) -> None:
     shape = Shape(p=11)
     broken = mutated(shape, name, masks=masks)
     assert_statistically_private(
-        Sharing(shape).protocol,
-        shape.inputs(0),
-        shape.inputs(5),
-        shape.colluders,
-        broken_twin=broken.protocol,
-        seed=1,
+        Sharing(shape).protocol, shape.inputs(0), shape.inputs(5), shape.colluders, broken_twin=broken.protocol, seed=1
     )
 
 

@@ -3,8 +3,6 @@
 One run is a process, as a user's is; the others are a second pytest in this process, where all is loaded already.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

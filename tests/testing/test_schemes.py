@@ -1,7 +1,5 @@
 """The kit on this package's own schemes: `secmp` as published is rejected, and it is said by which check."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Statistical privacy: finds what marginal tests miss, rarely cries wolf, and says what it could have found."""
 
-from __future__ import annotations
-
 import logging
 from functools import partial
 

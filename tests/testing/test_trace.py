@@ -1,7 +1,5 @@
 """Traces: any difference in who sends how much when is found, payloads don't matter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

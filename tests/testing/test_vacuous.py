@@ -1,7 +1,5 @@
 """Privacy tests that would pass whatever the protocol does: each is refused, and the message says why."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -193,13 +191,7 @@ def test_a_twin_with_other_messages() -> None:
     exactly(GOOD, twin=twin, waived={"trace": "the flaw is a message more"})
 
 
-@pytest.mark.parametrize(
-    ("waived", "message"),
-    [
-        ({"inputs": "no reason"}, "waived"),
-        ({"trace": " "}, "waived"),
-    ],
-)
+@pytest.mark.parametrize(("waived", "message"), [({"inputs": "no reason"}, "waived"), ({"trace": " "}, "waived")])
 def test_waivers_have_known_names_and_reasons(waived: dict[str, str], message: str) -> None:
     """The rules that every test must obey cannot be waived, and others not in silence."""
     for check in CHECKS:

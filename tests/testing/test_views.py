@@ -1,7 +1,5 @@
 """Views: everything that a coalition received and owns, as rows of integers with readable names."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Weighted means and sums of silos as programs call them: exact on their grid, alike everywhere, and hidden."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

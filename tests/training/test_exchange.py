@@ -1,7 +1,5 @@
 """What silos say to each other in the clear, marks of which the server tells no number, and what is taken down."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The training loop: which round is reported, when it stops, and where it computes."""
 
-from __future__ import annotations
-
 import gc
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The models are those of their papers, whatever their matrices are kept as."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Features of any size train: ranges of sums are found, to the same bits with a process for each silo."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from dataclasses import replace

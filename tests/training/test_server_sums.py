@@ -1,7 +1,5 @@
 """Sums for the server: exact on their grid, alike in the clear and secured, and told to nobody but as a sum."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,13 +9,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.runtime import Channel, Directory, Phase, Recording, Role, Step
 from fgl_secure.schemes import names, server_scheme
-from fgl_secure.training.server_sums import (
-    BOUND,
-    FRACTION_BITS,
-    SERVER_SUM,
-    CollectiveSums,
-    ServerSums,
-)
+from fgl_secure.training.server_sums import BOUND, FRACTION_BITS, SERVER_SUM, CollectiveSums, ServerSums
 from tests.error_codes import about
 
 SECURED = tuple(name for name in names("server") if name != "plaintext")
@@ -44,9 +36,7 @@ def test_a_secured_sum_is_the_sum_in_the_clear(name: str) -> None:
         assert np.array_equal(clear(rows, step), secured(rows, step))
 
 
-@given(
-    st.lists(st.lists(st.floats(-BOUND, BOUND), min_size=3, max_size=3), min_size=2, max_size=5),
-)
+@given(st.lists(st.lists(st.floats(-BOUND, BOUND), min_size=3, max_size=3), min_size=2, max_size=5))
 @settings(max_examples=50, deadline=None)
 def test_a_sum_is_off_by_no_more_than_it_says(rows: list[list[float]]) -> None:
     """Every entry is off by K 2^-(f + 1) at most, here with the rounding of float64 added."""

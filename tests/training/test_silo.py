@@ -1,7 +1,5 @@
 """A silo holds its own part of a graph, and of others' nodes what its edges tell."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Chameleon: the graph of two text files, and errors for any other files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

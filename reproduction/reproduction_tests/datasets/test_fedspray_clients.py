@@ -1,7 +1,5 @@
 """FedSpray's clients: large communities, the authors' files, splits inside of every client, and the kept subgraph."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

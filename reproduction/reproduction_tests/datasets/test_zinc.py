@@ -1,7 +1,5 @@
 """Molecules: atoms, bonds, scaffolds and targets of known ones, and clients whose scaffolds grow."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

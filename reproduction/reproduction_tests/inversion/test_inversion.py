@@ -1,7 +1,5 @@
 """Gradient inversion: its command, the page and the gallery."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Generators learn what their equations say, and mend graphs with what they learnt."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

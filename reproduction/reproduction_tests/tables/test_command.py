@@ -1,7 +1,5 @@
 """`fgl-secure reproduce` as a command: what it lists, takes and refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Sets by name: the listing is right, and unknown names are refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from fgl_secure.errors import UnknownNameError

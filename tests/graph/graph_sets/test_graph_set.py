@@ -1,7 +1,5 @@
 """Sets of graphs: every rule is checked, and batches and the union are the graphs that they came from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Motif graphs are drawn as GOOD defines them, clients differ as they should, and the seed repeats all."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from math import log2

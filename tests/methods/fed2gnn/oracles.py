@@ -1,7 +1,5 @@
 """Slow and obvious: random graphs, and walks one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

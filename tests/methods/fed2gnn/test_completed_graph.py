@@ -1,7 +1,5 @@
 """With the true nodes in the trees, a completed graph is as good as the whole neighbourhood."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Fed2GNN on the command line: choices, claims, audits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import networkx as nx

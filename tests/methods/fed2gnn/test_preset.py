@@ -1,7 +1,5 @@
 """Presets are the paper's Table 6, and refuse what makes no sense."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fed2GNN trains to what its sums allow, whoever computes them."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from typing import Any

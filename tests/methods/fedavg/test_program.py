@@ -1,7 +1,5 @@
 """Federated averaging: what clients send, what the server learns, and bad input."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import replace
 
@@ -19,14 +17,7 @@ from fgl_secure.methods.fedavg.configuration import FedAvg as Choices
 from fgl_secure.methods.fedavg.noisy_updates import NoisyUpdates
 from fgl_secure.methods.fedavg.scenarios import drawn_batches, gradient_model
 from fgl_secure.methods.fedavg.subjects import local_of
-from fgl_secure.methods.fedavg.training import (
-    FedAvg,
-    LocalTraining,
-    UpdateRule,
-    batch_of,
-    clients_of,
-    draws_of,
-)
+from fgl_secure.methods.fedavg.training import FedAvg, LocalTraining, UpdateRule, batch_of, clients_of, draws_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
@@ -234,11 +225,7 @@ def test_bad_choices_are_refused(graph: FederatedGraph) -> None:
     for wrong in ({"steps": 0}, {"batch": 0}, {"rate": 0.0}, {"rate": float("nan")}, {"proximal": -1.0}):
         with pytest.raises(InputError, check=about(next(iter(wrong)))):
             LocalTraining(**wrong)
-    for mu, steps in (
-        (0.1, 1),
-        (-0.1, 2),
-        (float("inf"), 2),
-    ):
+    for mu, steps in ((0.1, 1), (-0.1, 2), (float("inf"), 2)):
         with pytest.raises(InputError, check=about("proximal")):
             Choices(proximal=mu, local_steps=steps)
     assert local_of(Choices(proximal=0.1, local_steps=2)).proximal == 0.1

@@ -1,7 +1,5 @@
 """Federated averaging as an audit runs it: which subjects, what attacks find, what is claimed, and bad input."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """FedSpray's one sum is FedAvg of the encoder and alignment of the proxies, whatever clients have."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """FedSpray as an audit runs it: which subjects, what attacks find, what is claimed, and bad input."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 
@@ -133,11 +131,7 @@ def test_clients_without_further_labels_add_none(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     ("choice", "message"),
-    [
-        ({"backbone": "gat"}, "backbone"),
-        ({"preset": "none"}, "preset"),
-        ({"epochs": 0}, "epochs"),
-    ],
+    [({"backbone": "gat"}, "backbone"), ({"preset": "none"}, "preset"), ({"epochs": 0}, "epochs")],
     ids=str,
 )
 def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, object], message: str) -> None:
@@ -145,13 +139,7 @@ def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, object], m
         replace(QUICK, **choice)  # type: ignore[arg-type]  # one of several
 
 
-@pytest.mark.parametrize(
-    ("scheme", "message"),
-    [
-        ("secmp", "scheme"),
-        ("pairwise-masking[threshold=2]", "threshold"),
-    ],
-)
+@pytest.mark.parametrize(("scheme", "message"), [("secmp", "scheme"), ("pairwise-masking[threshold=2]", "threshold")])
 def test_schemes_that_do_not_serve_are_refused(scheme: str, message: str) -> None:
     """There are no neighbourhood sums, and a threshold of two among five would show single clients."""
     with pytest.raises(InputError, check=about(message)):

@@ -1,7 +1,5 @@
 """FedSpray's training: learning, schemes, switches, and input that is out of the ordinary."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Summed gradients of structure: exact, for whom they are for, and rows that few clients contribute to stay closed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FedStruct's settings: those of the paper's Table 5, and what is the public code's alone."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest

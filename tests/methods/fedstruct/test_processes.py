@@ -1,7 +1,5 @@
 """FedStruct with a process for each client trains what FedStruct in one process trains, to the last bit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

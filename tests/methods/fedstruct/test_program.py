@@ -1,7 +1,5 @@
 """FedStruct: what clients add to the gradient of the whole loss, what is said in a run, and what is learnt."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

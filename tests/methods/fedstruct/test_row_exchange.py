@@ -1,7 +1,5 @@
 """FedStruct's exchange gives every client its rows of the central powers, under every way to add terms up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -123,12 +121,7 @@ def test_weighted_powers_are_the_filter_of_the_whole_graph(way: str, pruning: Pr
 
 
 @pytest.mark.parametrize(
-    ("betas", "rule"),
-    [
-        ((1.0, 1.0), "betas"),
-        ((1.0, 0.0, 0.0), "betas"),
-        ((1.0, float("nan"), 1.0), "betas"),
-    ],
+    ("betas", "rule"), [((1.0, 1.0), "betas"), ((1.0, 0.0, 0.0), "betas"), ((1.0, float("nan"), 1.0), "betas")]
 )
 def test_weights_of_other_powers_are_refused(betas: tuple[float, ...], rule: str) -> None:
     """Before anything is said."""

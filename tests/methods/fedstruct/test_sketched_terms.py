@@ -1,7 +1,5 @@
 """Linear sketches give back sparse vectors, and only their sum."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """FedStruct on the command line: choices, claims, audits."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

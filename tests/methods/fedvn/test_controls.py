@@ -1,7 +1,5 @@
 """Runs of FedVN that attacks must break."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,10 +8,7 @@ import pytest
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.virtual_nodes.clients import VirtualNodeClients
 from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, FEDVN_SKEWED
-from fgl_secure.attacks.virtual_nodes.labels import (
-    VirtualNodeLabels,
-    VirtualNodePopulation,
-)
+from fgl_secure.attacks.virtual_nodes.labels import VirtualNodeLabels, VirtualNodePopulation
 from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.methods.fedvn.controls import CONTROLS

@@ -1,7 +1,5 @@
 """The encoder against Eqs. 1, 5 and 6 written out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

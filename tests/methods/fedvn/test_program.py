@@ -1,7 +1,5 @@
 """What clients of FedVN send, and what they make of what comes back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """FedVN as an audit runs it: which subjects, what attacks find, what is claimed, and bad input."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache
@@ -114,11 +112,7 @@ def test_the_plan_speaks_of_clients_and_graphs() -> None:
 
 @pytest.mark.parametrize(
     ("choice", "message"),
-    [
-        ({"virtual_nodes": 0}, "virtual_nodes"),
-        ({"epochs": 0}, "epochs"),
-        ({"preset": "best"}, "preset"),
-    ],
+    [({"virtual_nodes": 0}, "virtual_nodes"), ({"epochs": 0}, "epochs"), ({"preset": "best"}, "preset")],
     ids=str,
 )
 def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, object], message: str) -> None:

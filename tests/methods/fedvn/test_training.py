@@ -1,7 +1,5 @@
 """FedVN from the first round to the last."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What HiFGL's choice of gradients changes: schemes, claims, numbers sent, and what attacks find at a silo."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -24,16 +22,7 @@ from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import (
-    Circumstance,
-    Phase,
-    PublicParameters,
-    Recording,
-    Role,
-    Secret,
-    Step,
-    Transcript,
-)
+from fgl_secure.runtime import Circumstance, Phase, PublicParameters, Recording, Role, Secret, Step, Transcript
 from fgl_secure.schemes import assignment
 from fgl_secure.training.parties import helpers_of
 from fgl_secure.training.presets import HONEST

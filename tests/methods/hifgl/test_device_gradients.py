@@ -1,7 +1,5 @@
 """Parameter gradients of single devices: as factors, in the clear, and as sums that nobody can take apart."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

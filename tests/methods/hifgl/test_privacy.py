@@ -1,7 +1,5 @@
 """Differential privacy as a choice of a run: what is calibrated, refused, printed and stopped."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """HiFGL: one program under any scheme, and what its hierarchy sends."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sums over clients under CKKS: exact, without the senders that dropped out, and closed to the one who adds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

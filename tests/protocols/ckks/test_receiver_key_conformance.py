@@ -1,7 +1,5 @@
 """Sums under the receiver's key keep what every scheme for one sum must, where there are no rounds of keys before."""
 
-from __future__ import annotations
-
 import itertools
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Sums under a CKKS key that clients share: who makes it, votes for the sum, offers and keys that are none."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from typing import Any

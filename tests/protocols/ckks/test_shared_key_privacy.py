@@ -4,8 +4,6 @@ That ciphertexts hide anything rests on ring-LWE, which no sample shows. What sa
 around it is broken: randomness that serves twice, is missing or cancels, few keys, and keys in the wrong hands.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable
@@ -240,10 +238,7 @@ def test_one_randomness_in_two_rounds_opens_vectors_under_fresh_keys() -> None:
 
 @pytest.mark.parametrize(
     ("encrypt", "message"),
-    [
-        (flaws.no_second_polynomial, "ciphertext"),
-        (flaws.mask_added_twice(), "a sum"),
-    ],
+    [(flaws.no_second_polynomial, "ciphertext"), (flaws.mask_added_twice(), "a sum")],
     ids=["c1 = 0", "a mask added twice"],
 )
 def test_masks_that_are_missing_or_do_not_cancel_end_the_sum(encrypt: Encrypt, message: str) -> None:

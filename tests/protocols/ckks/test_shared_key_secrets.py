@@ -3,8 +3,6 @@
 Any one of them and the server together open every vector: the claim says so, and test_shared_key.py shows it.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
@@ -24,16 +22,7 @@ from fgl_secure.protocols.ckks.wire import ciphertexts_of, unwrapped, wrapped
 from fgl_secure.runtime import Messages, OwnDraws, Phase, decode
 from tests.error_codes import about
 from tests.protocols.ckks import flaws
-from tests.protocols.one_sum.rounds import (
-    LEADER,
-    NOW,
-    SESSION,
-    Sent,
-    Sum,
-    changed,
-    topology_of,
-    vectors_of,
-)
+from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
 
 TOPOLOGY, PLAIN = topology_of(3), vectors_of(3)
 PARTIES = [int(party) for party in TOPOLOGY.senders]

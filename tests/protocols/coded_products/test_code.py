@@ -1,7 +1,5 @@
 """Roles of coded products as functions: ranges, layouts, shares of zero, and decoding with wrong answers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

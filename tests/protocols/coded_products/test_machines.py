@@ -1,7 +1,5 @@
 """The machines of coded products: sums of all silos, in one process or several, with some off and some lying."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial

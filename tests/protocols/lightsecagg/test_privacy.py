@@ -3,8 +3,6 @@
 The machines are those that users run; cryptography is ideal, so that coins are elements of small fields.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping

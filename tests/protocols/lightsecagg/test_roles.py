@@ -1,7 +1,5 @@
 """What senders of LightSecAgg refuse, and what becomes of messages that are forged, swapped, replayed or wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """LightSecAgg's parameters, its claim, its code and its rules for rosters."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

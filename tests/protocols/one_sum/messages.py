@@ -1,7 +1,5 @@
 """What every scheme for one sum has to refuse: messages that are stale, cut, forged, misaddressed or said twice."""
 
-from __future__ import annotations
-
 import random
 import re
 from abc import ABC

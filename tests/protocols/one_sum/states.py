@@ -1,7 +1,5 @@
 """What every scheme for one sum has to do when a party stops and goes on in another process."""
 
-from __future__ import annotations
-
 from abc import ABC
 
 import numpy as np

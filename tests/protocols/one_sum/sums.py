@@ -1,7 +1,5 @@
 """What every scheme for one sum over clients has to do while all goes well: exact sums, checks of rows, sizes."""
 
-from __future__ import annotations
-
 from abc import ABC
 from collections.abc import Callable, Iterable
 from typing import ClassVar, TypeVar

@@ -1,7 +1,5 @@
 """Schemes with a precision: sums in the least ring, which never wrap, and masks over all of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sparse graphs that nobody can choose: what is committed to before the first nonce is known, and what is left then."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recorded sums whose keys are broken later: with one of X25519 and ML-KEM alone nobody opens a vector."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Keys that servers and clients put in others' places: they are refused, and without signatures they open a vector."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Servers that lie about who is in the sum: clients refuse, and without each check a named attack succeeds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,16 +16,7 @@ from fgl_secure.runtime import Channel, Messages, Phase, Recording, Tampered
 from tests.error_codes import about
 from tests.protocols.one_sum.rounds import LEADER, NOW, directory_of, topology_of, vectors_of
 from tests.protocols.pairwise_masking import flaws
-from tests.protocols.pairwise_masking.wire import (
-    EVERYBODY,
-    TARGET,
-    Roster,
-    Wire,
-    asking,
-    attacked,
-    plain,
-    total_of,
-)
+from tests.protocols.pairwise_masking.wire import EVERYBODY, TARGET, Roster, Wire, asking, attacked, plain, total_of
 
 
 def test_a_sum_of_one_is_refused_by_everybody() -> None:

@@ -1,7 +1,5 @@
 """What an honest client refuses to be asked, as pure functions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

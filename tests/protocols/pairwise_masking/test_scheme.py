@@ -1,7 +1,5 @@
 """What pairwise masking says of itself: parameters, thresholds, claims, graphs, plans."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -45,16 +43,7 @@ from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.runtime import Channel, OwnDraws, Phase, Role, Secret, Step
 from fgl_secure.schemes import server_scheme
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import (
-    NEVER,
-    NOW,
-    SESSION,
-    STAGES,
-    Sum,
-    directory_of,
-    topology_of,
-    vectors_of,
-)
+from tests.protocols.one_sum.rounds import NEVER, NOW, SESSION, STAGES, Sum, directory_of, topology_of, vectors_of
 from tests.protocols.one_sum.sums import channel_of
 
 Ints = NDArray[np.int64]

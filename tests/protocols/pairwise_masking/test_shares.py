@@ -1,7 +1,5 @@
 """Shares that go astray, are wrong, or are of another sum; masks that are made once and forgotten in time."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Sums that a client may veto: nobody learns a vetoed one, nor who vetoed it, and one that nobody vetoes is as ever."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

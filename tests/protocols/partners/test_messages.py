@@ -1,7 +1,5 @@
 """What devices refuse while they agree on partners, and that a refused message changes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Two kinds of hostile networks act on every phase: one that only authentication c
 they sum. Whatever happens, a sum is right for the messages that count, or a ProtocolError says who is at fault.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Sums in which nobody tells tags: everybody sends the same whatever the graph, and no device talks to another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -105,11 +103,7 @@ def trace(messages: list[MessageBatch]) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize(
     ("scheme", "same"),
-    [
-        (SEALED, True),
-        (TOLD, False),
-        (twins.with_devices(NamesPartnersAlone)(SEALED), False),
-    ],
+    [(SEALED, True), (TOLD, False), (twins.with_devices(NamesPartnersAlone)(SEALED), False)],
     ids=["sealed", "told", "labels of partners alone"],
 )
 def test_all_wires_carry_the_same_whatever_the_graph(scheme: RelayCoded, same: bool) -> None:

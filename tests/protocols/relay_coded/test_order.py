@@ -1,7 +1,5 @@
 """The order in which messages leave tells nothing: not who asks for a sum, nor whom a slot is for, nor who sends."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The relay-coded scheme: its sums, its messages byte by byte, and what it refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar

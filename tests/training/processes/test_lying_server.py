@@ -1,7 +1,5 @@
 """Silos that a server sends different results open no further sum, so that none is a single silo's vector."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Parcels arrive as they were sent, or not at all."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Silos' processes whose devices agree on partners: what they know after it, and what they refuse."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A relay answers what it is asked for and refuses what the protocol does not allow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 

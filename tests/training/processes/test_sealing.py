@@ -1,7 +1,5 @@
 """Behind a mailbox parties read what is for them, and nothing else; the mailbox reads what is for the server."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

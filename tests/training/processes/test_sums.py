@@ -1,7 +1,5 @@
 """Sums of silos are exact, for everybody or for one; the server learns nothing of those for one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
