@@ -1,7 +1,5 @@
 """Settings and small examples that every test may use."""
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Generator, Iterator

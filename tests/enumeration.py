@@ -3,8 +3,6 @@
 The one judge of the privacy tests: a scheme passes and its broken twin fails by the same function.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction

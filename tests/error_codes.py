@@ -1,7 +1,5 @@
 """What errors are about: checks of codes, for `pytest.raises(..., check=about("seed"))`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from fgl_secure.errors import FglSecureError

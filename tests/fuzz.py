@@ -5,8 +5,6 @@ were tried, refused and taken, how long the slowest refusal took, and the most m
 no kind of this package ends a process; so does a party that is not as it was after a refusal.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

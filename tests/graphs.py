@@ -1,7 +1,5 @@
 """Small federated graphs for the tests of training."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -7,8 +7,6 @@ place of an entry, is seen by as many samples as there are runs; with `FGL_SECUR
 it, each sample is a run of its own.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from typing import Any

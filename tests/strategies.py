@@ -1,7 +1,5 @@
 """Hypothesis strategies for fields, elements, reals, groupings, messages and federated graphs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Sums for the server in the clear, for tests that are not about schemes."""
 
-from __future__ import annotations
-
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel
 from fgl_secure.training.server_sums import ServerSums

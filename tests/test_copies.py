@@ -1,7 +1,5 @@
 """Results, settings and errors are the same after a pickle and after a copy, and take no secret along."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable, Mapping

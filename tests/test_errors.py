@@ -1,7 +1,5 @@
 """Errors: their codes, and the form of their texts."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 from pathlib import Path

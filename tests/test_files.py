@@ -1,7 +1,5 @@
 """Files from elsewhere are checked before compiled code reads them, and private files are their owner's alone."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Results don't depend on what the calling program has set, and its settings are the same afterwards."""
 
-from __future__ import annotations
-
 import decimal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Loops are compiled wherever they can be kept, and where they can't."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The file of finished runs: whole lines, torn ones, other people's files, disks that are full."""
 
-from __future__ import annotations
-
 import gc
 import json
 import resource

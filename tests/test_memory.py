@@ -1,7 +1,5 @@
 """Reference cycles of large processes."""
 
-from __future__ import annotations
-
 import weakref
 
 import pytest

@@ -5,8 +5,6 @@ embeddings at epsilon 1, 2, 4 and 8, HiFGL's hierarchy with 1, 2, 5 and 20 silos
 attacks, a training loop of one's own under secure aggregation, and a GPU where there is one.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Entry points of other installed packages."""
 
-from __future__ import annotations
-
 import sys
 from importlib.metadata import EntryPoint
 
@@ -9,6 +7,7 @@ import pytest
 
 from fgl_secure import plugins
 from fgl_secure.errors import InputError
+from tests.error_codes import about
 
 GROUP = "fgl_secure.nothing_yet"
 
@@ -35,8 +34,6 @@ def test_packages_are_looked_through_once_for_each_path(monkeypatch: pytest.Monk
 def test_a_package_that_does_not_load_is_refused_by_name() -> None:
     """With its group and the cause, in one line."""
     assert plugins.load_plugin(EntryPoint("one", "json:dumps", GROUP))([]) == "[]"
-    with pytest.raises(
-        InputError, match=rf"entry point one of {GROUP} must load; found ModuleNotFoundError"
-    ) as refused:
+    with pytest.raises(InputError, check=about(f"entry point one of {GROUP}")) as refused:
         plugins.load_plugin(EntryPoint("one", "no_such_module:dumps", GROUP))
     assert "\n" not in str(refused.value)

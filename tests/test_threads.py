@@ -1,7 +1,5 @@
 """Threads of compiled loops are the user's: one for little work, and no more than PyTorch takes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

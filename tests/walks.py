@@ -1,7 +1,5 @@
 """How many of the toolkit's files one call enters, counted in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Settings and small examples of the toolkit's tests, which tests here may use too."""
 
-from __future__ import annotations
-
 from tests.conftest import _silence, data_root
 from tests.methods.conftest import few_digits
 

@@ -1,7 +1,5 @@
 """The safe recipe: exact within the stated error, under any scheme, or a typed error."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from fractions import Fraction
@@ -24,6 +22,7 @@ from fgl_secure.errors import FieldRangeError, InputError, PrecisionWarning, Too
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.schemes import names
 from tests.aggregation.trees import exact, exact_mean, leaves, plans, trees
+from tests.error_codes import about
 
 FINDS_RANGES = sorted(name for name in names("server") if name != "ckks-shared-key")
 
@@ -106,7 +105,7 @@ def test_rounds_follow_each_other(scheme: str) -> None:
 def test_below_the_threshold_nothing_comes_out(scheme: str) -> None:
     """With one client fewer than the threshold the round stops with the numbers, and the next one is fine."""
     aggregator, mappings = aggregator_of(scheme, 4, threshold=3), states(4)
-    with pytest.raises(TooFewClientsError, match=r"3.*2"):
+    with pytest.raises(TooFewClientsError, check=about("at least threshold = 3 of 4 clients")):
         aggregator.mean(mappings, dropped={0, 2})
     check_mean(aggregator, aggregator.mean(mappings), mappings, [1.0] * 4)
 
@@ -163,7 +162,7 @@ def test_ranges_are_found_once_and_kept_where_nobody_watches(scheme: str) -> Non
         assert record is not None
         assert record.purposes == expected
     larger = [{**m, "w": m["w"] * 1000} for m in mappings]
-    with pytest.raises(FieldRangeError, match=r"client 0: numbers under 'w' must not exceed the bound"):
+    with pytest.raises(FieldRangeError, check=about("numbers under 'w'")):
         aggregator.mean(larger)
     aggregator.forget_ranges()
     check_mean(aggregator, aggregator.mean(larger), larger, [1.0] * 3)
@@ -175,7 +174,7 @@ def test_overflow_is_never_silent() -> None:
     """With a bound given, a number beyond it stops the round and names client and key."""
     aggregator, mappings = aggregator_of("plaintext", 3, bound=4.0), states(3)
     mappings[2]["w"][1, 1] = 4.01
-    with pytest.raises(FieldRangeError, match="client 2: numbers under 'w' must not exceed the bound 4"):
+    with pytest.raises(FieldRangeError, check=about("numbers under 'w'")):
         aggregator.mean(mappings)
 
 
@@ -186,7 +185,7 @@ def test_numbers_are_clipped_where_the_user_says_so() -> None:
     clipped = [{**each, "w": each["w"].clamp(-4, 4)} for each in mappings]
     check_mean(aggregator, aggregator.mean(mappings), clipped, [1.0] * 3)
     mappings[2]["w"][1, 1] = float("inf")
-    with pytest.raises(InputError, match="client 2: numbers under 'w' must be finite"):
+    with pytest.raises(InputError, check=about("numbers under 'w'")):
         aggregator.mean(mappings)
 
 
@@ -217,91 +216,91 @@ def test_mappings_of_empty_arrays_have_an_empty_mean() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"clients": 3, "clip": True}, "bound must be given where numbers beyond it are clipped"),
-        ({"clients": 1}, "at least 2, or the mean is one client's own"),
-        ({"clients": 0}, "at least 2"),
-        ({"clients": 4, "threshold": 2}, "threshold must lie in 3..4"),
-        ({"clients": 4, "threshold": 5}, "threshold must lie in 3..4"),
-        ({"clients": 4, "scheme": "ckks-shared-key"}, "bound must be given under ckks-shared-key"),
-        ({"clients": 4, "bound": -1.0}, "bound must be a positive number"),
-        ({"clients": 4, "bound": float("inf")}, "bound must be a positive number"),
-        ({"clients": 4, "weight_bound": 0}, "weight_bound"),
-        ({"clients": 4, "scheme": Plaintext(), "threshold": 3}, "threshold must be the scheme's own"),
-        ({"clients": 4.0}, "clients must be an integer; found float"),
-        ({"clients": 4, "threshold": 3.5}, "threshold must be an integer; found float"),
-        ({"clients": 4, "bound": "8"}, "bound must be a number; found str"),
-        ({"clients": 4, "fraction_bits": 10.5}, "fraction_bits must be an integer; found float"),
-        ({"clients": 4, "bound": 8.0, "fraction_bits": -100_000}, "fraction_bits must lie in"),
-        ({"clients": 4, "weight_bound": "many"}, "weight_bound must be a number; found str"),
-        ({"clients": 4, "weight_fraction_bits": 1.5}, "weight_fraction_bits must be an integer"),
-        ({"clients": 4, "integers": "up"}, "integers must be one of exact, round; found 'up'"),
-        ({"clients": 4, "scheme": 5}, "scheme must be a Scheme or the name of one; found int"),
-        ({"clients": 4, "scheme": None}, "scheme must be a Scheme or the name of one; found NoneType"),
-        ({"clients": 4, "privacy": 3}, "privacy must be a DistributedNoise; found int"),
+        ({"clients": 3, "clip": True}, "bound"),
+        ({"clients": 1}, "clients"),
+        ({"clients": 0}, "clients"),
+        ({"clients": 4, "threshold": 2}, "threshold"),
+        ({"clients": 4, "threshold": 5}, "threshold"),
+        ({"clients": 4, "scheme": "ckks-shared-key"}, "bound"),
+        ({"clients": 4, "bound": -1.0}, "bound"),
+        ({"clients": 4, "bound": float("inf")}, "bound"),
+        ({"clients": 4, "weight_bound": 0}, "weight_bound * 2^weight_fraction_bits"),
+        ({"clients": 4, "scheme": Plaintext(), "threshold": 3}, "threshold"),
+        ({"clients": 4.0}, "clients"),
+        ({"clients": 4, "threshold": 3.5}, "threshold"),
+        ({"clients": 4, "bound": "8"}, "bound"),
+        ({"clients": 4, "fraction_bits": 10.5}, "fraction_bits"),
+        ({"clients": 4, "bound": 8.0, "fraction_bits": -100_000}, "fraction_bits"),
+        ({"clients": 4, "weight_bound": "many"}, "weight_bound"),
+        ({"clients": 4, "weight_fraction_bits": 1.5}, "weight_fraction_bits"),
+        ({"clients": 4, "integers": "up"}, "integers"),
+        ({"clients": 4, "scheme": 5}, "scheme"),
+        ({"clients": 4, "scheme": None}, "scheme"),
+        ({"clients": 4, "privacy": 3}, "privacy"),
     ],
 )
 def test_settings_that_break_the_rules_are_refused(arguments: dict[str, Any], message: str) -> None:
     """Too few clients, thresholds that privacy forbids and missing bounds are refused at set-up."""
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         SecureAggregator.for_clients(**arguments)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((4, bytes(16), 0), r"index must lie in 0\.\.3; found 4"),
-        ((0.5, bytes(16), 0), "index must be an integer; found float"),
-        ((0, bytes(15), 0), "session must be 16 bytes; found 15 bytes"),
-        ((0, "a" * 16, 0), "session must be 16 bytes; found str"),
-        ((0, bytes(16), -1), "number must lie in"),
-        ((0, bytes(16), 2**32), "number must lie in"),
-        ((0, bytes(16), 1.0), "number must be an integer; found float"),
+        ((4, bytes(16), 0), "index"),
+        ((0.5, bytes(16), 0), "index"),
+        ((0, bytes(15), 0), "session"),
+        ((0, "a" * 16, 0), "session"),
+        ((0, bytes(16), -1), "number"),
+        ((0, bytes(16), 2**32), "number"),
+        ((0, bytes(16), 1.0), "number"),
     ],
 )
 def test_clients_of_no_round_are_refused(arguments: tuple[Any, Any, Any], message: str) -> None:
     """Index, session and number are checked before a client takes part, and the right ones still serve."""
     aggregator = aggregator_of("plaintext", 4)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         aggregator.client_round(*arguments)
     assert aggregator.client_round(0, bytes(16), 0).place == Place(bytes(16), 0, 0)
 
 
 def test_unknown_schemes_are_named() -> None:
     """A scheme that is not there is refused with the list of those that are."""
-    with pytest.raises(UnknownNameError, match=r"pairwise-masking.*found 'magic'"):
+    with pytest.raises(UnknownNameError, check=about("scheme")):
         SecureAggregator.for_clients(3, "magic")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"mappings": states(2)}, "mappings must be one for each of 3 clients"),
-        ({"mappings": states(1)[0]}, "mappings must be a list, one for each client; found a dict with 3 keys"),
-        ({"mappings": 3}, "mappings must be a list, one for each client; found int"),
-        ({"weights": 3}, "weights must be a list, one for each client; found int"),
-        ({"weights": {0: 1, 1: 1, 2: 1}}, "weights must be a list, one for each client; found a dict with 3 keys"),
-        ({"weights": [1, None, 1]}, "client 1: weight must be a number; found NoneType"),
-        ({"weights": [1, 10**400, 1]}, "client 1: weight must be a number; found int"),
-        ({"dropped": 1}, "dropped must be a collection of clients; found int"),
-        ({"dropped": {"1"}}, "dropped must be an integer; found str"),
-        ({"mappings": [None] * 3}, "None for all"),
-        ({"weights": [1, 2]}, "weights must be one for each of 3 clients; found 2"),
-        ({"weights": [1, -2, 1]}, "client 1: weight must be a number of at least 0"),
-        ({"weights": [1, 2, 0.5]}, "client 2: weight must be an integer"),
-        ({"weights": [0, 0, 0]}, "must not all be 0"),
-        ({"dropped": [1, 1]}, "dropped must be different clients"),
-        ({"dropped": {3}}, "dropped must be different clients"),
-        ({"dropped": {-1}}, "dropped must be different clients"),
-        ({"mappings": [*states(2), {"w": torch.zeros(5, 3)}]}, "client 2 .*'b' is missing"),
-        ({"mappings": [*states(2), {**states(1)[0], "w": torch.zeros(3, 5)}]}, r"'w' must be \(5, 3\).*client 2"),
-        ({"mappings": [*states(2), {**states(1)[0], "b": torch.tensor([1, float("nan"), 1])}]}, "client 2: .*'b'"),
-        ({"mappings": [*states(2), {**states(1)[0], "steps": None}]}, "client 2 .*'steps' is missing"),
+        ({"mappings": states(2)}, "mappings"),
+        ({"mappings": states(1)[0]}, "mappings"),
+        ({"mappings": 3}, "mappings"),
+        ({"weights": 3}, "weights"),
+        ({"weights": {0: 1, 1: 1, 2: 1}}, "weights"),
+        ({"weights": [1, None, 1]}, "weight"),
+        ({"weights": [1, 10**400, 1]}, "weight"),
+        ({"dropped": 1}, "dropped"),
+        ({"dropped": {"1"}}, "dropped"),
+        ({"mappings": [None] * 3}, "mappings"),
+        ({"weights": [1, 2]}, "weights"),
+        ({"weights": [1, -2, 1]}, "weight"),
+        ({"weights": [1, 2, 0.5]}, "weight"),
+        ({"weights": [0, 0, 0]}, "weights"),
+        ({"dropped": [1, 1]}, "dropped"),
+        ({"dropped": {3}}, "dropped"),
+        ({"dropped": {-1}}, "dropped"),
+        ({"mappings": [*states(2), {"w": torch.zeros(5, 3)}]}, "client 2"),
+        ({"mappings": [*states(2), {**states(1)[0], "w": torch.zeros(3, 5)}]}, "'w'"),
+        ({"mappings": [*states(2), {**states(1)[0], "b": torch.tensor([1, float("nan"), 1])}]}, "numbers under 'b'"),
+        ({"mappings": [*states(2), {**states(1)[0], "steps": None}]}, "client 2"),
     ],
 )
 def test_bad_input_is_refused_and_the_next_round_is_fine(arguments: dict[str, Any], message: str) -> None:
     """Bad input names client and key, and the aggregator goes on with the next round."""
     aggregator = aggregator_of("plaintext", 3)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         aggregator.mean(**{"mappings": states(3), **arguments})
     good = states(3)
     check_mean(aggregator, aggregator.mean(good), good, [1.0] * 3)

@@ -1,7 +1,5 @@
 """Requests and answers that somebody who means harm makes of genuine ones: taken or refused, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Every way to lose all precision is warned of, by all parties that can see it; remedies give the mean."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any

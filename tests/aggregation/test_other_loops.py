@@ -1,7 +1,5 @@
 """The lines that the page has for other libraries' loops, run as they stand there in stand-ins of these loops."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ranges by a secure maximum: right, and nothing else in the sum."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -118,7 +116,7 @@ def test_a_one_instead_of_a_random_element_is_told_apart(monkeypatch: pytest.Mon
 def test_what_has_no_range_is_refused() -> None:
     """NaN, infinity and numbers beyond the last level are errors under their key, as is a total of another length."""
     for bad, kind in ((np.nan, InputError), (np.inf, InputError), (1.7e308, FieldRangeError)):
-        with pytest.raises(kind, match="'w'"):
+        with pytest.raises(kind, check=about("numbers under 'w'")):
             found([{"w": np.array([bad])}] * 2)
     with pytest.raises(InputError, check=about("total")):
         RangeLevels(Layout.of({"w": np.ones(1)}), 11).bounds(np.zeros(3, np.int64))

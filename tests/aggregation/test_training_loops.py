@@ -1,7 +1,5 @@
 """The five lines around a training loop: the same models, within the stated error."""
 
-from __future__ import annotations
-
 import warnings
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Random trees of tensors, and their exact mean."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Arrays and tensors: the same answers bit for bit, of the kind and on the device that came in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -69,7 +67,7 @@ def test_inverses_agree(device: str, data: st.DataObject, field: PrimeField) -> 
     a = data.draw(elements(field, (5,)))
     if (a == 0).any():
         for operand in (a, tensor(a, device)):
-            with pytest.raises(InputError, match="0, which has no inverse"):
+            with pytest.raises(InputError, check=about("a")):
                 field.inverse(operand)
     else:
         assert_same(field.inverse(tensor(a, device)), field.inverse(a), device)
@@ -129,7 +127,7 @@ def test_tensors_that_are_no_elements_are_refused(device: str) -> None:
         outside = torch.full((1, 2), value, device=device)
         with pytest.raises(FieldRangeError, check=about("values")):
             field.elements(outside)
-        with pytest.raises(FieldRangeError, match=r"must hold elements, 0\.\.10; found others"):
+        with pytest.raises(FieldRangeError, check=about("blocks")):
             code.encode(outside, SimulationCoins(0))
 
 

@@ -1,7 +1,5 @@
 """Error location: every pattern over small parameters, ten thousand random ones, and what cannot be told."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

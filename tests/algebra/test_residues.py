@@ -1,7 +1,5 @@
 """Integers by their remainders modulo primes below 2^8, against Python's integers, at the edge of what is exact."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from functools import partial

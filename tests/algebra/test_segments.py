@@ -1,7 +1,5 @@
 """Grouped sums against sums of python integers, one row at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Sharings of zero: with one added, a decoder's raw view of a product tells the product and nothing else."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What every attack must keep, inherited by one test class per attack."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 from abc import ABC, abstractmethod

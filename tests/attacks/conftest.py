@@ -1,7 +1,5 @@
 """What the tests of attacks share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

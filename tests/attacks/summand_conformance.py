@@ -1,7 +1,5 @@
 """What every attack on summands for a server must keep, whatever the method: the same as others, without edges."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Attacks are kept away from secrets by what they import, by what their inference names and by what views hold."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace

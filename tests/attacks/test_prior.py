@@ -1,7 +1,5 @@
 """The prior of an attack with knowledge is what that knowledge tells without a message, and records say so."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

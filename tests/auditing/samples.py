@@ -1,7 +1,5 @@
 """Records and reports for the tests, each field overridable by name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from fgl_secure.attacks.base import Alone

@@ -1,7 +1,5 @@
 """Values of a wrong type or range, in Python: one sentence that names the argument, before anything ran."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 All tests that read either of the two are here, so that each is run once.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What an audit says it would have caught, it catches under its own rule: leaks of the printed size are planted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What training says it came to."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from fgl_secure.auditing.plan import Plan

@@ -1,7 +1,5 @@
 """Beside each figure stands what the attack finds on the subject in the clear; finding nothing is judged by it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -13,6 +11,7 @@ from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.methods import HiFGL
 from tests.auditing.samples import QUIET, RECORD, REPORT
 from tests.auditing.test_terminal import printed
+from tests.error_codes import about
 
 
 def test_an_attack_without_power_tests_no_claim() -> None:

@@ -1,7 +1,5 @@
 """The report as Markdown and as JUnit's XML."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """`python -m benchmarks`: sizes made small, so that what is tested is what is said and not how fast this machine is."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -21,8 +19,7 @@ from benchmarks import secmp as bench_secmp
 from benchmarks import timing as timing_module
 from benchmarks.__main__ import main
 from benchmarks.pieces import Piece
-from benchmarks.timing import Figure, Side, Timing, line, measure, verdict
-from fgl_secure.cli.output import BAD_INPUT, INTERRUPTED, OK
+from fgl_secure.cli.output import INTERRUPTED, OK
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.prepared import Prepared
 from tests.benchmarks.test_secagg import SMALL as SMALL_ROUNDS
@@ -98,45 +95,6 @@ def test_without_galois_the_rest_is_measured_and_the_lack_is_said(
     assert said.count("not measured, galois is not installed") == 5
     assert main(["field"]) == OK
     assert "galois," not in capsys.readouterr().out
-
-
-def test_unknown_parts_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """There are two benchmarks, and bad usage exits 2 with one line."""
-    with pytest.raises(SystemExit) as left:
-        main(["speed"])
-    assert left.value.code == BAD_INPUT
-    assert capsys.readouterr().err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("side", "value", "reached"),
-    [(Side.AT_LEAST, 2.0, True), (Side.AT_LEAST, 1.9, False), (Side.AT_MOST, 2.0, True), (Side.AT_MOST, 2.1, False)],
-)
-def test_a_bound_is_reached_on_its_side_only(side: Side, value: float, reached: bool) -> None:
-    """A figure at its bound reaches it; the line of one that misses goes on with what limits it.
-
-    What goes into the figure, and what of the work is not done, are said of both.
-    """
-    figure = Figure("ratio", value, side, 2.0, "limited by memory", "seals", "headers included")
-    assert figure.reached is reached
-    assert ("NOT reached" in verdict(figure)) is not reached
-    assert ("limited by memory" in verdict(figure)) is not reached
-    assert verdict(figure).splitlines()[0].endswith("reached); counted, not done: seals")
-    assert verdict(figure).splitlines()[1] == "    headers included"
-
-
-def test_repeats_are_counted_without_the_first_call() -> None:
-    """One call warms up, the others are timed."""
-    calls: list[int] = []
-    timing = measure(lambda: calls.append(1), "nothing", repeats=4)
-    assert (len(calls), timing.repeats) == (5, 4)
-
-
-def test_a_line_has_throughput_and_share_of_a_copy() -> None:
-    """Elements, products and bytes a second follow from the median."""
-    text = line(Timing("work", "cpu", 0.5, 0.4, 0.6, 3, 10**6, 10**9, 2 * 10**9), 4e9)
-    for part in ("500.00 ms", "(400.00-600.00)", "2.0 M elements/s", "4.00 G multiply-adds/s", "2.00 GB/s = 50%"):
-        assert part in text
 
 
 def test_secured_epochs_are_held_against_plain_pyg(

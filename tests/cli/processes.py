@@ -4,8 +4,6 @@ Loading torch takes seconds, and tests of signals and of full disks need a dozen
 once, runs nothing, and forks a process for each command.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import resource

@@ -1,7 +1,5 @@
 """Data sets of other packages."""
 
-from __future__ import annotations
-
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -34,10 +32,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
     return points
 
 
-RUNS = {
-    "graph": ("hifgl", "communities", "relay-coded"),
-    "set of graphs": ("fedvn", "MOTIFS", "pairwise-masking"),
-}
+RUNS = {"graph": ("hifgl", "communities", "relay-coded"), "set of graphs": ("fedvn", "MOTIFS", "pairwise-masking")}
 
 
 @pytest.mark.usefixtures("installed")

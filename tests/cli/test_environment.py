@@ -1,7 +1,5 @@
 """The command line under odd encodings and streams: it works, or names what to change."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Nonsense on the command line: status 2, one line that says what would be right, nothing printed, nothing written."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Options of the command line are the fields of configurations, one for one."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import fields
 from pathlib import Path
@@ -16,6 +14,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import Data
 from fgl_secure.methods import HiFGL, method, names
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
+from tests.error_codes import about
 
 METHODS = [method(name) for name in names()]
 
@@ -103,16 +102,16 @@ def test_data_are_read() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--dp-delta", "1e-3"), "dp_delta must go with dp_epsilon, .*; found 0.001"),
-        (("--dp-unit", "node"), "dp_unit must go with dp_epsilon, .*; found node"),
-        (("--dp-clip", "2"), "dp_clip must go with dp_epsilon, .*; found 2.0"),
-        (("--dp-cap", "9"), "dp_cap must go with dp_epsilon, .*; found 9"),
-        (("--dp-rounds", "3"), "dp_rounds must go with dp_epsilon, .*; found 3"),
+        (("--dp-delta", "1e-3"), "dp_delta"),
+        (("--dp-unit", "node"), "dp_unit"),
+        (("--dp-clip", "2"), "dp_clip"),
+        (("--dp-cap", "9"), "dp_cap"),
+        (("--dp-rounds", "3"), "dp_rounds"),
     ],
 )
 def test_noise_needs_its_budget(words: tuple[str, str], message: str) -> None:
     """Without an epsilon there is no noise, so what else is said about it is refused; with one it is read."""
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         configured(HiFGL, parsed(HiFGL, *words))
     read = configured(HiFGL, parsed(HiFGL, "--dp-epsilon", "4", *words))
     assert isinstance(read, HiFGL)

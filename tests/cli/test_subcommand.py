@@ -1,7 +1,5 @@
 """Commands of other packages."""
 
-from __future__ import annotations
-
 import argparse
 from importlib.metadata import EntryPoint
 

@@ -1,7 +1,5 @@
 """What a person meets who mistypes, repeats a run, or asks for less: hints, files of options, completion, faults."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -198,12 +196,7 @@ class TestCompletion:
 
     def test_options_are_offered_when_asked_for(self) -> None:
         """An empty word offers no options, for there are many."""
-        assert candidates(parser_for(["list", ""]), ["list", ""]) == [
-            "datasets",
-            "schemes",
-            "attacks",
-            "methods",
-        ]
+        assert candidates(parser_for(["list", ""]), ["list", ""]) == ["datasets", "schemes", "attacks", "methods"]
 
     def test_bash_reads_its_script(self, cli: Cli, tmp_path: Path) -> None:
         """The script defines a completion that asks the program, one word a line."""

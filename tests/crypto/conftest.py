@@ -1,7 +1,5 @@
 """Where key streams are from: either way gives the same bits."""
 
-from __future__ import annotations
-
 import pytest
 
 from fgl_secure.crypto import aes_instructions

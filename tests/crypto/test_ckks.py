@@ -1,7 +1,5 @@
 """Sums under CKKS: exact, with the noise that is stated, for the key's owner alone; everything else is refused."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from functools import cache
@@ -185,9 +183,9 @@ def test_what_is_no_ciphertext_of_this_key_is_refused(what: str) -> None:
     adder, good = Adder(key.public), key.public.encrypt(np.ones(3))[0]
     assert (key.decrypt([adder.add([good])], 3) == 1).all()
     for parts in ([bad], [good, bad], [bad, good]):
-        with pytest.raises(ProtocolError, match=REFUSED[what]):
+        with pytest.raises(ProtocolError, check=about("ciphertext")):
             adder.add(parts)
-    with pytest.raises(ProtocolError, match=REFUSED[what]):
+    with pytest.raises(ProtocolError, check=about("ciphertext")):
         key.decrypt([bad], 3)
 
 

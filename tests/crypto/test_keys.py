@@ -1,17 +1,21 @@
 """Agreed keys: the curve of RFC 7748, the derivation of RFC 5869, and what is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
+from dataclasses import replace
+from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto import keys as keys_module
+from fgl_secure.crypto.cryptography import Context, Purpose, RealCryptography
 from fgl_secure.crypto.keys import HAS_ML_KEM, LOW_ORDER, WRAPPED_BYTES, KeyAgreement, KeyPair, Offer, is_usable, wrap
 from fgl_secure.errors import InputError, ProtocolError
+from fgl_secure.runtime import OwnDraws
 from tests.error_codes import about
 
 SCALAR = bytes.fromhex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4")
@@ -161,3 +165,20 @@ def test_a_key_takes_both_secrets_of_a_hybrid() -> None:
         for secret in (b"", bytes(32), b"x" * 32)
     }
     assert len(keys) == 6
+
+
+CONTEXT = Context(b"test", bytes(16), bytes(16))
+
+
+def test_keys_of_two_purposes_sums_sessions_or_pairs_differ() -> None:
+    """Of one key pair, and of one secret: nothing that a key is for can be left out of it."""
+    crypto = RealCryptography(OwnDraws(SimulationCoins(0)), 2**61 - 1)
+    mine, yours = (row.tobytes() for row in crypto.fresh(np.array([1, 2]), 1, None)[:, 0])
+    public = crypto.public(yours)
+    contexts = [CONTEXT, replace(CONTEXT, when=bytes([1] * 16)), replace(CONTEXT, session=bytes([1] * 16))]
+    contexts.append(replace(CONTEXT, label=b"rest"))
+    cases = list(product(contexts, Purpose))
+    shared = [crypto.agree(mine, context, purpose, 1, {2: public})[2] for context, purpose in cases]
+    own = [crypto.stretched(mine, context, purpose, party) for context, purpose in cases for party in (1, 2)]
+    assert len({*shared, *own}) == 3 * len(cases)
+    assert crypto.agree(mine, CONTEXT, Purpose.PAIR, 1, {3: public})[3] not in shared

@@ -9,7 +9,6 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from fgl_secure.algebra import MERSENNE_31
 from fgl_secure.crypto import FieldStream, streams
@@ -88,27 +87,6 @@ def test_accepted_words_hide_a_masked_secret() -> None:
     """The same judge finds no distance when the mask is an accepted word."""
     masks = FOUR_BIT_WORDS[FOUR_BIT_WORDS < 11]
     assert largest_distance(lambda secret: (masks + secret[0]) % 11, [(h,) for h in range(11)]) == 0
-
-
-@pytest.mark.parametrize("modulus", [2, 3, 5, 11, 101, 257, 1000])
-def test_chi_square_finds_no_bias(modulus: int) -> None:
-    """20,000 elements under one fixed key pass a chi-square test of uniformity at level .001."""
-    drawn = FieldStream(KEY).uniform(modulus, 20_000)
-    assert stats.chisquare(np.bincount(drawn, minlength=modulus)).pvalue > 1e-3
-
-
-def test_chi_square_rejects_the_remainder() -> None:
-    """The same test at the same size rejects 4-bit words modulo 11."""
-    words = FieldStream(KEY).uniform(16, 20_000) % 11
-    assert stats.chisquare(np.bincount(words, minlength=11)).pvalue < 1e-9
-
-
-@pytest.mark.parametrize("half", ["low", "high"])
-def test_chi_square_finds_no_bias_in_the_production_field(half: str) -> None:
-    """In 2^31 - 1 elements the low six bits and the high six bits are each uniform at level .001."""
-    drawn = FieldStream(KEY).uniform(MERSENNE_31, 20_000)
-    buckets = drawn & 63 if half == "low" else drawn >> 25
-    assert stats.chisquare(np.bincount(buckets, minlength=64)).pvalue > 1e-3
 
 
 @given(st.integers(1, 2**63), st.lists(st.integers(0, 9), max_size=4))

@@ -1,7 +1,5 @@
 """Rings that masked vectors are added up in: as small as their sums allow, and written bit by bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Many streams read together are the same streams read alone."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import pytest

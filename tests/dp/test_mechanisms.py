@@ -1,7 +1,5 @@
 """Noise: what is drawn has the distribution that is accounted for."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

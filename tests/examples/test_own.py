@@ -1,7 +1,5 @@
 """The complete files of docs/your_own.md: short, and they do what the page says."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What Flower's processes set up before any message is made, and what happens where Flower is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs in Flower's simulation engine: Fed2GNN with silos and relays, then secure aggregation; prints JSON."""
 
-from __future__ import annotations
-
 import json
 
 import torch

@@ -1,7 +1,5 @@
 """A Grid without processes: messages go straight to apps that remember nothing but their contexts and state files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any

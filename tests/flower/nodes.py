@@ -1,7 +1,5 @@
 """Programs on Flower's messages, without processes: nodes that remember their contexts alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from flwr.app import Context

@@ -1,7 +1,5 @@
 """Runs of Flower as processes of this machine, whose files and processes go with them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

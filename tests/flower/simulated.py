@@ -1,7 +1,5 @@
 """A run of secure aggregation in Flower's simulation engine; prints the last model as JSON."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

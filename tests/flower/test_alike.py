@@ -1,7 +1,5 @@
 """All clients must be sent alike what they train on: otherwise a server reads one's update off the sum."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

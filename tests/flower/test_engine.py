@@ -1,7 +1,5 @@
 """The same code in Flower's simulation engine."""
 
-from __future__ import annotations
-
 import json
 import sys
 

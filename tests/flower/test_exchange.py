@@ -1,7 +1,5 @@
 """How long the server waits, and whose replies it takes."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

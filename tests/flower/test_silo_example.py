@@ -1,7 +1,5 @@
 """The example with silos as SuperNodes does what it says, without the processes."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """One state answers once: it is in a file before an answer leaves, whatever context comes with the next message."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import stat

@@ -1,7 +1,5 @@
 """Whole rounds of mod and strategy, over a Grid without processes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -111,7 +109,7 @@ def test_failed_round_may_raise() -> None:
     """With `skip_failed_rounds=False` too few clients are an error that names both numbers."""
     grid = federation()
     dead_from(grid, {101: Stage.VECTORS, 103: Stage.VECTORS})
-    with pytest.raises(TooFewClientsError, match=r"3.*2|2.*3"):
+    with pytest.raises(TooFewClientsError, check=about("at least threshold = 3 of 4 clients")):
         run(grid, strategy(skip_failed_rounds=False))
 
 
@@ -379,13 +377,13 @@ def test_bare_grid_is_refused() -> None:
         ({"grace": -1.0}, "grace"),
         ({"stage_timeout": -1.0}, "stage_timeout"),
         ({"metrics": ["num-examples"]}, "metrics"),
-        ({"precision": 12}, "precision must be one of 8, 16, 32 bits; found 12"),
-        ({"precision": 8, "scheme": "ckks-shared-key"}, "because a number takes a slot of a ciphertext"),
+        ({"precision": 12}, "precision"),
+        ({"precision": 8, "scheme": "ckks-shared-key"}, "precision"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, Any], match: str) -> None:
     """A setting that breaks its rule is an error before the first round."""
-    with pytest.raises(InputError, match=match):
+    with pytest.raises(InputError, check=about(match)):
         strategy(**settings)
 
 

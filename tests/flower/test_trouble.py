@@ -1,7 +1,5 @@
 """Silos as processes over TLS, of which some are late and some are killed."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

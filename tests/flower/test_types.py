@@ -1,7 +1,5 @@
 """Arrays keep their types through the rounds of a wrapped strategy, and means are those of plain strategies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -4,8 +4,6 @@ This is the one place that knows the command line, the report's layout and today
 this file changes, and the golden files stay as they are; a name that changed is added to `NAMES`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

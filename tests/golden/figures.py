@@ -1,7 +1,5 @@
 """Tables of figures: how they are kept in files, and how two of them are compared."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -4,8 +4,6 @@ Without a name all cases run, those on public data only where FGL_SECURE_DATA na
 the author to read in `git diff`, and to explain in the commit.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

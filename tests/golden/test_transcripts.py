@@ -1,7 +1,5 @@
 """Every scheme sends the messages, bit for bit, whose digests are recorded."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -4,8 +4,6 @@ A change that must not alter a protocol leaves the digests as they are. `python 
 `tests/golden/transcripts.json` anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Hypothesis strategies and small examples for the tests of graph sets."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Orbit counts the slow and obvious way: look at every set of nodes, and at every automorphism of what is found."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import networkx as nx

@@ -1,7 +1,5 @@
 """A tiny data set in Planetoid's raw format, with what should come out of it."""
 
-from __future__ import annotations
-
 import pickle
 from collections import defaultdict
 from pathlib import Path

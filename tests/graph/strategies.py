@@ -1,7 +1,5 @@
 """Hypothesis strategies and small examples for the graph tests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

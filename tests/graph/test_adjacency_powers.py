@@ -1,7 +1,5 @@
 """Powers of the normalised adjacency against dense matrices."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -68,11 +66,8 @@ def test_powers_are_combined_with_weights(graph: Graph) -> None:
         combined_adjacency(powers, (1.0, 1.0))
 
 
-@pytest.mark.parametrize(
-    ("hops", "kept", "rule"),
-    [(0, None, "hops must be at least 1; found 0"), (2, 0, "kept must be at least 1 entry a node; found 0")],
-)
+@pytest.mark.parametrize(("hops", "kept", "rule"), [(0, None, "hops"), (2, 0, "kept")])
 def test_bad_choices_are_refused(graph: Graph, hops: int, kept: int | None, rule: str) -> None:
     """Hops and kept entries start at 1."""
-    with pytest.raises(InputError, match=rule):
+    with pytest.raises(InputError, check=about(rule)):
         adjacency_powers(graph, hops, kept)

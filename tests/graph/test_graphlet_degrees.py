@@ -1,7 +1,5 @@
 """Graphlet degrees: equal to brute force on random graphs, and to formulas on graphs too large for that."""
 
-from __future__ import annotations
-
 from math import comb
 
 import networkx as nx

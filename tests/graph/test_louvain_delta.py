@@ -1,7 +1,5 @@
 """The partition of FedSage+ and Fed2GNN: cut and packed communities, and the figures that Fed2GNN prints."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

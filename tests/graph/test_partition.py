@@ -1,7 +1,5 @@
 """Partitions: random silos, whole or packed Louvain communities, clusters of features, and a registry."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -139,6 +137,5 @@ def test_negative_seeds_are_refused(name: str) -> None:
 
 
 def test_unknown_partition_is_refused_with_the_known_names() -> None:
-    """An unknown name is refused with the names that exist."""
     with pytest.raises(UnknownNameError, check=about("partition")):
         partition("metis", _cliques(4, 4), 2, 0)

@@ -1,7 +1,5 @@
 """Random walks: along edges only, with the chances that p and q say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

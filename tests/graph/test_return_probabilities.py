@@ -1,7 +1,5 @@
 """Return probabilities: the diagonals of powers that are written out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Features that stay sparse until somebody needs them laid out."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

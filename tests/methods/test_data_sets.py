@@ -1,7 +1,5 @@
 """Every listed data set under every method's defaults, small: it runs, or the error names a bound that works."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from functools import cache
@@ -14,13 +12,7 @@ import torch
 from fgl_secure import train
 from fgl_secure.errors import InputError
 from fgl_secure.graph.datasets import available, load
-from fgl_secure.methods import (
-    Fed2GNN,
-    FedAvg,
-    FedSpray,
-    FedStruct,
-    HiFGL,
-)
+from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, HiFGL
 from fgl_secure.methods.fed2gnn import subjects
 from tests.methods.fed2gnn.small import hurried_preset
 

@@ -1,7 +1,5 @@
 """What is said in secured runs: messages of collectives under their schemes, and what a method declares beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

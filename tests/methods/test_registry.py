@@ -1,7 +1,5 @@
 """Methods by name: those of this package, and those that others add by an entry point."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -55,7 +53,6 @@ def test_every_method_is_its_own_class() -> None:
 
 
 def test_unknown_methods_are_refused_with_the_known_ones() -> None:
-    """The message lists what there is."""
     with pytest.raises(UnknownNameError, check=about("method")):
         methods.method("fedprox")
     with pytest.raises(AttributeError):

@@ -1,7 +1,5 @@
 """Which round is reported if there are no nodes to choose it on, if scores tie, and if they are no numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

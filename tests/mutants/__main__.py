@@ -1,7 +1,5 @@
 """`python -m tests.mutants [NAME ...] [--sample N] [--seed S]`: applies mutants, and says which of them survive."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

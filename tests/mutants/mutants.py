@@ -1,13 +1,14 @@
 """Changes to the source that each make one promise untrue, and the tests that must notice.
 
-Every TOML file in this folder holds some: a name, the promise (`property`), tests, and edits, each a file with a text
-that occurs in it once and what takes its place. `python -m tests.mutants` applies one after the other to a copy of the
-source and runs its tests there: a mutant whose tests all pass has survived, and the promise has no evidence. Tests that
-failed are run once more without mutants, all together, for one that fails anyway has noticed nothing.
+Every TOML file in this folder holds some: a name, the promise (`property`), tests, and for each place that changes, a
+file or a class or function in it (`folder/file.py::Class.method`), what stands there once, an expression or statements,
+and what takes its place. Code is compared by syntax: spaces, line breaks and comments do not matter.
+`python -m tests.mutants` applies one mutant after the other to a copy of the source and runs its tests there: a mutant
+whose tests all pass has survived, and the promise has no evidence. Tests that failed are run once more without mutants,
+all together, for one that fails anyway has noticed nothing.
 """
 
-from __future__ import annotations
-
+import ast
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
+from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent.parent
@@ -27,11 +29,10 @@ PASSED, FAILED = 0, 1
 """What pytest exits with when tests ran, and none or some failed; anything else is no evidence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """A text of a file, and what takes its place."""
+class Edit(NamedTuple):
+    """Code in a place, and what takes its place."""
 
-    file: str
+    place: str
     before: str
     after: str
 
@@ -56,16 +57,60 @@ class Mutant:
         """The files that change, below a folder, with their new text.
 
         Raises:
-            ValueError: the text before an edit does not occur once, or the edit changes nothing.
+            ValueError: the code before an edit does not stand in its place once, or the edit changes nothing.
         """
-        found: dict[Path, str] = {}
-        for edit in self.edits:
-            path = root / edit.file
-            text = found[path] if path in found else path.read_text(encoding="utf-8")
-            if text.count(edit.before) != 1 or edit.before == edit.after:
-                raise ValueError(f"{self.name}: {edit.file} must hold the text once; it does {text.count(edit.before)}")
-            found[path] = text.replace(edit.before, edit.after)
-        return found
+        trees: dict[Path, ast.Module] = {}
+        for place, before, after in self.edits:
+            file, _, name = place.partition("::")
+            if (path := root / file) not in trees:
+                trees[path] = ast.parse(path.read_text(encoding="utf-8"))
+            change = _Change(before, after)
+            for scope in _scopes(trees[path], name):
+                change.visit(scope)
+            if change.times != 1 or _dumps(change.before) == _dumps(change.after):
+                raise ValueError(f"{self.name}: {place} must hold once, and lose, {before}; it does {change.times}")
+        return {path: ast.unparse(tree) + "\n" for path, tree in trees.items()}
+
+
+class _Change(ast.NodeTransformer):
+    """Puts an expression, or statements, in the place of such as read like others."""
+
+    def __init__(self, before: str, after: str) -> None:
+        self.before, self.after = ast.parse(before).body, ast.parse(after).body
+        self.times = 0
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """A node as it is after the change."""
+        self.generic_visit(node)
+        match self.before, self.after:
+            case [ast.Expr(before)], [ast.Expr(after)]:
+                if isinstance(node, ast.expr) and ast.dump(node) == ast.dump(before):
+                    self.times += 1
+                    return after
+            case _:
+                for field in ("body", "orelse", "finalbody"):
+                    if isinstance(body := getattr(node, field, None), list):
+                        self._replace(body)
+        return node
+
+    def _replace(self, body: list[ast.stmt]) -> None:
+        size, before = len(self.before), _dumps(self.before)
+        for at in range(len(body) - size, -1, -1):
+            if _dumps(body[at : at + size]) == before:
+                self.times += 1
+                body[at : at + size] = self.after or [ast.Pass()]
+
+
+def _dumps(nodes: Iterable[ast.AST]) -> list[str]:
+    return [ast.dump(node) for node in nodes]
+
+
+def _scopes(tree: ast.AST, name: str) -> list[ast.AST]:
+    """The classes and functions of a qualified name; the whole tree for none."""
+    found = [tree]
+    for part in name.split(".") if name else ():
+        found = [node for scope in found for node in ast.iter_child_nodes(scope) if getattr(node, "name", None) == part]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +144,12 @@ def load(folder: Path = FOLDER) -> dict[str, Mutant]:
     """
     found: dict[str, Mutant] = {}
     for file in sorted(folder.glob("*.toml")):
-        for entry in tomllib.loads(file.read_text(encoding="utf-8"))["mutant"]:
-            edits = tuple(Edit(**edit) for edit in entry["edit"])
-            mutant = Mutant(entry["name"], entry["property"], tuple(entry["tests"]), edits)
-            if mutant.name in found:
-                raise ValueError(f"mutants must have names of their own; found {mutant.name} twice")
-            found[mutant.name] = mutant
+        for name, places in tomllib.loads(file.read_text(encoding="utf-8")).items():
+            promise, tests = places.pop("property"), tuple(places.pop("tests"))
+            pairs = [(place, *pair) for place in places for pair in zip(*2 * [iter(places[place])], strict=True)]
+            if name in found:
+                raise ValueError(f"mutants must have names of their own; found {name} twice")
+            found[name] = Mutant(name, promise, tests, tuple(map(Edit._make, pairs)))
     return found
 
 

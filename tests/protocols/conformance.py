@@ -3,8 +3,6 @@
 A subclass names its scheme and states, from the scheme's source, its error and its messages.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

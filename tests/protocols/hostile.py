@@ -1,7 +1,5 @@
 """Genuine messages of every scheme, where each of them arrives, and what somebody who means harm makes of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

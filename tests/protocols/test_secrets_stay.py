@@ -1,7 +1,5 @@
 """What parties draw as keys, seeds and openings leaves them in no message that anybody can read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Machines of plaintext and secmp: each step once, states that say whose they are, and messages that are refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

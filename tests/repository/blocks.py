@@ -4,8 +4,6 @@ Blocks of a page share their names. What a page leaves to its reader (a graph, a
 `SMALLER` says what is small here that pages have large; behind a page's blocks runs what they must have come to.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -6,8 +6,6 @@ parties of a method see and tell, and what is promised in its runs. The command 
 where a page says something else than the code.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields

@@ -4,8 +4,6 @@ A reader of these pages should be seen by nobody, and a machine without a networ
 may follow are no concern here; scripts, styles, fonts and pictures are.
 """
 
-from __future__ import annotations
-
 import sys
 from html.parser import HTMLParser
 from pathlib import Path

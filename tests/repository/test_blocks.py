@@ -1,7 +1,5 @@
 """Every block of a page is of a language that is checked: Python runs, and commands are there."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

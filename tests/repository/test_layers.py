@@ -1,7 +1,5 @@
 """Imports point downward only, between parts of the package and between the folders and files inside them."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Mapping
@@ -175,42 +173,6 @@ def test_circles_are_those_that_are_known() -> None:
     """Folders of every depth and files import each other in the known circles and nowhere else."""
     files = file_imports({place_of(path): imported_names(path, types=False) for path in FILES})
     assert folder_circles(files) | circles_of(files) == KNOWN_CIRCLES
-
-
-@pytest.mark.parametrize(
-    ("names_of", "circles"),
-    [
-        ({"a/x.py": ["fgl_secure.b.y"], "b/y.py": ["fgl_secure.c.z.f"], "c/z.py": []}, set()),
-        ({"a/x.py": ["fgl_secure.a.y.f"], "a/y.py": ["fgl_secure.a.x"]}, {("a/x.py", "a/y.py")}),
-        ({"a/x.py": ["fgl_secure.b.y"], "b/y.py": [], "b/z.py": ["fgl_secure.a.x"]}, {("a", "b")}),
-        (
-            {"a/c/x.py": ["fgl_secure.b.d.y"], "b/d/y.py": [], "b/e/z.py": ["fgl_secure.a.f.v"], "a/f/v.py": []},
-            {("a", "b")},
-        ),
-        ({"a/b/x.py": ["fgl_secure.a.c.y"], "a/c/y.py": [], "a/c/z.py": ["fgl_secure.a.b.x"]}, {("a/b", "a/c")}),
-        (
-            {"a/x.py": ["fgl_secure.a.b.y"], "a/b/y.py": [], "a/b/z.py": ["fgl_secure.a.v.f"], "a/v.py": []},
-            {("a", "a/b")},
-        ),
-        (
-            {
-                "a/x.py": ["fgl_secure.b.y"],
-                "b/y.py": [],
-                "b/z.py": ["fgl_secure.c.v"],
-                "c/v.py": [],
-                "c/w.py": ["fgl_secure.a.x"],
-            },
-            {("a", "b", "c")},
-        ),
-        ({"a/__init__.py": ["fgl_secure.a.x.f"], "a/x.py": ["fgl_secure.a"]}, {("a/__init__.py", "a/x.py")}),
-        ({"x.py": ["fgl_secure.a.y"], "a/y.py": ["fgl_secure.z"], "z.py": []}, set()),
-        ({"x.py": ["fgl_secure.a.y"], "a/y.py": [], "a/z.py": ["fgl_secure.x.f"]}, {("a", "x.py")}),
-    ],
-)
-def test_circles_are_found_at_every_depth(names_of: dict[str, list[str]], circles: set[tuple[str, ...]]) -> None:
-    """Between files, between folders beside each other or apart, between a folder and one in it, in several steps."""
-    files = file_imports(names_of)
-    assert folder_circles(files) | circles_of(files) == circles
 
 
 def test_no_text_names_a_place_in_the_code() -> None:

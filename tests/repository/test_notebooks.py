@@ -1,7 +1,5 @@
 """Notebooks: each runs from a clean kernel on the public interface; what is committed is the record of such a run."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
@@ -121,24 +119,6 @@ def test_notebook_imports_the_public_interface_alone(path: Path) -> None:
     assert [pair for pair in ours if not is_public(*pair)] == []
 
 
-@pytest.mark.parametrize(
-    ("module", "name", "expected"),
-    [
-        ("fgl_secure", "audit", True),
-        ("fgl_secure", "cli", False),
-        ("fgl_secure.cli.listing", "listing", False),
-        ("fgl_secure.auditing", "Verdict", True),
-        ("fgl_secure.auditing.wording", "figure", False),
-        ("fgl_secure.methods", "HiFGL", True),
-        ("fgl_secure.protocols.secmp", "SecretMessagePassing", True),
-        ("fgl_secure.schemes", "_TABLE", False),
-    ],
-)
-def test_public_imports_are_told_from_others(module: str, name: str, expected: bool) -> None:
-    """The command line and insides are refused, what packages export is not."""
-    assert is_public(module, name) is expected
-
-
 @each_notebook
 @pytest.mark.usefixtures("clean_jupyter")
 def test_notebook_runs(path: Path, tmp_path: Path) -> None:
@@ -149,20 +129,3 @@ def test_notebook_runs(path: Path, tmp_path: Path) -> None:
     )
     client.execute()
     assert complaints(notebook) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("saved /home/ann/run/report.html", True),
-        ("File '/usr/lib/python3/site.py'", True),
-        (r"C:\Users\ann\run", True),
-        ("open fgl-secure-report/report.html", False),
-        ("see https://example.org/a/b/c.html", False),
-        ("a loss of 3/4, and/or $a/b/c$", False),
-        ("<td>1</td><br/>", False),
-    ],
-)
-def test_paths_of_machines_are_told_from_other_slashes(text: str, expected: bool) -> None:
-    """Absolute paths are found; addresses, fractions, relative paths and markup aren't taken for them."""
-    assert bool(MACHINE_PATH.search(text)) is expected

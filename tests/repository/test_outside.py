@@ -1,7 +1,5 @@
 """The hook that brings pages outside docs/ into the site, and a build of broken pages, which fails."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

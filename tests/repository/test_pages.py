@@ -1,15 +1,31 @@
 """Pages say of schemes and methods what the code says, and there is one for each."""
 
-from __future__ import annotations
-
+import ast
+import doctest
+import importlib
+import json
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import yaml  # type: ignore[import-untyped]
+from torch.nn import functional
 
 from fgl_secure import schemes
+from fgl_secure.cli.main import with_method
+from fgl_secure.cli.usage import parser_for
 from fgl_secure.methods import names
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import Topology
 from tests.repository import page_tables
+from tests.repository.blocks import blocks
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -66,3 +82,190 @@ def _pages_of(nav: object) -> set[str]:
     below = nav.values() if isinstance(nav, dict) else nav
     assert isinstance(below, list | type({}.values()))
     return {page for each in below for page in _pages_of(each)}
+
+
+FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+LISTED = frozenset(
+    name
+    for page in (ROOT / "docs" / "api").glob("*.md")
+    for name in re.findall(r"^::: ([\w.]+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+)
+
+
+SUPPORTED = frozenset(
+    (module, name)
+    for line in (ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8").splitlines()
+    if line.startswith("| `")
+    for module, *names in [re.findall(r"`([\w.]+)`", line)]
+    for name in names
+)
+
+
+def modules_with_examples() -> list[str]:
+    found = []
+    for folder in ("fgl_secure", "protocols", "attacks"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            inside = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+            if not any(parent.is_symlink() for parent in path.parents) and ">>> " in path.read_text(encoding="utf-8"):
+                found.append(inside if folder == "fgl_secure" else f"fgl_secure.{inside}")
+    return found
+
+
+def imported() -> list[tuple[str, str, str]]:
+    """Where and what Python on pages, and the examples to copy from, import of this package."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    texts = [(page, code) for page in pages for language, code in blocks(page.read_text(encoding="utf-8"))
+             if language == "python"]  # fmt: skip
+    texts += [(path, path.read_text(encoding="utf-8")) for path in sorted((ROOT / "examples" / "own").glob("*.py"))]
+    return sorted({
+        (str(where.relative_to(ROOT)), node.module, alias.name)
+        for where, code in texts
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "fgl_secure"
+        for alias in node.names
+    })  # fmt: skip
+
+
+def is_listed(module: str, name: str) -> bool:
+    """Whether the reference has it, by itself or with the module that it is written in."""
+    with warnings.catch_warnings():  # of libraries, when they are first imported
+        warnings.simplefilter("ignore", DeprecationWarning)
+        found = getattr(importlib.import_module(module), name)
+    home = getattr(found, "__module__", f"{module}.{name}")
+    return not LISTED.isdisjoint({module, home, f"{module}.{name}", f"{home}.{name}"})
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_examples_in_docstrings_run(name: str) -> None:
+    """They give what they show."""
+    found = doctest.testmod(importlib.import_module(name), optionflags=FLAGS)
+    assert found.attempted
+    assert not found.failed
+
+
+@pytest.mark.parametrize(("where", "module", "name"), imported())
+def test_the_reference_has_what_readers_import(where: str, module: str, name: str) -> None:
+    """A page that says `from fgl_secure.x import y` can rely on the reference for it."""
+    assert is_listed(module, name), f"{where} imports {name} of {module}: list its module in docs/api"
+
+
+def test_pages_and_examples_use_supported_names() -> None:
+    """At most sixty, each with a docstring; what readers are told to import is among them."""
+    assert 0 < len(SUPPORTED) <= 60
+    assert {(module, name) for _, module, name in imported()} <= SUPPORTED
+    assert all(getattr(importlib.import_module(module), name).__doc__ for module, name in SUPPORTED)
+
+
+ENTRY_POINTS = ("fgl_secure.controls", "fgl_secure.datasets", "fgl_secure.subcommands")
+"""Groups that no module is called like."""
+
+WHOLE = ("fedstruct.md", "secure_aggregation.md")
+"""Pages whose examples stand alone, and print what they say; test_blocks.py runs those of the others."""
+
+
+AT_ROOT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+PAGES = sorted([*AT_ROOT, *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+PATH = re.compile(r"\b(?:tests|docs|attacks|protocols|fgl_secure)/[\w/]+\.(?:py|md)\b")
+MODULE = re.compile(r"\bfgl_secure(?:\.[a-z_]\w*)+")
+COMMAND = re.compile(r"^(?:\$ )?fgl-secure (?!.*[\[|])(.*?)(?:\s+#.*)?$|`fgl-secure (\w[^`\[|]*)`", flags=re.MULTILINE)
+STAND_INS = {"METHOD": "hifgl", "NAME": "secmp", "TABLE": "hifgl-table3"}
+
+RUN = """
+import contextlib, io, json, sys
+said = []
+for example in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(example, "<example>", "exec"), {"__name__": "__main__"})
+    said.append(out.getvalue().strip())
+print(json.dumps(said))
+"""
+"""Loading torch takes longer than any example, so those of a page share an interpreter, and nothing else."""
+
+
+@pytest.mark.parametrize("page", WHOLE)
+def test_examples_print_what_they_say(page: str) -> None:
+    """Each example runs under names of its own and prints what the comment behind its last line says."""
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert examples
+    said = [example.strip().splitlines()[-1].split("#")[1].strip() for example in examples]
+    command = [sys.executable, "-c", RUN]
+    run = subprocess.run(command, input=json.dumps(examples), capture_output=True, text=True, check=True, cwd=ROOT)
+    assert json.loads(run.stdout) == said
+
+
+def test_the_lines_of_the_readme_wrap_a_loop_over_pyg_models() -> None:
+    """They run as they stand, and give the model the weighted mean of the states within the stated error."""
+    with warnings.catch_warnings():  # of its own making
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from torch_geometric.data import Data
+        from torch_geometric.nn import GraphSAGE
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (lines,) = (
+        each for each in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL) if "SecureAggregator" in each
+    )
+    torch.manual_seed(0)
+    clients = [
+        Data(x=torch.randn(size, 6), edge_index=torch.randint(size, (2, 60)), y=torch.randint(3, (size,)))
+        for size in (10, 30, 25, 40)
+    ]
+
+    def train_locally(model: torch.nn.Module, client: Any) -> dict[str, torch.Tensor]:
+        own = deepcopy(model)
+        optimiser = torch.optim.SGD(own.parameters(), lr=0.1)
+        loss = functional.cross_entropy(own(client.x, client.edge_index), client.y)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        optimiser.step()
+        return own.state_dict()
+
+    model = GraphSAGE(6, 8, 2, 3, norm="batch_norm")
+    names: dict[str, Any] = {"model": model, "clients": clients, "train_locally": train_locally, "rounds": 2}
+    exec(lines, names)  # noqa: S102  # our own README
+    weights = torch.tensor([len(client.y) for client in clients], dtype=torch.float64)
+    for name, found in model.state_dict().items():
+        plain = sum(w * state[name].double() for w, state in zip(weights, names["states"], strict=True)) / weights.sum()
+        assert float((found.double() - plain).abs().max()) <= names["aggregator"].last_round.error_bound[name], name
+
+
+@pytest.mark.parametrize("topology", schemes.TOPOLOGIES)
+def test_no_scheme_in_the_matrix_refuses_what_it_serves(topology: str) -> None:
+    """A scheme that the matrix names for a topology does not refuse it."""
+    for name in schemes.names(topology):
+        scheme = schemes.parse(name, (topology,))[1]
+        if isinstance(scheme, Scheme):
+            assert scheme.refuses(Topology.example(topology)) is None, name
+
+
+def test_the_readme_is_short() -> None:
+    """What belongs on a page of its own goes there."""
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 165
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_paths_and_modules_exist(page: Path) -> None:
+    """Pages name files and modules that are there."""
+    text = page.read_text(encoding="utf-8")
+    assert [link for link in LINK.findall(text) if not (page.parent / link).exists()] == []
+    assert [path for path in PATH.findall(text) if not (ROOT / path).exists()] == []
+    assert [name for name in MODULE.findall(text) if not _is_there(name)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_are_those_of_today(page: Path) -> None:
+    """The command line takes every command that a page shows."""
+    for line, inline in COMMAND.findall(page.read_text(encoding="utf-8")):
+        words = [STAND_INS.get(word, word) for word in shlex.split((line or inline).replace("=K]", "=3]"))]
+        if {"--help", "--version"}.isdisjoint(words) and len(words) > (0 if line else 1):
+            chosen = parser_for(with_method(words)).parse_args(with_method(words))
+            for scheme in chosen.scheme if words[0] in {"audit", "train"} else ():
+                schemes.assignment(scheme, chosen.method.topologies)
+
+
+def _is_there(name: str) -> bool:
+    """Whether a dotted name is a group of entry points, a module, or something that a module's text speaks of."""
+    place = ROOT.joinpath(*name.split("."))
+    if name in ENTRY_POINTS or place.is_dir() or place.with_suffix(".py").exists():
+        return True
+    files = (place.parent.with_suffix(".py"), place.parent / "__init__.py")
+    return any(place.name in file.read_text(encoding="utf-8") for file in files if file.exists())

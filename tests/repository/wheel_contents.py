@@ -4,8 +4,6 @@ A subpackage that pyproject.toml forgets vanishes from the wheel, and an editabl
 folder adds modules that were deleted. So the wheel is compared with the tree, file by file and byte by byte.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sys

@@ -1,7 +1,5 @@
 """Claims as data: which findings contradict them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Senders and receivers of messages of which sizes alone are recorded."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

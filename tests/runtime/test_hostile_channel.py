@@ -1,7 +1,5 @@
 """A channel on a hostile network, one that keeps less, and what goes wrong on it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

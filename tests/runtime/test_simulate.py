@@ -1,7 +1,5 @@
 """The driver of simulations: lockstep turns, deliveries, refusals and remarks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Transcript and views: a coalition sees what reached it and what it had itself, and nothing else."""
 
-from __future__ import annotations
-
 import gc
 from collections import defaultdict
 from collections.abc import Iterator

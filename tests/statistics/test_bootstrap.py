@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np
@@ -120,19 +118,6 @@ def test_an_interval_contains_its_value_and_is_never_a_point(units: list[tuple[b
     ):
         assert got.interval.contains(got.value)
         assert 0 <= got.interval.low < got.interval.high <= 1
-
-
-def test_clusters_cover_the_truth_where_the_binomial_does_not() -> None:
-    """For units that copy their cluster, the cluster interval covers the true rate and the binomial one does not."""
-    rng = np.random.default_rng(4)
-    cluster = np.repeat(np.arange(60), 25)
-    clustered = binomial = 0
-    for seed in range(150):
-        success = (rng.random(60) < 0.3)[cluster]
-        clustered += clustered_proportion(success, cluster, seed, draws=200).interval.contains(0.3)
-        binomial += exact_proportion(int(success.sum()), success.size).interval.contains(0.3)
-    assert clustered / 150 > 0.88
-    assert binomial / 150 < 0.6
 
 
 def test_large_inputs_stay_small_in_memory() -> None:

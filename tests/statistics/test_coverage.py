@@ -1,7 +1,5 @@
 """Simulated audits: intervals cover the truth in 93 of 100 or more, under every dependence that figures here have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

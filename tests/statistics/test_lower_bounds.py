@@ -1,7 +1,5 @@
 """Lower bounds on epsilon: tight where they can be, and below the truth as often as they say."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

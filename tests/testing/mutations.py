@@ -4,8 +4,6 @@ Devices share their secrets to relays by polynomials of degree T (Shamir), once 
 is drawn from, the relays' points, the degree and who gets which share are the places where a protocol goes wrong.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

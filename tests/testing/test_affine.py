@@ -1,7 +1,5 @@
 """Comparison by row spaces, held against enumeration."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Coins of the kit: all tapes once each, independent batches, and a count of what a run draws."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exact privacy: what passes is private on every tape, what fails says why, and nothing passes vacuously."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from fractions import Fraction

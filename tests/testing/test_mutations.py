@@ -1,7 +1,5 @@
 """Every flaw that fresh-mask sharing can have, and the check that catches it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -138,11 +136,10 @@ def test_seeds_that_name_the_whole_context_are_as_good_as_fresh_masks(T: int) ->
     assert_exactly_private(whole.protocol, shape.inputs(), b, shape.colluders, broken_twin=broken.protocol)
 
 
-@pytest.mark.parametrize("T", [1, 2])
 @pytest.mark.parametrize("mutation", BROKEN_AT_ANY_SIZE, ids=lambda m: m.name)
-def test_statistics_find_the_mutation_at_production_size(mutation: Mutation, T: int) -> None:
+def test_statistics_find_the_mutation_at_production_size(mutation: Mutation) -> None:
     """Over 2^31 - 1 elements, where nothing can be enumerated, two-sample tests pass the sharing and not its twin."""
-    shape, broken = question_of(mutation, Shape().p, T)
+    shape, broken = question_of(mutation, Shape().p, T=1)
     a, b = shape.inputs(*(2 for _ in mutation.secrets)), shape.inputs(*mutation.secrets)
     sharing = Sharing(shape).protocol
     found = assert_statistically_private(
@@ -191,12 +188,7 @@ def test_large_bias_is_visible_to_statistics(name: str, masks: Any) -> None:
     shape = Shape(p=11)
     broken = mutated(shape, name, masks=masks)
     assert_statistically_private(
-        Sharing(shape).protocol,
-        shape.inputs(0),
-        shape.inputs(5),
-        shape.colluders,
-        broken_twin=broken.protocol,
-        seed=1,
+        Sharing(shape).protocol, shape.inputs(0), shape.inputs(5), shape.colluders, broken_twin=broken.protocol, seed=1
     )
 
 

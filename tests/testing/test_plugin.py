@@ -3,8 +3,6 @@
 One run is a process, as a user's is; the others are a second pytest in this process, where all is loaded already.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -136,7 +134,6 @@ def test_options_set_sample_and_seed(run_here: Callable[..., tuple[int, str]]) -
 
 
 def test_a_sample_that_is_too_small_is_refused(run_here: Callable[..., tuple[int, str]]) -> None:
-    """The error says how many an advantage needs."""
     status, said = run_here(STATISTICAL, "--privacy-samples", "50")
     assert status == 1
     assert "SampleTooSmallError: samples must number at least 2021 per arm" in said

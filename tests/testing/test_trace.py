@@ -1,7 +1,5 @@
 """Traces: any difference in who sends how much when is found, payloads don't matter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 
@@ -12,6 +10,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.runtime import Channel, Directory, Phase, Role, Step
 from fgl_secure.testing import Protocol, TraceDiffersError, VacuousTestError, assert_same_trace
 from fgl_secure.testing.protocol import Inputs
+from tests.error_codes import about
 
 PARTIES = Directory({Role.DEVICE: 2, Role.SERVER: 1})
 A, B = [0, 0, 0], [1, 0, 0]
@@ -109,11 +108,11 @@ def test_a_twin_that_is_fine_makes_the_test_an_error() -> None:
 def test_unfair_questions_are_refused() -> None:
     """Equal inputs, inputs of different shape, no runs and a twin between other parties are errors of the caller."""
     twin = Protocol(longer, PARTIES)
-    with pytest.raises(InputError, match="must differ"):
+    with pytest.raises(InputError, check=about("inputs_a and inputs_b")):
         assert_same_trace(GOOD, A, A, broken_twin=twin)
-    with pytest.raises(InputError, match="one shape"):
+    with pytest.raises(InputError, check=about("inputs_a and inputs_b")):
         assert_same_trace(GOOD, A, [[0], [1], [0]], broken_twin=twin)
-    with pytest.raises(InputError, match="runs"):
+    with pytest.raises(InputError, check=about("runs")):
         assert_same_trace(GOOD, A, B, broken_twin=twin, runs=0)
-    with pytest.raises(InputError, match="between the protocol's parties"):
+    with pytest.raises(InputError, check=about("broken_twin")):
         assert_same_trace(GOOD, A, B, broken_twin=Protocol(longer, Directory({Role.DEVICE: 3})))

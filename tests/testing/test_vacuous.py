@@ -1,7 +1,5 @@
 """Privacy tests that would pass whatever the protocol does: each is refused, and the message says why."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -193,17 +191,11 @@ def test_a_twin_with_other_messages() -> None:
     exactly(GOOD, twin=twin, waived={"trace": "the flaw is a message more"})
 
 
-@pytest.mark.parametrize(
-    ("waived", "message"),
-    [
-        ({"inputs": "no reason"}, "waived must name rules among coalition, trace, values; found 'inputs'"),
-        ({"trace": " "}, "waived must give a reason for each rule; found ' ' for 'trace'"),
-    ],
-)
+@pytest.mark.parametrize(("waived", "message"), [({"inputs": "no reason"}, "waived"), ({"trace": " "}, "waived")])
 def test_waivers_have_known_names_and_reasons(waived: dict[str, str], message: str) -> None:
     """The rules that every test must obey cannot be waived, and others not in silence."""
     for check in CHECKS:
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, check=about(message)):
             check(GOOD, waived=waived)
 
 

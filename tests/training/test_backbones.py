@@ -1,7 +1,5 @@
 """Layers whose sum is somebody else's business, against the same layer on the whole graph."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
@@ -182,8 +180,7 @@ def near_by(layer: MessageLayer) -> MessageLayer:
 
 
 @pytest.mark.parametrize(
-    ("make", "inputs", "drawn"),
-    [(GCNWithoutLoopsLayer, 1, 0), (PublishedGCNLayer, 1, 0), (PublishedSAGELayer, 2, 1)],
+    ("make", "inputs", "drawn"), [(GCNWithoutLoopsLayer, 1, 0), (PublishedGCNLayer, 1, 0), (PublishedSAGELayer, 2, 1)]
 )
 def test_layers_of_hifgl_start_as_linear_ones(make: type[MessageLayer], inputs: int, drawn: int) -> None:
     """Uniform up to one over the root of the inputs, of which SAGE has twice as many; SAGE alone draws its bias."""

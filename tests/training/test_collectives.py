@@ -1,7 +1,5 @@
 """Weighted means and sums of silos as programs call them: exact on their grid, alike everywhere, and hidden."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -186,7 +184,7 @@ def test_values_beyond_the_bound_are_refused(value: float) -> None:
     rows[1, 2] = value
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything())
     process = OneProcess(GRAPH, {SERVER: PairwiseMasking()}, channel, lambda talk: Means(talk, rows))
-    with pytest.raises(InputError, match=r"finite|exceed the bound 64"):
+    with pytest.raises(InputError, check=about("summands")):
         process.round(0)
     assert not channel.transcript.messages
 
@@ -203,7 +201,7 @@ def test_weights_out_of_range_are_refused(weights: tuple[int, ...]) -> None:
 
 def test_weights_without_room_are_refused() -> None:
     """Sums that double precision could not tell apart are refused before anything is sent."""
-    with pytest.raises(FieldRangeError, match="must stay within the limit"):
+    with pytest.raises(FieldRangeError, check=about("terms * weight * bound * 2^1")):
         ran(PairwiseMasking(), lambda talk: Means(talk, ROWS, WEIGHTS, 2**60))
 
 

@@ -1,10 +1,11 @@
 """The training loop: which round is reported, when it stops, and where it computes."""
 
-from __future__ import annotations
-
 import gc
+import subprocess
+import sys
 import weakref
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Directory
 from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.optimisers import SGD, Adam
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset, Selection
 from tests.error_codes import about
@@ -108,7 +110,7 @@ def test_progress_is_told_after_every_round() -> None:
 def test_cuda_that_is_absent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asking for CUDA where there is none raises; auto falls back to the CPU and says so by its device."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(DeviceUnavailableError, match="device 'cuda' needs a CUDA device"):
+    with pytest.raises(DeviceUnavailableError):
         compute_device("cuda")
     assert compute_device("auto") == compute_device("cpu") == torch.device("cpu")
 
@@ -121,7 +123,6 @@ def test_cuda_that_is_present_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unknown_devices_are_refused() -> None:
-    """The message lists the devices that there are."""
     with pytest.raises(UnknownNameError, check=about("device")):
         compute_device("tpu")
 
@@ -132,3 +133,46 @@ def test_a_channel_for_other_parties_is_refused(silos: int) -> None:
     others = Directory.hierarchy(silos, GRAPH.num_devices + GRAPH.num_silos - silos)
     with pytest.raises(InputError):
         silos_of(GRAPH, Plaintext(), QUICK.with_epochs(1)).train(Channel(others, SimulationCoins(0)))
+
+
+SETTINGS: tuple[dict[str, Any], ...] = ({}, {"weight_decay": 0.1}, {"foreach": True}, {"fused": True})
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize(("ours", "theirs"), [(Adam, torch.optim.Adam), (SGD, torch.optim.SGD)])
+def test_steps_are_pytorch_s_to_the_bit(
+    ours: type[torch.optim.Optimizer], theirs: type[torch.optim.Optimizer], settings: dict[str, Any]
+) -> None:
+    """Through losses, and through a state that goes to another optimiser half-way; no step keeps a graph."""
+    ends = []
+    for kind in (ours, theirs):
+        weights = torch.nn.Parameter(torch.arange(5.0))
+        first, second = (kind([weights], lr=0.1, **settings) for _ in range(2))  # type: ignore[call-arg]
+        for optimiser in (first, second):
+            if optimiser is second:
+                second.load_state_dict(first.state_dict())
+            for turn in range(3):
+                optimiser.zero_grad()
+                assert weights.grad is None
+                (weights * turn).sin().sum().backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+        assert weights.is_leaf
+        ends.append(weights.detach())
+    assert torch.equal(*ends)
+    assert not torch.equal(ends[0], torch.arange(5.0))
+
+
+def test_training_loads_no_compiler() -> None:
+    """A process that trains has no TorchDynamo, which takes longer to load than the first epoch."""
+    code = (
+        "import sys; from fgl_secure.cli.main import main; from fgl_secure.graph import datasets\n"
+        "from tests.graphs import first_digits\n"
+        "datasets.load_digits_graph = lambda: first_digits(300)\n"
+        "for method in ('hifgl', 'fedgcn', 'fedstruct', 'fedspray'):\n"
+        "    assert main(['train', method, '--epochs', '1', '-q']) == 0\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+    )
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -1,7 +1,5 @@
 """Sums of programs at few bits: near the numbers', exact where bits are kept, and hidden as others are."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Who are partners hangs on edges and coins: neighbours agree on that before any row is known, whatever they have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Which round is kept, of counts that all silos have added up."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

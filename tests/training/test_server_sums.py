@@ -1,7 +1,5 @@
 """Sums for the server: exact on their grid, alike in the clear and secured, and told to nobody but as a sum."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -42,9 +40,7 @@ def test_a_secured_sum_is_the_sum_in_the_clear(name: str) -> None:
         assert np.array_equal(clear(rows, step), secured(rows, step))
 
 
-@given(
-    st.lists(st.lists(st.floats(-BOUND, BOUND), min_size=3, max_size=3), min_size=2, max_size=5),
-)
+@given(st.lists(st.lists(st.floats(-BOUND, BOUND), min_size=3, max_size=3), min_size=2, max_size=5))
 @settings(max_examples=50, deadline=None)
 def test_a_sum_is_off_by_no_more_than_it_says(rows: list[list[float]]) -> None:
     """Every entry is off by K 2^-(f + 1) at most, here with the rounding of float64 added."""
@@ -79,7 +75,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(name: str | None, 
     before = len(channel.transcript.messages)
     rows = drawn(0)
     rows[1, 2] = entry
-    with pytest.raises(InputError, match=r"(finite|bound 64); .*: scale the features or lower the learning rate$"):
+    with pytest.raises(InputError, check=about("summands")):
         sums(rows, Step(0))
     assert len(channel.transcript.messages) == before
 
@@ -90,7 +86,7 @@ def test_a_step_is_summed_once(name: str) -> None:
     sums, channel = opened(name)
     sums(drawn(0), Step(3))
     sent = channel.transcript.message_count
-    with pytest.raises(ProtocolError, match="summed once"):
+    with pytest.raises(ProtocolError, check=about("a step")):
         sums(drawn(1), Step(3))
     assert channel.transcript.message_count == sent
     assert np.isfinite(sums(drawn(1), Step(4))).all()

@@ -1,14 +1,16 @@
 """A silo holds its own part of a graph, and of others' nodes what its edges tell."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from fgl_secure.errors import InputError, MalformedMessageError
+from fgl_secure.errors import InputError, MalformedMessageError, UnknownNameError
+from fgl_secure.training import parameters
+from fgl_secure.training.parameters import draw_on, drawn
+from fgl_secure.training.presets import HONEST, Federation, Selection, preset
 from fgl_secure.training.silo import Silo, facts_of
 from tests.error_codes import about
 from tests.graphs import two_communities
@@ -60,7 +62,7 @@ def test_a_share_goes_through_a_file(tmp_path: Path) -> None:
     with pytest.raises(MalformedMessageError):
         Silo.load(file)
     file.write_bytes(b"")
-    with pytest.raises(InputError, match="must hold"):
+    with pytest.raises(InputError, check=about("silo")):
         Silo.load(file)
 
 
@@ -71,3 +73,99 @@ def test_shares_that_do_not_fit_together_are_refused() -> None:
         replace(share, silo=4)
     with pytest.raises(InputError, check=about("edges")):
         replace(share, foreign=share.foreign[1:])
+
+
+@pytest.mark.parametrize("before", [0, 1, 7])
+def test_a_generator_goes_on_where_another_one_is(before: int) -> None:
+    """Also with half a word in store, as after an odd number of small draws."""
+    first, second = np.random.default_rng(1), np.random.default_rng([2, 3])
+    first.integers(256, size=before, dtype=np.uint32)
+    where = drawn(first)
+    assert (where.dtype, where.shape) == (np.dtype(np.uint64), (6,))
+    draw_on(second, where)
+    wanted = [first.integers(2**32, dtype=np.uint32), first.random(), first.permutation(20).tolist(), first.bytes(5)]
+    assert [
+        second.integers(2**32, dtype=np.uint32), second.random(), second.permutation(20).tolist(), second.bytes(5)
+    ] == wanted  # fmt: skip
+    first.random()
+    draw_on(second, where)
+    assert first.random() != second.random()
+
+
+@pytest.mark.parametrize("large", [0, 2**26])
+def test_large_arrays_are_not_copied(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor of one is of the same memory, without a warning that it may not be written; small ones are copied."""
+    monkeypatch.setattr(parameters, "LARGE", large)
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    values.setflags(write=False)
+    found = parameters.unwritten(values, torch.device("cpu"))
+    assert found.tolist() == values.tolist()
+    assert (found.data_ptr() == values.ctypes.data) == (large == 0)
+
+
+def test_honest_preset_is_the_same_for_all_data() -> None:
+    """The honest preset chooses on validation data, federates for real and lets every neighbour speak."""
+    assert preset("honest", "Cora") is preset("honest", "anything") is HONEST
+    assert (HONEST.selection, HONEST.federation) == (Selection.VALIDATION, Federation.FEDAVG)
+    assert not HONEST.split_restricted
+    assert not HONEST.published_layers
+    assert (HONEST.hidden, HONEST.epochs, HONEST.learning_rate, HONEST.decay_every, HONEST.decay) == (
+        64,
+        50,
+        0.01,
+        4,
+        0.9,
+    )
+
+
+@pytest.mark.parametrize(
+    ("dataset", "rate", "decay_every", "dropout", "hidden"),
+    [("Cora", 0.005, 4, 0.0, 64), ("CiteSeer", 0.01, 16, 0.1, 64), ("PubMed", 0.1, 8, 0.0, 128)],
+)
+def test_paper_preset_follows_the_public_code(
+    dataset: str, rate: float, decay_every: int, dropout: float, hidden: int
+) -> None:
+    """The paper's preset has the settings of each data set and every oddity of the code."""
+    published = preset("paper", dataset)
+    assert (published.learning_rate, published.decay_every) == (rate, decay_every)
+    assert (published.dropout, published.hidden) == (dropout, hidden)
+    assert (published.selection, published.federation) == (Selection.TEST, Federation.SHARED)
+    assert published.split_restricted
+    assert published.published_layers
+    assert (published.epochs, published.patience) == (1024, 16)
+
+
+def test_paper_preset_takes_coras_settings_elsewhere() -> None:
+    """On a data set that the authors did not use the settings of Cora apply."""
+    assert preset("paper", "digits") == preset("paper", "Cora")
+
+
+def test_unknown_presets_are_refused() -> None:
+    with pytest.raises(UnknownNameError, check=about("preset")):
+        preset("best", "Cora")
+
+
+def test_widths_follow_layers_and_hidden() -> None:
+    """Two layers by default; one layer has no hidden width; more layers repeat it; none is refused."""
+    assert HONEST.widths(1433, 7) == (1433, 64, 7)
+    assert replace(HONEST, layers=1).widths(5, 2) == (5, 2)
+    assert replace(HONEST, layers=4, hidden=3).widths(5, 2) == (5, 3, 3, 3, 2)
+    with pytest.raises(InputError, check=about("layers")):
+        replace(HONEST, layers=0)
+
+
+def test_rounds_can_be_changed_and_nothing_else() -> None:
+    """A number of rounds replaces the preset's, None keeps it, and less than one is refused."""
+    assert HONEST.with_epochs(None) is HONEST
+    assert HONEST.with_epochs(3).epochs == 3
+    assert HONEST.with_epochs(3).with_epochs(50) == HONEST
+    with pytest.raises(InputError, check=about("epochs")):
+        HONEST.with_epochs(0)
+
+
+def test_local_steps_are_counted_from_one_and_silos_that_share_a_model_take_one() -> None:
+    """Before anything runs."""
+    with pytest.raises(InputError, check=about("local_steps")):
+        replace(HONEST, local_steps=0)
+    with pytest.raises(InputError, check=about("local_steps")):
+        replace(HONEST, local_steps=2, federation=Federation.SHARED)

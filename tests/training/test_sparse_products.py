@@ -1,7 +1,5 @@
 """Products with sparse matrices: right, differentiable, and the same bits in every run."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Known answers, as JSON files that name their source."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

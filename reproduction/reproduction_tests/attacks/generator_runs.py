@@ -1,7 +1,5 @@
 """One round for generators of a few clients, and nothing else of FedSage+."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Structure encoders tell which degrees a client has, and their sum does not."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress

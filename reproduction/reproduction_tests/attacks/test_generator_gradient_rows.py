@@ -1,7 +1,5 @@
 """Gradients of a generator tell rows of whoever answers, and their sum does not."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace

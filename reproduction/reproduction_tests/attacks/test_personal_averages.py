@@ -1,7 +1,5 @@
 """Attacks on what clients tell each other for weighted averages of their models."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -51,11 +49,7 @@ def weights_of(embeddings: NDArray[np.float64], temperature: float) -> NDArray[n
 
 
 def averages(
-    loss: Loss | None = None,
-    recording: Recording | None = None,
-    *,
-    summed: bool = False,
-    rules: AverageRules = RULES,
+    loss: Loss | None = None, recording: Recording | None = None, *, summed: bool = False, rules: AverageRules = RULES
 ) -> Run:
     """One round: everybody's embedding to everybody, and models times weights, or their sums."""
     graph, rng = lonely(CLIENTS), np.random.default_rng(1)

@@ -1,7 +1,5 @@
 """Chameleon: the graph of two text files, and errors for any other files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +36,6 @@ def test_raw_files_become_the_graph_twice(tmp_path: Path) -> None:
 
 
 def test_missing_files_are_named_with_the_way_out(tmp_path: Path) -> None:
-    """The error says the folder, exactly the missing file and what to do."""
     root = written(tmp_path / "root")
     (root / RAW / "out1_graph_edges.txt").unlink()
     with pytest.raises(DataNotFoundError, match=r"geom_gcn/raw: out1_graph_edges.txt. Put .* unset FGL_SECURE_DATA"):

@@ -1,7 +1,5 @@
 """Coloured digits: raw files are checked, superpixels are joined to near ones, and a client has one colour."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 from pathlib import Path

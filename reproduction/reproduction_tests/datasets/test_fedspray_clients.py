@@ -1,7 +1,5 @@
 """FedSpray's clients: large communities, the authors' files, splits inside of every client, and the kept subgraph."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -82,7 +80,6 @@ def test_known_split_sizes() -> None:
 
 
 def test_clients_without_nodes_are_refused() -> None:
-    """The message names the client."""
     with pytest.raises(InputError, check=about("client_of")):
         per_client_split(np.array([0, 2]), 0)
 
@@ -147,7 +144,6 @@ def test_damaged_files_are_refused(tmp_path: Path, contents: tuple[str, ...], me
 
 
 def test_missing_files_and_unknown_graphs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what is looked for, and which graphs have files."""
     monkeypatch.delenv("FGL_SECURE_DATA", raising=False)
     for root in (tmp_path, None):
         with pytest.raises(DataNotFoundError, check=about("data_root")):

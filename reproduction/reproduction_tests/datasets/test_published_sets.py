@@ -1,7 +1,5 @@
 """Sets from published files: unpacked to a limit, made once, and read from the cache afterwards."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

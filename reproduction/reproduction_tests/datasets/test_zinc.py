@@ -1,7 +1,5 @@
 """Molecules: atoms, bonds, scaffolds and targets of known ones, and clients whose scaffolds grow."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
@@ -87,7 +85,6 @@ def test_terms_are_signed_so_that_more_is_more_soluble_in_oil() -> None:
 
 @with_rdkit
 def test_lines_that_are_no_molecule_are_refused() -> None:
-    """The message has the line."""
     with pytest.raises(InputError, check=about("a line")):
         parsed("C1CC")
 

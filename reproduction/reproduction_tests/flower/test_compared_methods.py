@@ -1,7 +1,5 @@
 """The compared methods with a node for each silo: what one process finds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Gradient inversion: its command, the page and the gallery."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path
@@ -50,7 +48,6 @@ def test_names_on_the_command_line_are_the_known_names() -> None:
      ({"seed": -1}, "seed")],
 )  # fmt: skip
 def test_bad_choices_are_refused_in_words(changed: dict[str, object], told: str) -> None:
-    """Every choice out of range is refused with a message that names it."""
     with pytest.raises(FglSecureError, match=told):
         invert(InvertOptions(**changed))  # type: ignore[arg-type]
 

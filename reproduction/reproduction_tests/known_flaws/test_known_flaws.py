@@ -1,7 +1,5 @@
 """Known flaws: every flaw is found, no sound protocol is rejected, and the finding is due to the flaw."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

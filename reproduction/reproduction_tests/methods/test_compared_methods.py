@@ -1,7 +1,5 @@
 """What holds of every method of the toolkit holds of the compared methods: training, messages, silos apart, audits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ditto: what clients send is federated averaging, and what they predict with stays where it is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

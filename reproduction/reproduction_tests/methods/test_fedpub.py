@@ -1,7 +1,5 @@
 """FED-PUB computes the paper's averages, in the clear and secured alike, and masks stay with their clients."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """FED-PUB as it is audited: what attacks read in the clear, and what claims say under a scheme."""
 
-from __future__ import annotations
-
 import pytest
 
 from fgl_reproduction.methods import FedPub

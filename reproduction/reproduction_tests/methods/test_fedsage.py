@@ -1,7 +1,5 @@
 """FedSage+ trains as its name says, secured as in the clear, and takes what graphs there are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, replace
 

@@ -1,7 +1,5 @@
 """FedSage+ as it is audited: rows that are read in the clear, and what claims say under a scheme."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """FedStar: the structure encoder is common, and what is learnt on features stays where it is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import networkx as nx

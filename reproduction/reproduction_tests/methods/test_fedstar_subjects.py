@@ -1,7 +1,5 @@
 """FedStar as it is audited: what the server reads in the clear, and what claims say under a scheme."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """GCFL+: clusters split as the paper says, sums stay within them, and none is of fewer clients than promised."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from itertools import combinations

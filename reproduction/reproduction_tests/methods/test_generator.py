@@ -1,7 +1,5 @@
 """Generators learn what their equations say, and mend graphs with what they learnt."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -165,6 +163,5 @@ def test_a_state_is_gone_on_from() -> None:
     ],
 )
 def test_settings_out_of_range_are_refused(choice: dict[str, float], rule: str) -> None:
-    """By name, rule and value."""
     with pytest.raises(InputError, match=rule):
         GeneratorPreset(**choice)  # type: ignore[arg-type]  # wrong on purpose

@@ -1,7 +1,5 @@
 """Tables on a graph of no size, so that every line of them is run in a test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache

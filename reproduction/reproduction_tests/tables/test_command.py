@@ -1,18 +1,25 @@
 """`fgl-secure reproduce` as a command: what it lists, takes and refuses."""
 
-from __future__ import annotations
-
 import json
+import os
+import re
 import subprocess
 import sys
+from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fgl_reproduction.tables.catalogue import TABLES
+from fgl_reproduction.tables.catalogue import table as table_of
+from fgl_reproduction.tables.costs import run_alone
 from fgl_reproduction.tables.numbered import NUMBERED
 from fgl_secure.cli.main import BAD_INPUT, OK
+from fgl_secure.errors import InputError
 from tests.cli.test_main import Cli, cli
+from tests.error_codes import about
 
 __all__ = ["cli"]
 
@@ -64,3 +71,86 @@ def test_help_loads_no_table() -> None:
     code = "import sys, fgl_reproduction.tables.command; print('torch' in sys.modules or 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+LARGE = 150_000_000
+"""Bytes, well above what interpreter and imports vary by."""
+
+
+def hold(count: int) -> int:
+    """Writes to that many bytes at one time, and lets go of them."""
+    return int(np.ones(count, dtype=np.uint8).sum())
+
+
+def process() -> int:
+    return os.getpid()
+
+
+def refuse() -> None:
+    raise InputError("count must be even; found 3")
+
+
+def vanish() -> None:
+    os._exit(9)
+
+
+def test_memory_is_that_of_the_task_alone() -> None:
+    """A task that holds 150 MB more is measured at about 150 MB more, whatever this process holds."""
+    held_here = np.ones(4 * LARGE, dtype=np.uint8)
+    (_, small), (counted, large) = (run_alone(partial(hold, count)) for count in (1, LARGE))
+    assert counted == LARGE
+    assert large - small == pytest.approx(LARGE / 1e9, rel=0.1)
+    assert small < held_here.nbytes / 1e9
+
+
+def test_the_process_is_another_one_each_time() -> None:
+    """No task meets what an earlier one left in memory."""
+    assert len({os.getpid(), run_alone(process)[0], run_alone(process)[0]}) == 3
+
+
+def test_errors_arrive_as_they_were_raised() -> None:
+    """A rule that was broken there is reported here, in the same words."""
+    with pytest.raises(InputError, check=about("count")):
+        run_alone(refuse)
+
+
+def test_a_killed_process_ran_out_of_memory() -> None:
+    """A process that vanished without a word is reported as out of memory, not waited for."""
+    with pytest.raises(MemoryError):
+        run_alone(vanish)
+
+
+PAPERS = {"HiFGL": (6, 5), "FedStruct": (9, 6), "FedSpray": (5, 5), "Fed2GNN": (6, 8), "FedVN": (3, 6)}
+"""How many tables and figures each has."""
+
+
+def test_every_number_of_every_paper_is_there_once() -> None:
+    """From 1 to the last, tables and figures."""
+    wanted = [
+        (paper, f"{kind} {number}")
+        for paper, counts in PAPERS.items()
+        for kind, count in zip(("Table", "Figure"), counts, strict=True)
+        for number in range(1, count + 1)
+    ]
+    assert [(each.paper, each.number) for each in NUMBERED] == wanted
+
+
+def test_everything_has_a_table_or_a_reason() -> None:
+    """A reason is words; a name is a table that there is."""
+    for each in NUMBERED:
+        assert each.tables or len(each.why.split()) > 2, each
+        for name in each.tables:
+            assert table_of(name).title.split(":")[0].endswith((each.number, f"{each.number}(a)", f"{each.number}(b)",
+                                                                f"{each.number}(d)")), name  # fmt: skip
+
+
+def test_every_file_of_printed_numbers_belongs_to_a_table() -> None:
+    """And is read by one."""
+    folder = files("fgl_reproduction.tables") / "printed"
+    present = {each.name for each in folder.iterdir() if each.name.endswith(".csv")}
+    read = {table_of(name).printed for each in NUMBERED for name in each.tables} - {None}
+    assert present == read
+    for name in present:
+        paper, kind, number = re.fullmatch(r"(\w+?)_(table|fig)(\d+)d?\.csv", name).groups()  # type: ignore[union-attr]
+        kinds = {"table": "Table", "fig": "Figure"}
+        assert any((each.paper.lower(), each.number) == (paper, f"{kinds[kind]} {number}") for each in NUMBERED)

@@ -1,7 +1,5 @@
 """Runs of tables compute on a CUDA device where there is one."""
 
-from __future__ import annotations
-
 import pytest
 
 from fgl_reproduction.tables.catalogue import table

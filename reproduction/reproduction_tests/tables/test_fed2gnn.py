@@ -1,7 +1,5 @@
 """Fed2GNN's tables: their printed numbers, their cases, and what a run of each measures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib.resources import files
 

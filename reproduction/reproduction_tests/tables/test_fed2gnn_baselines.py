@@ -1,7 +1,5 @@
 """What Fed2GNN is compared with sees what its name says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Decoders that clients train together: one network, found from sums, that knows what no client alone does."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """FedSpray's table: its printed numbers, its cases, and what a run of each measures."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path

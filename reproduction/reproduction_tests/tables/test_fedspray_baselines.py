@@ -1,7 +1,5 @@
 """What FedSpray is compared with: networks alone, and networks averaged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from itertools import product

@@ -1,7 +1,5 @@
 """FedStruct's tables: their printed numbers, their cases, and what a run of each measures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib.resources import files
 from typing import Any
@@ -214,8 +212,7 @@ RUN_ELSEWHERE = ("FedSage+", "FedPub", "FedGCN-1hop", "FedGCN-2hop", "FedGCN")
 def test_new_tables_run(table: PaperTable, setting: str) -> None:
     """One partition of each; every line has an accuracy. Random walks, which take seconds, have a test of their own."""
     done = run_small(
-        table,
-        lambda case: case.setting == setting and case.method not in RUN_ELSEWHERE and "N2V" not in case.method,
+        table, lambda case: case.setting == setting and case.method not in RUN_ELSEWHERE and "N2V" not in case.method
     )
     assert len(done.rows) > 3
     assert all(row.ours.mean is not None and 0 <= row.ours.mean <= 100 for row in done.rows)

@@ -1,7 +1,5 @@
 """What FedStruct is compared with: who sees what."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -60,10 +58,7 @@ def test_a_perceptron_does_not_care_who_has_what() -> None:
 def test_local_models_know_their_own_client_alone() -> None:
     """Other features and labels at client 1 change its share of right predictions and loss, and none of client 0's."""
     changed = Graph.from_arrays(
-        "changed",
-        GRAPH.features + 3 * np.sin(np.outer(GRAPH.silo_of == 1, np.arange(8))),
-        GRAPH.labels,
-        GRAPH.edges,
+        "changed", GRAPH.features + 3 * np.sin(np.outer(GRAPH.silo_of == 1, np.arange(8))), GRAPH.labels, GRAPH.edges
     )
     before, after = (_local_parameters(graph) for graph in (GRAPH, replace(GRAPH, graph=changed)))
     assert np.array_equal(before[0], after[0])

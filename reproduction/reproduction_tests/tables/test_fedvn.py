@@ -1,7 +1,5 @@
 """FedVN's tables: their printed numbers, their cases, and what a run measures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """What clients of FedVN's baselines send, and what they make of what comes back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

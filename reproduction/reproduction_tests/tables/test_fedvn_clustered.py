@@ -1,7 +1,5 @@
 """GCFL+ on sets of graphs: each cluster of clients has the mean of its models."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """FedStar on sets of graphs: layers hear structure, and its encoder alone is averaged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

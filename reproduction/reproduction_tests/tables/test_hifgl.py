@@ -1,7 +1,5 @@
 """HiFGL's tables: their printed numbers, their cases, and what a run of each measures."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from importlib.resources import files

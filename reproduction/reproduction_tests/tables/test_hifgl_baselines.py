@@ -1,7 +1,5 @@
 """Frameworks: HiFGL's program on other edges and under other federations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reproducing a table: runs, means, verdicts and what is printed, on a table of invented figures."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -95,10 +93,7 @@ def test_methods_choose_lines() -> None:
 
 def test_a_line_that_is_not_there_is_refused() -> None:
     """With the names of those that are, and also where the chosen numbers of clients leave none of it."""
-    with pytest.raises(
-        UnknownNameError,
-        check=about("method of invented"),
-    ):
+    with pytest.raises(UnknownNameError, check=about("method of invented")):
         reproduced(Choices(methods=("ours", "othr")))
     lines = (Case("clients 2", "ours", measured, 2), Case("clients 3", "other", measured, 3))
     with pytest.raises(InputError, check=about("methods")):
@@ -224,7 +219,6 @@ def test_one_run_with_few_epochs_is_said() -> None:
     ],
 )
 def test_impossible_choices_are_refused(change: dict[str, int], message: str) -> None:
-    """The message names the argument, the rule and what was found."""
     with pytest.raises(InputError, match=message):
         Choices(**change)  # type: ignore[arg-type]  # whichever field the case names
 

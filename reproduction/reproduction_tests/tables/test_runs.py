@@ -1,7 +1,5 @@
 """Long runs: a `reproduce` that was killed goes on where it was, two go on at once, and a full disk loses no figure."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Counts of graphs and of clients' parts of them, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fgl_reproduction.tables.statistics import (

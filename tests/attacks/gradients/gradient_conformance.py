@@ -1,7 +1,5 @@
 """What every attack on the updates of federated averaging must keep: the same as others, on runs of another kind."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What every attack by gradient matching must keep, with short tries wherever the outcome does not matter."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rounds of federated averaging, computed with the attacker's own model and recorded as a training run is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The figures on Cora that attacks on the gradients of federated averaging must reach."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

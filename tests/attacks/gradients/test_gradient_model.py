@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +22,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.small_rounds import fresh_model
 from tests.attacks.gradients.gradient_runs import clusters
+from tests.error_codes import about
 
 Floats = NDArray[np.float64]
 EDGES = np.array([[0, 1, 1, 2, 3, 4, 0, 2], [1, 0, 2, 1, 4, 3, 2, 0]])
@@ -104,23 +103,23 @@ def test_differences_of_weights_become_gradients() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: GradientModel(Convolution.GCN, (5, 4, 4, 3), np.zeros(59)), r"1 to 2 layers; found \(5, 4, 4, 3\)"),
-        (lambda: GradientModel(Convolution.SGC, (5, 4, 3), np.zeros(39)), r"1 to 1 layers"),
-        (lambda: GradientModel(Convolution.GCN, (5, 0), np.zeros(0)), r"must be positive"),
-        (lambda: GradientModel(Convolution.GCN, (5, 3), np.zeros(17)), r"shape \[18\]; found \[17\]"),
-        (lambda: GradientModel(Convolution.GCN, (5, 3), np.zeros(18), hops=2), r"hops must be 1.*found 2 under gcn"),
-        (lambda: GradientModel(Convolution.SGC, (5, 3), np.zeros(18), hops=0), r"hops must be 1"),
-        (lambda: GradientModel(Convolution.GCN, (5, 3), np.zeros(18), rate=0.0), r"rate must not be 0"),
-        (lambda: layout_of(Convolution.GCN, (5, 3)).split(np.zeros((2, 17))), r"18 entries in its last axis"),
-        (lambda: Candidates(rows(), EDGES, np.zeros(5, dtype=np.int64)), r"clients \[n\]"),
-        (lambda: Candidates(rows(), EDGES[0], np.zeros(6, dtype=np.int64)), r"edges must be \[2, m\]"),
-        (lambda: Candidates(rows(), EDGES + 2, np.zeros(6, dtype=np.int64)), r"nodes in 0..5; found 2..6"),
+        (lambda: GradientModel(Convolution.GCN, (5, 4, 4, 3), np.zeros(59)), "widths"),
+        (lambda: GradientModel(Convolution.SGC, (5, 4, 3), np.zeros(39)), "widths"),
+        (lambda: GradientModel(Convolution.GCN, (5, 0), np.zeros(0)), "widths"),
+        (lambda: GradientModel(Convolution.GCN, (5, 3), np.zeros(17)), "weights"),
+        (lambda: GradientModel(Convolution.GCN, (5, 3), np.zeros(18), hops=2), "hops"),
+        (lambda: GradientModel(Convolution.SGC, (5, 3), np.zeros(18), hops=0), "hops"),
+        (lambda: GradientModel(Convolution.GCN, (5, 3), np.zeros(18), rate=0.0), "rate"),
+        (lambda: layout_of(Convolution.GCN, (5, 3)).split(np.zeros((2, 17))), "flat"),
+        (lambda: Candidates(rows(), EDGES, np.zeros(5, dtype=np.int64)), "features"),
+        (lambda: Candidates(rows(), EDGES[0], np.zeros(6, dtype=np.int64)), "edges"),
+        (lambda: Candidates(rows(), EDGES + 2, np.zeros(6, dtype=np.int64)), "edges"),
     ],
 )  # fmt: skip
 def test_refuses_what_does_not_fit(make: object, message: str) -> None:
     """Widths, weights, hops, rates and candidates that make no sense are refused with what was found."""
     assert callable(make)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         make()
 
 
@@ -137,7 +136,7 @@ def test_candidates_have_the_rows_that_enter() -> None:
     assert np.array_equal(sage["0.own_weight"], rows())
     assert sage["0.neighbour_weight"] == pytest.approx(means(EDGES, NODES).toarray() @ rows())
     assert not sage["0.neighbour_weight"][5].any()
-    with pytest.raises(InputError, match=r"d_in = 4 columns; found 5"):
+    with pytest.raises(InputError, check=about("features")):
         known.entering(drawn(Convolution.GCN, (4, 3)))
 
 
@@ -193,20 +192,20 @@ def test_fields_side_by_side_keep_their_edges() -> None:
 
 @pytest.mark.parametrize(
     ("changed", "told"),
-    [({"batch": 0}, "batch must lie"), ({"batch": 4}, "batch must lie"), ({"edges": NONE.astype(np.float64)}, "int64"),
-     ({"edges": np.array([[0], [3]])}, "join nodes 0..2"), ({"outside": np.zeros(2, dtype=np.int64)}, "outside"),
+    [({"batch": 0}, "batch"), ({"batch": 4}, "batch"), ({"edges": NONE.astype(np.float64)}, "edges"),
+     ({"edges": np.array([[0], [3]])}, "edges"), ({"outside": np.zeros(2, dtype=np.int64)}, "outside"),
      ({"outside": np.full(3, -1)}, "outside")],
 )  # fmt: skip
 def test_fields_are_checked(changed: dict[str, Any], told: str) -> None:
     """A field whose parts do not fit is refused in words."""
     good = ReceptiveField(3, 1, NONE, np.zeros(3, dtype=np.int64))
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, check=about(told)):
         replace(good, **changed)
 
 
 def test_nobody_is_twice_in_a_batch_and_a_union_is_of_something() -> None:
     """A batch with a node twice, and a union of nothing, are refused."""
-    with pytest.raises(InputError, match="different nodes"):
+    with pytest.raises(InputError, check=about("batch")):
         receptive_field(NONE, np.array([1, 1]), 1)
-    with pytest.raises(InputError, match="at least one"):
+    with pytest.raises(InputError, check=about("fields")):
         side_by_side([])

@@ -1,7 +1,5 @@
 """Claims of attacks that read embeddings, and oracles of what they should read."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable
 

@@ -1,7 +1,5 @@
 """Messages under tags as relays see them, over a network that may lose some."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """What every attack on summands of FedSpray must keep: the same as others, on runs of another kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -9,14 +7,7 @@ import pytest
 
 from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.methods.fedspray.controls import (
-    CONTROLS,
-    drawn_nodes,
-    drawn_pairs,
-    graph_of,
-    growing,
-    recorded_rounds,
-)
+from fgl_secure.methods.fedspray.controls import CONTROLS, drawn_nodes, drawn_pairs, graph_of, growing, recorded_rounds
 from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes
 from fgl_secure.runtime import Channel, Recording
 from fgl_secure.runtime.channel import Loss

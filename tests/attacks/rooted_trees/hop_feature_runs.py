@@ -1,7 +1,5 @@
 """What clients of Fed2GNN exchange on small graphs, recorded as attacks read it."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

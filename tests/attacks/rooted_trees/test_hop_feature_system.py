@@ -1,7 +1,5 @@
 """Sums of few rows, solved piece by piece, against the dense solver."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Attacks on Fed2GNN's hop sums."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping

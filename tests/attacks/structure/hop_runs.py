@@ -3,8 +3,6 @@
 And what every attack on it must keep.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence

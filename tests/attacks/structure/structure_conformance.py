@@ -1,7 +1,5 @@
 """What every attack on FedStruct's structure features must keep: the same as others, on runs of another kind."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import Counter
 from typing import Any

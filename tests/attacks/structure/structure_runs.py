@@ -1,7 +1,5 @@
 """Runs of FedStruct on small graphs, computed with numpy and recorded as a training run is, for attacks to read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 

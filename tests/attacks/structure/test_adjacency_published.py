@@ -1,7 +1,5 @@
 """What the exchange of structure gives away on the public citation graphs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

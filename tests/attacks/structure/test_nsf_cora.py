@@ -1,7 +1,5 @@
 """The figures on Cora that attacks on structure features must reach."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

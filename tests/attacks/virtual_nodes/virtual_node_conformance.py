@@ -1,7 +1,5 @@
 """What every attack on summands of FedVN must keep: the same as others, on runs of another kind."""
 
-from __future__ import annotations
-
 import pytest
 
 from fgl_secure.runtime import Recording

@@ -1,7 +1,5 @@
 """Rounds of a stand-in for FedVN, with rows laid out as its own: a linear last layer that is really trained."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace

@@ -1,15 +1,11 @@
-"""Slow and obvious: random graphs, walks one by one, and networks on whole graphs as their papers define them."""
+"""Slow and obvious: random graphs, and walks one by one."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import sparse
 
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 
@@ -59,73 +55,6 @@ def walks(heard: list[list[int]], hops: int, node: int, first: list[int]) -> Ite
 
     for there in first:
         yield from onward(there, node, hops - 1)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Network:
-    """Parameters of a K-layer network, float64.
-
-    Attributes:
-        own: K matrices, not used by GCN.
-        weights: K matrices.
-        biases: K vectors.
-    """
-
-    own: list[Reals]
-    weights: list[Reals]
-    biases: list[Reals]
-
-    @classmethod
-    def drawn(cls, layers: int, seed: int, *, width: int = 3, bias: float = 0.0) -> Network:
-        """Random square layers, and biases of that size."""
-        rng = np.random.default_rng(seed)
-        own, weights = ([rng.normal(size=(width, width)) for _ in range(layers)] for _ in range(2))
-        return cls(own, weights, [bias * rng.normal(size=width) for _ in range(layers)])
-
-    @property
-    def layers(self) -> int:
-        """K."""
-        return len(self.weights)
-
-
-def relu(values: Reals) -> Reals:
-    """The larger of a value and 0."""
-    return np.maximum(values, 0.0)
-
-
-def gcn(graph: Graph, network: Network, activation: Callable[[Reals], Reals] = relu) -> Reals:
-    """Kipf and Welling (2017), Eq. 2, node by node: float64 [n, width]."""
-    heard, h = neighbours_of(graph), graph.features.astype(np.float64)
-    D = graph.in_degree + 1.0
-    for weight, bias in zip(network.weights, network.biases, strict=True):
-        sums = [sum(h[u] / np.sqrt(D[v] * D[u]) for u in [*heard[v], v]) for v in range(len(h))]
-        h = activation(np.array(sums) @ weight + bias)
-    return h
-
-
-def sage(graph: Graph, network: Network) -> Reals:
-    """GraphSAGE with mean aggregation, node by node: float64 [n, width]; no neighbour, no mean."""
-    heard, h = neighbours_of(graph), graph.features.astype(np.float64)
-    for own, weight, bias in zip(network.own, network.weights, network.biases, strict=True):
-        means = [np.mean(h[near], axis=0) if near else np.zeros(h.shape[1]) for near in heard]
-        h = relu(h @ own + np.array(means) @ weight + bias)
-    return h
-
-
-def on_tree(
-    weights: sparse.csr_array,
-    rows: Reals,
-    network: Network,
-    *,
-    own: bool = False,
-    bias_scale: Reals | None = None,
-    activation: Callable[[Reals], Reals] = relu,
-) -> Reals:
-    """The same layers as weighted messages: float64 [t, width]."""
-    h, scale = rows, np.ones(len(rows)) if bias_scale is None else bias_scale
-    for mine, weight, bias in zip(network.own, network.weights, network.biases, strict=True):
-        h = activation((h @ mine if own else 0.0) + weights @ h @ weight + scale[:, None] * bias)
-    return h
 
 
 def neighbours_of(graph: Graph) -> list[list[int]]:

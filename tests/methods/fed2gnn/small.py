@@ -1,7 +1,5 @@
 """Small graphs with features that tell classes, and short runs on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

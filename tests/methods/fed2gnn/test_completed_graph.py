@@ -1,10 +1,9 @@
 """With the true nodes in the trees, a completed graph is as good as the whole neighbourhood."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -13,7 +12,7 @@ from fgl_secure.methods.fed2gnn.hop_sums import HopSums, hop_sums
 from fgl_secure.methods.fed2gnn.tree_levels import DecodedChildren, Level
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.training.dropout import Dropout
-from fgl_secure.training.node_models import Propagation, Surroundings, make_model
+from fgl_secure.training.node_models import Matrix, Propagation, Surroundings, degree_weights, make_model
 from tests.error_codes import about
 from tests.methods.fed2gnn.oracles import graph_of, random_graph
 from tests.methods.fed2gnn.small import channel_of
@@ -44,6 +43,23 @@ def scores(backbone: str, hops: int, surroundings: Surroundings, own: int) -> to
                 parameter.fill_(0.3)
         found: torch.Tensor = model(surroundings, NO_DROPOUT)[:own]
     return found
+
+
+def whole(graph: FederatedGraph, kind: Propagation) -> Surroundings:
+    source, target = graph.edges
+    weights = degree_weights(source, target, np.ones(len(source)), graph.in_degree.astype(np.float64), kind)
+    return Surroundings(Matrix(sparse.csr_array(graph.features.astype(np.float64))), Matrix(weights))
+
+
+@pytest.mark.parametrize(("backbone", "kind"), [("gcn", Propagation.SYMMETRIC), ("sage", Propagation.MEAN)])
+def test_models_see_no_difference(backbone: str, kind: Propagation) -> None:
+    """A client's nodes score as on the whole graph."""
+    graph = random_graph(20, 25, 3, 4)
+    expected = scores(backbone, 3, whole(graph, kind), graph.num_devices)
+    for client in range(graph.num_silos):
+        nodes = graph.devices_of(client)
+        found = scores(backbone, 3, completed(graph, client, 3, 2, kind).surroundings(kind), len(nodes))
+        assert torch.allclose(found, expected[nodes], atol=1e-4)
 
 
 def test_a_forgotten_level_shows() -> None:
@@ -87,7 +103,6 @@ def test_a_graph_without_edges_is_left_as_it_is() -> None:
 
 
 def test_more_levels_than_sums_are_refused() -> None:
-    """The message says how many there can be."""
     graph = graph_of([[0, 1]], 2, [0, 1])
     with pytest.raises(InputError, check=about("decoded")):
         completed(graph, 0, 2, 3, Propagation.MEAN)

@@ -1,7 +1,5 @@
 """The decoder keeps sums, learns what sets look like, and never looks at what it was not given."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

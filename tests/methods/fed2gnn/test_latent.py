@@ -1,7 +1,5 @@
 """The latent map is linear, learnt through sums alone, and of the scale that was asked for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The set loss is the least over all bijections, and what it matches is a bijection."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A client's training sets hold what is around its own nodes, and are made of what it knows."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

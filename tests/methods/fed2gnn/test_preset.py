@@ -1,7 +1,5 @@
 """Presets are the paper's Table 6, and refuse what makes no sense."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -69,7 +67,6 @@ def test_choices_change_what_they_name() -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    """With those that there are."""
     with pytest.raises(UnknownNameError, check=about("preset")):
         fed2gnn_preset("best", "Cora")
     with pytest.raises(UnknownNameError, check=about("backbone")):
@@ -79,29 +76,27 @@ def test_unknown_names_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"pool": 1}, "pool must be at least 2; found 1"),
-        ({"blocks": 0}, "blocks must be at least 1; found 0"),
-        ({"batch": 0}, "batch must be at least 1; found 0"),
-        ({"coordinates": 0}, "coordinates must be at least 1; found 0"),
-        ({"epochs": -1}, "epochs of the decoder must be 0 or more; found -1"),
+        ({"pool": 1}, "pool"),
+        ({"blocks": 0}, "blocks"),
+        ({"batch": 0}, "batch"),
+        ({"coordinates": 0}, "coordinates"),
+        ({"epochs": -1}, "epochs of the decoder"),
     ],
 )
 def test_decoders_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
-    """Argument, rule, found value."""
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         replace(DecoderPreset(), **change)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"width": 0}, "latent width must be at least 1; found 0"),
-        ({"epochs": -1}, "latent epochs must be 0 or more; found -1"),
-        ({"scale": 0.0}, "latent scale must be a positive number; found 0.0"),
-        ({"dropout": 1.0}, r"latent dropout must be in \[0, 1\); found 1.0"),
+        ({"width": 0}, "latent width"),
+        ({"epochs": -1}, "latent epochs"),
+        ({"scale": 0.0}, "latent scale"),
+        ({"dropout": 1.0}, "latent dropout"),
     ],
 )
 def test_latent_maps_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
-    """Argument, rule, found value."""
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         replace(LatentPreset(), **change)

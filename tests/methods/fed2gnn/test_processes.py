@@ -1,7 +1,5 @@
 """Fed2GNN with a process for each client trains what Fed2GNN in one process trains, to the last bit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which neighbours a node asks about, as both ends agree."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

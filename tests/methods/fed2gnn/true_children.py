@@ -1,7 +1,5 @@
 """The true children of positions in place of decoded ones, to compare."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fgl_secure.graph import FederatedGraph

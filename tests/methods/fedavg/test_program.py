@@ -1,7 +1,5 @@
 """Federated averaging: what clients send, what the server learns, and bad input."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import replace
 
@@ -19,14 +17,7 @@ from fgl_secure.methods.fedavg.configuration import FedAvg as Choices
 from fgl_secure.methods.fedavg.noisy_updates import NoisyUpdates
 from fgl_secure.methods.fedavg.scenarios import drawn_batches, gradient_model
 from fgl_secure.methods.fedavg.subjects import local_of
-from fgl_secure.methods.fedavg.training import (
-    FedAvg,
-    LocalTraining,
-    UpdateRule,
-    batch_of,
-    clients_of,
-    draws_of,
-)
+from fgl_secure.methods.fedavg.training import FedAvg, LocalTraining, UpdateRule, batch_of, clients_of, draws_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
@@ -215,13 +206,13 @@ def test_clients_add_the_noise_that_is_claimed_to_clipped_updates() -> None:
     assert 0.8 * 0.05 < (total[0] - clipped).std() < 3 * 0.05
 
 
-@pytest.mark.parametrize(("rounds", "value", "message"), [(1, 0.0, "budget is for"), (2, np.nan, "must be finite")])
+@pytest.mark.parametrize(("rounds", "value", "message"), [(1, 0.0, "rounds"), (2, np.nan, "updates")])
 def test_noise_beyond_the_budget_and_on_no_numbers_is_refused(rounds: int, value: float, message: str) -> None:
     """A round more than the budget is for, and an update that is none, raise before anything is sent."""
     held = two_communities(devices=48, silos=3)
     channel, noise = channel_of(held), DistributedNoise.of_multiplier(1.0, clip=1.0, delta=1e-5, rounds=rounds)
     talk = clients_of(held, CLEAR, SMALL).opened(channel).programs[0].talk
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         NoisyUpdates(noise, 2, SimulationCoins(0)).mean(talk, np.full(4, value, dtype=np.float32), 1)
     assert not channel.transcript.messages
 
@@ -232,14 +223,10 @@ def test_bad_choices_are_refused(graph: FederatedGraph) -> None:
     with pytest.raises(UnknownNameError, check=about("backbone")):
         clients_of(graph, CLEAR, SMALL, backbone="gat").opened(channel)
     for wrong in ({"steps": 0}, {"batch": 0}, {"rate": 0.0}, {"rate": float("nan")}, {"proximal": -1.0}):
-        with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
+        with pytest.raises(InputError, check=about(next(iter(wrong)))):
             LocalTraining(**wrong)
-    for mu, steps, message in (
-        (0.1, 1, "proximal must go with local_steps of 2 or more"),
-        (-0.1, 2, "proximal must be zero or positive; found -0.1"),
-        (float("inf"), 2, "proximal must be zero or positive; found inf"),
-    ):
-        with pytest.raises(InputError, match=message):
+    for mu, steps in ((0.1, 1), (-0.1, 2), (float("inf"), 2)):
+        with pytest.raises(InputError, check=about("proximal")):
             Choices(proximal=mu, local_steps=steps)
     assert local_of(Choices(proximal=0.1, local_steps=2)).proximal == 0.1
     unlabelled = replace(graph, train_mask=graph.train_mask & (graph.silo_of != 1))

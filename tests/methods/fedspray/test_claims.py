@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from fgl_secure.methods.fedspray.claims import claim_of

@@ -1,7 +1,5 @@
 """FedSpray's losses against sums written out node by node."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FedSpray's networks and encoder against sums over neighbours, node by node."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

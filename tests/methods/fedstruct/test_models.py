@@ -1,7 +1,5 @@
 """The models of FedStruct: fast forms against the formulas they stand for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FedStruct's settings: those of the paper's Table 5, and what is the public code's alone."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest
@@ -67,25 +65,23 @@ def test_epochs_can_be_replaced() -> None:
 
 
 def test_unknown_presets_are_refused() -> None:
-    """The message lists the presets."""
-    with pytest.raises(UnknownNameError, match="honest"):
+    with pytest.raises(UnknownNameError, check=about("preset")):
         fedstruct_preset("best", "Cora")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"epochs": 0}, "epochs must be at least 1; found 0"),
-        ({"hops": 0}, "hops must be at least 1; found 0"),
-        ({"structure_width": 0}, "structure_width must be at least 1; found 0"),
-        ({"kept": 0}, "kept must be at least 1 entry a node; found 0"),
-        ({"dropout": 1.0}, r"dropout must be in \[0, 1\); found 1.0"),
-        ({"feature_model": FeatureModelKind.SAGE, "sage_widths": ()}, "sage_widths must name at least one layer"),
+        ({"epochs": 0}, "epochs"),
+        ({"hops": 0}, "hops"),
+        ({"structure_width": 0}, "structure_width"),
+        ({"kept": 0}, "kept"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"feature_model": FeatureModelKind.SAGE, "sage_widths": ()}, "sage_widths"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(change: dict[str, object], message: str) -> None:
-    """Each rule has its message."""
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, check=about(message)):
         _changed(fedstruct_preset("honest", "Cora"), change)
 
 

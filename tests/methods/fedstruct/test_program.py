@@ -1,7 +1,5 @@
 """FedStruct: what clients add to the gradient of the whole loss, what is said in a run, and what is learnt."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -131,12 +129,6 @@ def test_every_exchange_trains_the_same_model(name: str, stepping: Stepping) -> 
     found, expected = trained(preset, EXCHANGES[name]), trained(preset)
     assert np.allclose(found.losses, expected.losses, atol=1e-5)
     assert found.accuracy == expected.accuracy
-
-
-def test_a_seed_repeats_a_run_and_another_does_not() -> None:
-    """Initial weights, structure features and dropout come from the seed alone."""
-    assert trained().losses == trained().losses
-    assert trained().losses != trained(seed=1).losses
 
 
 def test_training_learns() -> None:
@@ -338,7 +330,7 @@ def test_features_of_others_nodes_are_refused(wrong: str) -> None:
     power = adjacency_powers(GRAPH.graph, 1)[-1]
     given = Given(rows=power[GRAPH.devices_of(0)])
     client = FedStruct(talking(GRAPH, tables), FedStructTask(preset, RowExchange()), given=given)
-    with pytest.raises(ProtocolError, match="nodes of its own" if wrong == "theirs" else "finite features"):
+    with pytest.raises(ProtocolError, check=about("silo 2")):
         client.begin()
 
 

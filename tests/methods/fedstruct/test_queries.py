@@ -1,7 +1,5 @@
 """Answers to weighted queries give the embeddings that held rows give, as far as they are answered."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

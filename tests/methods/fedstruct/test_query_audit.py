@@ -1,7 +1,5 @@
 """Auditing by row space refuses what would give a node away, and counting does not."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np
@@ -90,12 +88,11 @@ def test_the_decision_is_made_from_queries_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "least", "rule"),
-    [(0.0, 2, r"most_leverage must lie in \(0, 1\]; found 0.0"), (1.1, 2, "most_leverage"), (0.5, 0, "least_nodes")],
+    ("most", "least", "rule"), [(0.0, 2, "most_leverage"), (1.1, 2, "most_leverage"), (0.5, 0, "least_nodes")]
 )
 def test_rules_that_make_no_sense_are_refused(most: float, least: int, rule: str) -> None:
     """Leverages lie between 0 and 1, and a query weighs at least one node."""
-    with pytest.raises(InputError, match=rule):
+    with pytest.raises(InputError, check=about(rule)):
         AuditRule(most, least)
 
 

@@ -1,7 +1,5 @@
 """FedStruct on the command line: choices, claims, audits."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -73,7 +71,7 @@ def test_weights_models_and_steps_reach_the_preset() -> None:
         FedStruct(betas="1;1")
     with pytest.raises(InputError, check=about("rate")):
         FedStruct(rate=0.0)
-    with pytest.raises(InputError, match="must go with hop2vec; found degree"):
+    with pytest.raises(InputError, check=about("structure_model and structure_rate")):
         FedStruct(features="degree", structure_model="none")
 
 
@@ -143,45 +141,43 @@ def test_claims_follow_the_choice() -> None:
 @pytest.mark.parametrize(
     ("choices", "rule"),
     [
-        ({"features": "magic"}, "features must be one of hop2vec"),
-        ({"hops": 0}, "hops must be at least 1; found 0"),
-        ({"kept": 0}, "kept must be at least 1; found 0"),
-        ({"tau": 0.0}, "tau must lie in .0, 1.; found 0.0"),
-        ({"pooled": True}, "pooled must go with sharing by queries; found True"),
-        ({"tau": 0.5}, "tau must go with sharing by queries; found 0.5"),
-        ({"least_nodes": 4}, "least_nodes must go with sharing by queries; found 4"),
-        ({"sharing": "queries", "count_queries": True, "tau": 0.5}, "tau must go with queries that are not counted"),
-        ({"pruning": "none", "kept": 5}, "kept must go with pruning; found 5"),
-        ({"sharing": "everybody"}, "sharing must be one of shared, queries; found 'everybody'"),
+        ({"features": "magic"}, "features"),
+        ({"hops": 0}, "hops"),
+        ({"kept": 0}, "kept"),
+        ({"tau": 0.0}, "tau"),
+        ({"pooled": True}, "pooled"),
+        ({"tau": 0.5}, "tau"),
+        ({"least_nodes": 4}, "least_nodes"),
+        ({"sharing": "queries", "count_queries": True, "tau": 0.5}, "tau"),
+        ({"pruning": "none", "kept": 5}, "kept"),
+        ({"sharing": "everybody"}, "sharing"),
     ],
     ids=str,
 )
 def test_bad_choices_are_refused_when_they_are_made(choices: dict[str, object], rule: str) -> None:
-    """Each message names the argument and the rule."""
-    with pytest.raises(InputError, match=rule):
+    with pytest.raises(InputError, check=about(rule)):
         FedStruct(**choices)  # type: ignore[arg-type]  # one of several
 
 
 @pytest.mark.parametrize(
     ("method", "silos", "scheme", "rule"),
     [
-        (QUICK, 1, "ckks", "silos must be at least 2 for fedstruct; found 1"),
-        (QUICK, 2, "pairwise-masking", "silos must be at least 3 for pairwise-masking"),
-        (FedStruct(kept=5), 5, "relay-coded", "kept must go with a scheme for clients; found 5"),
-        (FedStruct(delivery="owner"), 5, "relay-coded", "delivery must go with a scheme for clients; found owner"),
-        (QUICK, 5, "magic", "scheme must be one of plaintext, secmp"),
-        (QUICK, 5, "ckks-shared-key", "scheme must be for clients or for neighbours .*; found server=ckks-shared-key"),
-        (QUICK, 5, "neighbours=ckks", "scheme must serve neighbours, .*; ckks serves clients and not"),
-        (QUICK, 5, "clients=plaintext,server=ckks", "scheme must serve server, .*; ckks serves clients and not"),
-        (QUICK, 5, "ckks[T=2]", "ckks must be named without parameters"),
-        (QUICK, 5, "ckks,relay-coded", "scheme must be for clients or for neighbours in a run of fedstruct"),
+        (QUICK, 1, "ckks", "silos"),
+        (QUICK, 2, "pairwise-masking", "silos"),
+        (FedStruct(kept=5), 5, "relay-coded", "kept"),
+        (FedStruct(delivery="owner"), 5, "relay-coded", "delivery"),
+        (QUICK, 5, "magic", "scheme"),
+        (QUICK, 5, "ckks-shared-key", "scheme"),
+        (QUICK, 5, "neighbours=ckks", "scheme"),
+        (QUICK, 5, "clients=plaintext,server=ckks", "scheme"),
+        (QUICK, 5, "ckks[T=2]", "ckks"),
+        (QUICK, 5, "ckks,relay-coded", "scheme"),
     ],
 )
 def test_runs_that_cannot_be_are_refused_before_anything_runs(
     method: FedStruct, silos: int, scheme: str, rule: str
 ) -> None:
-    """Each message names the argument and the rule."""
-    with pytest.raises(FglSecureError, match=rule):
+    with pytest.raises(FglSecureError, check=about(rule)):
         method.plan(Data(silos=silos), [scheme])
 
 

@@ -1,7 +1,5 @@
 """Small sets of random graphs, and their batches in double precision."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Short runs of FedVN."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FedVN's equations computed node by node and graph by graph, with no regard for time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What FedVN claims."""
 
-from __future__ import annotations
-
 import pytest
 
 from fgl_secure.methods.fedvn.claims import claim_of

@@ -1,7 +1,5 @@
 """Runs of FedVN that attacks must break."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

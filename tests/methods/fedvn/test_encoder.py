@@ -1,7 +1,5 @@
 """The encoder against Eqs. 1, 5 and 6 written out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -9,9 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from fgl_secure.methods.fedvn.batches import GraphStore
-from fgl_secure.methods.fedvn.models import Dropout, EdgeGenerator, Encoder, GraphModel
+from fgl_secure.methods.fedvn.batches import MOST_KINDS, GraphStore, graph_sums, pad, to_nodes, to_virtual, unpad
+from fgl_secure.methods.fedvn.models import BatchNorm, Dropout, EdgeGenerator, Encoder, GraphModel, collecting
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Injection, Statistics
 from tests.methods.fedvn.sets import doubled, random_set
 from tests.methods.fedvn.slow import Virtual, slow_embeddings
@@ -89,3 +88,134 @@ def test_dropout_keeps_the_mean_and_repeats(probability: float) -> None:
     assert sorted(set(first.flatten().tolist())) == pytest.approx([0.0, 1 / (1 - probability)])
     assert float((first == 0).float().mean()) == pytest.approx(probability, abs=0.05)
     assert Dropout(0.0, np.random.default_rng(1))(ones) is ones
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("ids", [[0], [3, 1, 2], [29, 0, 4, 4]])
+def test_a_batch_is_the_set_s_own_batch_as_matrices(constant: bool, ids: list[int]) -> None:
+    """Features, I + A, means and targets are those of the graphs asked for, in the order asked for."""
+    sets = random_set(constant=constant)
+    batch, plain = GraphStore(sets).batch(np.array(ids)), sets.batch(ids)
+    count = len(plain.features)
+    reach = np.eye(count)
+    reach[plain.edges[1], plain.edges[0]] = 1
+    member = plain.graph_of[None] == np.arange(len(ids))[:, None]
+    ones = np.concatenate([plain.features, np.ones((count, 1))], axis=1)
+    assert np.array_equal(batch.features, ones)
+    assert np.array_equal(batch.reach.to_dense(), reach)
+    np.testing.assert_allclose(batch.mean.to_dense(), member / member.sum(axis=1, keepdims=True), rtol=1e-6)
+    assert torch.equal(batch.spread.to_dense(), batch.mean.to_dense().T)
+    assert np.array_equal(batch.graph_of, plain.graph_of)
+    assert np.array_equal(batch.targets, plain.targets)
+    heard = batch.heard if batch.kind_of is None else batch.kind_of @ batch.heard
+    np.testing.assert_allclose(heard, reach @ ones, atol=1e-5)
+    by_hand = batch.mean.to_dense().bool().float() @ batch.features
+    torch.testing.assert_close(graph_sums(batch.features, batch), by_hand)
+
+
+def test_few_kinds_of_nodes_are_shared_and_many_are_not() -> None:
+    """Constant features leave a kind of node a degree; real ones leave too many to be worth sharing."""
+    few, many = GraphStore(random_set()).batch(np.arange(9)), GraphStore(random_set(constant=False)).batch(np.arange(9))
+    assert few.kind_of is not None
+    assert len(few.heard) <= MOST_KINDS
+    assert many.kind_of is None
+    assert len(many.heard) == len(many.features)
+
+
+def test_every_node_has_a_slot_of_its_own_in_its_graph() -> None:
+    """Slots are different, ascending, and within the places of the node's graph."""
+    batch = GraphStore(random_set()).batch(np.array([5, 7, 1]))
+    assert (np.diff(batch.slot_of) > 0).all()
+    assert torch.equal(batch.slot_of // batch.longest, batch.graph_of)
+
+
+def test_types_of_nodes_become_a_column_each() -> None:
+    """A type has no order: a node of type t has a one in column t, and a one behind."""
+    sets = replace(random_set(), node_types=True, features=_types(len(random_set().features)))
+    store = GraphStore(sets)
+    batch = store.batch(np.array([2, 6]))
+    types = sets.batch([2, 6]).features[:, 0]
+    assert store.width == 5
+    assert batch.features.argmax(dim=1).tolist() == types.tolist()
+    assert (batch.features.sum(dim=1) == 2).all()
+
+
+def _types(count: int) -> NDArray[np.float32]:
+    return (np.arange(count)[:, None] % 4).astype(np.float32)
+
+
+ROWS = torch.tensor([[1.0, 5.0], [2.0, 5.0], [4.0, 7.0]])
+COUNTS = torch.tensor([3.0, 1.0, 2.0])
+REPEATED = ROWS.repeat_interleave(COUNTS.long(), dim=0)
+
+
+def test_a_row_that_counts_several_times_is_that_row_several_times() -> None:
+    """Outputs and collected statistics are those of the repeated rows."""
+    counted, repeated = BatchNorm(2, kept=True), BatchNorm(2, kept=True)
+    with collecting(counted, repeated):
+        once = counted(ROWS, COUNTS).repeat_interleave(COUNTS.long(), dim=0)
+        torch.testing.assert_close(once, repeated(REPEATED))
+    for mine, wanted in zip(counted.buffers(), repeated.buffers(), strict=True):
+        torch.testing.assert_close(mine, wanted)
+    assert not torch.equal(next(counted.buffers()), torch.zeros(2))
+
+
+def test_collected_statistics_are_pytorch_s_cumulative_ones() -> None:
+    """Batches that are collected count the same each, and a second collection starts anew."""
+    ours, theirs = BatchNorm(2, kept=True), torch.nn.BatchNorm1d(2, momentum=None)
+    with collecting(ours):
+        ours(ROWS * 7)
+    with collecting(ours):
+        for rows in (ROWS, REPEATED, ROWS + 1):
+            torch.testing.assert_close(ours(rows), theirs(rows))
+    ours.eval()
+    theirs.eval()
+    torch.testing.assert_close(ours(REPEATED), theirs(REPEATED))
+
+
+def test_nothing_is_kept_outside_a_collection() -> None:
+    """A training batch leaves statistics as they are; without any to keep, a batch's own serve at all times."""
+    kept, never = BatchNorm(2, kept=True), BatchNorm(2, kept=False)
+    trained = kept(ROWS)
+    assert torch.equal(next(kept.buffers()), torch.zeros(2))
+    kept.eval()
+    never.eval()
+    torch.testing.assert_close(kept(ROWS), ROWS, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(never(ROWS), trained)
+
+
+def test_a_single_row_comes_out_as_the_shift() -> None:
+    """One graph in a batch, or one node, has no variance; it neither fails nor moves collected statistics."""
+    norm = BatchNorm(2, kept=True)
+    with collecting(norm):
+        assert torch.equal(norm(ROWS[:1]), torch.zeros(1, 2))
+    assert torch.equal(next(norm.buffers()), torch.zeros(2))
+
+
+STORE = GraphStore(random_set())
+
+
+@given(st.lists(st.integers(0, 29), min_size=1, max_size=6), st.integers(1, 4), st.integers(0, 99))
+def test_both_directions_are_the_sums_written_out(ids: list[int], number: int, seed: int) -> None:
+    """Virtual nodes hear their graph's nodes alone, and nodes hear their own graph's virtual nodes alone."""
+    batch, draws = STORE.batch(np.array(ids)), torch.Generator().manual_seed(seed)
+    count = len(batch.features)
+    scores, values = torch.rand(count, number, generator=draws), torch.randn(count, 5, generator=draws)
+    virtual = torch.randn(len(ids), number, 5, generator=draws)
+    heard, told = torch.zeros(len(ids), number, 5), torch.zeros(count, 5)
+    for v in range(count):
+        graph = int(batch.graph_of[v])
+        for m in range(number):
+            heard[graph, m] += scores[v, m] * values[v]
+            told[v] += scores[v, m] * virtual[graph, m]
+    padded = pad(scores, batch)
+    torch.testing.assert_close(to_virtual(padded, values, batch), heard, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(to_nodes(padded, virtual, batch), told, atol=1e-5, rtol=1e-4)
+
+
+def test_gradients_of_padding_are_right() -> None:
+    """Padding and its reverse agree with finite differences."""
+    batch = STORE.batch(np.array([1, 2, 5]))
+    values = torch.randn(len(batch.features), 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda rows: unpad(pad(rows, batch) ** 2, batch), values)
+    assert torch.equal(unpad(pad(values, batch), batch), values)

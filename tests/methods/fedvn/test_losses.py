@@ -1,7 +1,5 @@
 """The losses of Eqs. 7 and 8."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """FedVN with a process for each client trains what FedVN in one process trains, to the last bit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

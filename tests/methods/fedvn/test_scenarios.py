@@ -1,7 +1,5 @@
 """What attackers of FedVN know beside their views, and what they are scored on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

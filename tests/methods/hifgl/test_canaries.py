@@ -1,7 +1,5 @@
 """Canaries: noise as claimed survives the audit, and every way to get it wrong does not."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """One round of message passing without a model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Silos' models: a mean gradient of the own devices, then federation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """HiFGL with a process for each silo trains what HiFGL in one process trains, to the last bit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

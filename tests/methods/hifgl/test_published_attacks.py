@@ -1,7 +1,5 @@
 """What sums, counts and patterns give away on the public citation graphs."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

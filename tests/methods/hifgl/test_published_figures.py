@@ -1,7 +1,5 @@
 """Figures on the public citation graphs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What somebody without a key makes of ciphertexts: their ring elements, and equations between them."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Sums under CKKS with one flaw at a time in how clients encrypt, or in how keys pass between them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import Any

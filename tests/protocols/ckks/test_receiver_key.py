@@ -1,7 +1,5 @@
 """Sums over clients under CKKS: exact, without the senders that dropped out, and closed to the one who adds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -186,7 +184,7 @@ def test_an_aggregator_without_the_key_ends_the_sum() -> None:
         return np.asarray((phase is not Phase.ENCRYPTION_KEY) | (receivers != SERVER) | (not lossy[0]))
 
     session, rows = opened(Ckks(), channel_of(arrives), group_of(), 50, 9), rows_of(4, 50, 9)
-    with pytest.raises(ProtocolError, match="must leave a sum for those entitled to it"):
+    with pytest.raises(ProtocolError, check=about("machines")):
         session.sum(rows, STEP)
     lossy[0] = False
     assert (session.sum(rows, Step(2)) == rows.sum(axis=0)).all()
@@ -196,17 +194,17 @@ def test_a_sum_of_one_left_over_is_refused() -> None:
     """Where all senders but one dropped out the sum would be that one's term; one sender may be a group of its own."""
     loss = losing(Phase.CIPHERTEXTS, int(CLIENTS[1]))
     rows = rows_of(2, 50, 9)
-    with pytest.raises(TooFewClientsError, match=r"at least threshold = 2 of 2 clients .* VECTORS .*; found 1"):
+    with pytest.raises(TooFewClientsError, check=about("at least threshold = 2 of 2 clients")):
         opened(Ckks(), channel_of(loss), group_of(2), 50, 9).sum(rows, STEP)
     assert (opened(Ckks(), channel_of(), group_of(1), 50, 9).sum(rows[:1], STEP) == rows[0]).all()
-    with pytest.raises(TooFewClientsError, match=r"at least threshold = 1 of 1 clients .* VECTORS .*; found 0"):
+    with pytest.raises(TooFewClientsError, check=about("at least threshold = 1 of 1 clients")):
         opened(Ckks(), channel_of(loss), group_of(1), 50, 9).sum(rows[:1], STEP)
 
 
 def test_a_lost_sum_is_an_error() -> None:
     """Without the encrypted sum the receiver has none."""
     session = opened(Ckks(), channel_of(losing(Phase.CIPHERTEXT_SUMS, int(CLIENTS[0]))), group_of(), 9000, 2**25)
-    with pytest.raises(ProtocolError, match="must leave a sum for those entitled to it"):
+    with pytest.raises(ProtocolError, check=about("machines")):
         session.sum(rows_of(4, 9000, 2**25), STEP)
 
 
@@ -279,17 +277,17 @@ def test_lengths_beyond_what_there_is_are_refused() -> None:
 def test_what_cannot_be_summed_is_refused() -> None:
     """The receiver as aggregator, tapes of coins, a range beyond the limit, other shapes and repeated steps raise."""
     scheme, limit = Ckks(), Ckks().limit(4)
-    with pytest.raises(InputError, match="whoever adds up holds the key"):
+    with pytest.raises(InputError, check=about("scheme")):
         opened(scheme, channel_of(), Group(CLIENTS[1:], int(CLIENTS[0]), int(CLIENTS[0])), 5, 5)
     with pytest.raises(InputError, check=about("coins")):
         opened(scheme, Channel(PARTIES, TapeCoins(2, 2)), group_of(), 5, 5)
-    with pytest.raises(FieldRangeError, match=f"<= {limit:,} under ckks"):
+    with pytest.raises(FieldRangeError, check=about("bound")):
         opened(scheme, channel_of(), group_of(), 5, limit // 4 + 1)
     session = opened(scheme, channel_of(), group_of(), 5, 5)
     for bad in (np.zeros((3, 5), dtype=np.int64), np.zeros((4, 6), dtype=np.int64), np.full((4, 5), np.nan)):
-        with pytest.raises(InputError, match=r"^(rows|values) must be"):
+        with pytest.raises(InputError):
             session.sum(bad, STEP)
-    with pytest.raises(InputError, match="at least one entry is beyond"):
+    with pytest.raises(InputError, check=about("rows")):
         session.sum(np.full((4, 5), 6), STEP)
     session.sum(np.zeros((4, 5), dtype=np.int64), STEP)
     with pytest.raises(ProtocolError, check=about("a step")):

@@ -1,16 +1,15 @@
 """Sums under the receiver's key keep what every scheme for one sum must, where there are no rounds of keys before."""
 
-from __future__ import annotations
-
 import itertools
 from typing import ClassVar
 
 import pytest
 
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.ckks import Ckks
+from fgl_secure.protocols.ckks import Ckks, SharedKeyCkks
 from fgl_secure.runtime import Step
 from tests.error_codes import about
+from tests.protocols.one_sum.conformance import OneSumConformance
 from tests.protocols.one_sum.messages import MessageConformance
 from tests.protocols.one_sum.rounds import NOW, vectors_of
 from tests.protocols.one_sum.states import StateConformance
@@ -55,3 +54,14 @@ class TestCkks(MessageConformance, StateConformance):
     def test_a_client_takes_its_row_later(self) -> None:
         """Rows are known from the start."""
         pytest.skip("rows are known from the start")
+
+
+class TestSharedKeyCkks(OneSumConformance):
+    """As it is by default."""
+
+    make = staticmethod(SharedKeyCkks)
+    splits: ClassVar[tuple[bool, ...]] = (False,)
+
+    def test_sums_repeat_for_equal_coins(self) -> None:
+        """Keys and ciphertexts take SEAL's own randomness: not these."""
+        pytest.skip("SEAL draws its own coins")

@@ -3,8 +3,6 @@
 It has no client with it: with any one of them it opens everything, as test_shared_key.py shows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any

@@ -4,8 +4,6 @@ That ciphertexts hide anything rests on ring-LWE, which no sample shows. What sa
 around it is broken: randomness that serves twice, is missing or cancels, few keys, and keys in the wrong hands.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable
@@ -26,6 +24,7 @@ from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Recording, Role, Step, decode
 from fgl_secure.testing import Protocol, assert_same_trace, assert_simulatable, assert_statistically_private
 from fgl_secure.testing.protocol import Inputs
+from tests.error_codes import about
 from tests.power import runs_of, seeing
 from tests.protocols.ckks import flaws
 from tests.protocols.ckks.ciphertext_views import elements, rounded, solved
@@ -238,20 +237,17 @@ def test_one_randomness_in_two_rounds_opens_vectors_under_fresh_keys() -> None:
 
 @pytest.mark.parametrize(
     ("encrypt", "message"),
-    [
-        (flaws.no_second_polynomial, "must hide its plaintext; found one that anybody can read"),
-        (flaws.mask_added_twice(), "found a ciphertext whose content doesn't"),
-    ],
+    [(flaws.no_second_polynomial, "ciphertext"), (flaws.mask_added_twice(), "a sum")],
     ids=["c1 = 0", "a mask added twice"],
 )
 def test_masks_that_are_missing_or_do_not_cancel_end_the_sum(encrypt: Encrypt, message: str) -> None:
     """With c1 = 0 the server refuses the ciphertext, with a mask added twice clients refuse what they decrypt."""
     three().play()
-    with pytest.raises(ProtocolError, match=message):
+    with pytest.raises(ProtocolError, check=about(message)):
         three(clients_with(encrypt)).play()
 
 
 def test_a_vector_added_twice_shows_in_the_sum() -> None:
     """The broken twin: a ciphertext like others, but the sum is not that of the vectors, and their tags say so."""
-    with pytest.raises(ProtocolError, match="its tag is that of another"):
+    with pytest.raises(ProtocolError, check=about("a sum")):
         three(clients_with(flaws.vector_added_twice)).play()

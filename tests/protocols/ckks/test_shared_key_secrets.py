@@ -3,8 +3,6 @@
 Any one of them and the server together open every vector: the claim says so, and test_shared_key.py shows it.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
@@ -24,16 +22,7 @@ from fgl_secure.protocols.ckks.wire import ciphertexts_of, unwrapped, wrapped
 from fgl_secure.runtime import Messages, OwnDraws, Phase, decode
 from tests.error_codes import about
 from tests.protocols.ckks import flaws
-from tests.protocols.one_sum.rounds import (
-    LEADER,
-    NOW,
-    SESSION,
-    Sent,
-    Sum,
-    changed,
-    topology_of,
-    vectors_of,
-)
+from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
 
 TOPOLOGY, PLAIN = topology_of(3), vectors_of(3)
 PARTIES = [int(party) for party in TOPOLOGY.senders]
@@ -138,7 +127,7 @@ def test_boxes_open_for_those_whom_they_are_for() -> None:
 def test_a_box_for_the_wrong_client_is_found_and_refused() -> None:
     """The broken twin: boxes that open for another client are seen, and whoever is given one refuses."""
     assert openings(three(flaws.BoxesToTheNext)) == {(PARTIES[2], PARTIES[1]), (PARTIES[1], PARTIES[2])}
-    with pytest.raises(ProtocolError, match=f"a box of party {MAKER} must be sealed for party"):
+    with pytest.raises(ProtocolError, check=about(f"a box of party {MAKER}")):
         three(flaws.BoxesToTheNext).play()
 
 

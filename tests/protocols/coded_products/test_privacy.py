@@ -1,7 +1,5 @@
 """What relays and silos learn of factors: proofs by enumeration on the machines, and the same judges on flaws."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

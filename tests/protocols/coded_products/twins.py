@@ -1,7 +1,5 @@
 """Coded products with one flaw at a time: other cryptography, or another machine, given to the scheme."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

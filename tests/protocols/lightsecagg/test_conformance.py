@@ -1,7 +1,5 @@
 """LightSecAgg keeps what every scheme for one sum must."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import ClassVar
 

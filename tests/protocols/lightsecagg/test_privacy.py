@@ -3,8 +3,6 @@
 The machines are those that users run; cryptography is ideal, so that coins are elements of small fields.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -254,7 +252,7 @@ def test_below_the_threshold_nothing_is_learnt(stage: Stage) -> None:
     good = setting.protocol()
 
     def run(values: Inputs, channel: Channel) -> None:
-        with pytest.raises(ProtocolError, match="at least threshold"):
+        with pytest.raises(ProtocolError, check=about("at least threshold = 4 of 5 clients")):
             good.run(values, channel)
 
     judge, zero = Judge(replace(good, run=run)), setting.zero

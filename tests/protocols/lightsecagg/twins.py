@@ -1,7 +1,5 @@
 """LightSecAgg with one flaw at a time: machines and cryptography that are handed to the scheme in place of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What every scheme for one sum has to stand: clients that fall silent, at every stage, down to the threshold."""
 
-from __future__ import annotations
-
 import itertools
 from abc import ABC
 from collections.abc import Mapping

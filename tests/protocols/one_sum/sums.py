@@ -1,7 +1,5 @@
 """What every scheme for one sum over clients has to do while all goes well: exact sums, checks of rows, sizes."""
 
-from __future__ import annotations
-
 from abc import ABC
 from collections.abc import Callable, Iterable
 from typing import ClassVar, TypeVar
@@ -139,7 +137,7 @@ class SumsConformance(ABC):
             assert total(split) == [rows.sum(axis=0).tolist()]
             assert sorted(read) == [0, 1, 2, 3]
             rows[2, 1] = 5
-            with pytest.raises(InputError, match="beyond"):
+            with pytest.raises(InputError, check=about("rows")):
                 total(split)
 
     @given(st.data())
@@ -157,7 +155,7 @@ class SumsConformance(ABC):
         collective = Collective(scheme, topology, channel_of(4))
         assert collective.sum(rows, NOW).tolist() == [expected]
         for value in (-1, p):
-            with pytest.raises(InputError, match="beyond"):
+            with pytest.raises(InputError, check=about("rows")):
                 collective.sum(np.full((4, 2), value), Step(9))
 
     def test_machines_of_one_process_or_of_many_sum_alike(self) -> None:
@@ -214,13 +212,13 @@ class SumsConformance(ABC):
         collective = Collective(self.three, topology_of(5, split=self.splits[0]), channel)
         collective.sum(vectors_of(5), NOW)
         said = channel.transcript.message_count
-        with pytest.raises(ProtocolError, match="summed once"):
+        with pytest.raises(ProtocolError, check=about("a step")):
             collective.sum(vectors_of(5) + 1, NOW)
         assert channel.transcript.message_count == said
         assert collective.sum(vectors_of(5), Step(9)).tolist() == [vectors_of(5).sum(axis=0).tolist()]
         run = self.five().play()
         run.restart(self.three, 1)
-        with pytest.raises(ProtocolError, match="summed once"):
+        with pytest.raises(ProtocolError, check=about("a step")):
             run.machines[1].begin(NOW, vectors_of(1))
 
     def test_sums_repeat_for_equal_coins(self) -> None:
@@ -240,7 +238,7 @@ class SumsConformance(ABC):
         for position in range(5):
             rows = vectors_of(5)
             rows[position, 1] = value
-            with pytest.raises(InputError, match="beyond") as raised:
+            with pytest.raises(InputError, check=about("rows")) as raised:
                 collective.sum(rows, NOW)
             assert str(abs(value)) not in str(raised.value).replace(",", "")
         assert channel.transcript.message_count == 0
@@ -257,7 +255,7 @@ class SumsConformance(ABC):
     def test_rows_of_another_kind_are_refused(self, rows: Ints) -> None:
         """Rows are int64 of the width agreed on, one a client."""
         collective = Collective(self.three, topology_of(5, split=self.splits[0]), channel_of(5))
-        with pytest.raises(InputError, match=r"(rows|values) must be"):
+        with pytest.raises(InputError):
             collective.sum(rows, NOW)
 
     def test_topologies_and_sessions_that_do_not_fit_are_refused(self) -> None:
@@ -271,12 +269,12 @@ class SumsConformance(ABC):
         nobody = Topology(good.name, good.grouping, 2, 50)
         for topology in (several, nobody):
             assert scheme.refuses(topology)
-            with pytest.raises(InputError, match="because"):
+            with pytest.raises(InputError, check=about("scheme")):
                 Collective(scheme, topology, channel_of(5))
         assert scheme.refuses(good) is None
         with pytest.raises(FieldRangeError, check=about("bound")):
             Collective(scheme, topology_of(5, split=self.splits[0], bound=limit // 5 + 1), channel_of(5))
-        with pytest.raises(InputError, match="at least 2"):
+        with pytest.raises(InputError, check=about("senders")):
             Collective(scheme, topology_of(1, split=self.splits[0]), channel_of(5))
         with pytest.raises(InputError, check=about("session")):
             scheme.machines(good, b"short", OwnDraws(SimulationCoins(0)))

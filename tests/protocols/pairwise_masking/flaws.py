@@ -1,7 +1,5 @@
 """Pairwise masking with one flaw at a time: subclasses that are handed to the scheme in place of the honest parts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

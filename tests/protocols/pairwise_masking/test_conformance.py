@@ -1,7 +1,5 @@
 """Pairwise masking keeps what every scheme for one sum must."""
 
-from __future__ import annotations
-
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from tests.protocols.one_sum.conformance import OneSumConformance

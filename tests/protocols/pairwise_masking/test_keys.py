@@ -1,7 +1,5 @@
 """Keys that servers and clients put in others' places: they are refused, and without signatures they open a vector."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -118,12 +116,12 @@ def test_keys_of_low_order_are_refused_on_both_sides(point: bytes, at: int) -> N
     wire.until(Stage.SHARES)
     false = list(true_keys(wire, 1))
     false[at] = point + false[at][32:]
-    with pytest.raises(ProtocolError, match="must not be a public key of low order"):
+    with pytest.raises(ProtocolError, check=about("the key of party 2")):
         wire.ask(0, **listing(wire, 0, c1=tuple(false)))
     fresh = Wire(4)
     (sent,) = [one for one in next(fresh.run.turns()) if one.sender == 2]  # client 1
     bad = changed(sent, **{("sealing", "mask")[at]: np.frombuffer(false[at], dtype=np.uint8)[None]})
-    with pytest.raises(ProtocolError, match="must not be points of low order; found one from client 1"):
+    with pytest.raises(ProtocolError, check=about("keys")):
         fresh.run.server.take(decode(bad, SESSION))
     fresh.run.hand(sent)
     assert wire.rest() == total_of(EVERYBODY)
@@ -174,5 +172,5 @@ def test_what_opens_a_seed_of_ten_bits() -> None:
 
 def test_a_seed_is_what_its_words_hold() -> None:
     """Elements beyond the words of a seed raise, and the message shows none of them."""
-    with pytest.raises(ProtocolError, match="hold a seed of 256 bits; they hold none"):
+    with pytest.raises(ProtocolError, check=about("opened shares")):
         seed_of(np.full(5, 2**61 - 2), 2**61 - 1)

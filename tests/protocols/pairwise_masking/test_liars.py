@@ -1,7 +1,5 @@
 """Servers that lie about who is in the sum: clients refuse, and without each check a named attack succeeds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,16 +16,7 @@ from fgl_secure.runtime import Channel, Messages, Phase, Recording, Tampered
 from tests.error_codes import about
 from tests.protocols.one_sum.rounds import LEADER, NOW, directory_of, topology_of, vectors_of
 from tests.protocols.pairwise_masking import flaws
-from tests.protocols.pairwise_masking.wire import (
-    EVERYBODY,
-    TARGET,
-    Roster,
-    Wire,
-    asking,
-    attacked,
-    plain,
-    total_of,
-)
+from tests.protocols.pairwise_masking.wire import EVERYBODY, TARGET, Roster, Wire, asking, attacked, plain, total_of
 
 
 def test_a_sum_of_one_is_refused_by_everybody() -> None:
@@ -56,7 +45,7 @@ def small_sum_on_a_ring(clients: type[Clients]) -> tuple[Wire, list[int]]:
 def test_a_sum_below_the_threshold_is_refused_by_everybody() -> None:
     """Nobody votes for it, though a majority of every neighbourhood could open it."""
     wire, _ = small_sum_on_a_ring(Clients)
-    with pytest.raises(ProtocolError, match=r"at least threshold = 7 senders; found 6|must be on the roster"):
+    with pytest.raises(ProtocolError, check=about("sender 0")):
         wire.run.play()
     assert not any(sent.phase is Phase.UNMASKING for sent in wire.run.log)
 
@@ -167,14 +156,14 @@ def test_forged_votes_do_not_count() -> None:
     (request,) = [sent for sent in wire.requests.values() if sent.receiver == 1]
     votes, cast = genuine["votes"], genuine["cast"]
     few = np.array([True, True, False, False])
-    for forged, who, found in (
-        (np.zeros_like(votes), cast, 1),
-        (votes[[1, 0, 2, 3]], cast, 3),
-        (wire.votes(1, rosters)["votes"], cast, 1),
-        (votes, few, 3),
+    for forged, who in (
+        (np.zeros_like(votes), cast),
+        (votes[[1, 0, 2, 3]], cast),
+        (wire.votes(1, rosters)["votes"], cast),
+        (votes, few),
     ):
         fields = {"cast": who[None], "votes": forged[None]}
-        with pytest.raises(ProtocolError, match=f"must have 4 votes before client 0 opens a share; found {found}"):
+        with pytest.raises(ProtocolError, check=about("a roster")):
             wire.send(0, Messages(Phase.UNMASKING, NOW, np.array([LEADER]), np.array([1]), fields))
     assert request.phase is Phase.ROSTERS
     assert wire.opened(rosters) == {}
@@ -191,7 +180,7 @@ def test_a_driver_says_who_refused_what() -> None:
         return Tampered(np.arange(len(messages)), {"asked": asked})
 
     channel = Channel(directory_of(5), SimulationCoins(0), Recording.everything(), tamper=lie)
-    with pytest.raises(TooFewClientsError, match="in stage AGREEMENT") as raised:
+    with pytest.raises(TooFewClientsError, check=about("at least threshold = 4 of 5 clients")) as raised:
         Collective(PairwiseMasking(4), topology_of(5), channel).sum(vectors_of(5), NOW)
     notes = "\n".join(raised.value.__notes__)
     assert notes.count("a roster must name at least threshold = 4 senders; found 3") == 3

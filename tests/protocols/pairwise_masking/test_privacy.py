@@ -1,7 +1,5 @@
 """What the server, a receiver and clients learn together, over every coin of the machines that users run."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """What a server sees at production size, by statistics: nothing but sums."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fgl_secure.crypto.cryptography import RealCryptography

@@ -1,7 +1,5 @@
 """A server that sees all that passes and sends messages of its own making, and servers that lie."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Undirected graphs of devices, and agreements on them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

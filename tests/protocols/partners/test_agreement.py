@@ -1,7 +1,5 @@
 """Partners: nobody has too many, both ends agree, small groups are filled, and everybody acts on what it knows."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -110,11 +108,7 @@ class _Twice(PartnerDevices):
 
 @pytest.mark.parametrize(
     ("twin", "fault"),
-    [
-        (_NoRoom, "too many partners"),
-        (_Strangers, "neighbours by way of others"),
-        (_Twice, "a row is in a sum twice"),
-    ],
+    [(_NoRoom, "too many partners"), (_Strangers, "neighbours by way of others"), (_Twice, "a row is in a sum twice")],
 )
 def test_the_check_sees_a_broken_agreement(twin: type[PartnerDevices], fault: str) -> None:
     """Each rule has a twin that breaks it: on a wheel with leaves, where room is short, and where four know another."""

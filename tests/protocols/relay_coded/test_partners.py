@@ -1,7 +1,5 @@
 """Sums between partners: tags pass by way of others, and all send equally many messages."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

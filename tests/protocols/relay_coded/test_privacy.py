@@ -1,7 +1,5 @@
 """What relays, silos and targets learn of relay-coded messages: proofs by enumeration, and the same judges on flaws."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Shares that are not laid out together: the same messages, the same sums, a few rows at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

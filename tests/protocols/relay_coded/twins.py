@@ -1,7 +1,5 @@
 """Relay-coded message passing with one flaw at a time: other cryptography, or another machine, given to the scheme."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ A server in the middle changes sealed bytes, and the seal refuses them. A party 
 party of a run, put down before a turn, is sent parcels of one other party that were changed before they were sealed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -118,8 +116,7 @@ def _fedstruct() -> Job:
 PLACES: Mapping[str, Callable[[], Prepare]] = {
     "silos: coded products": partial(to_parties, partial(_hifgl, RelayCoded(k_min=1, profile=Profile.SHOWN))),
     "silos: relays, hidden graph": partial(
-        to_parties,
-        partial(_hifgl, RelayCoded(k_min=2, profile=Profile.HIDDEN, max_degree=4, tags=Tagging.SEALED)),
+        to_parties, partial(_hifgl, RelayCoded(k_min=2, profile=Profile.HIDDEN, max_degree=4, tags=Tagging.SEALED))
     ),
     "silos: ckks for clients": partial(to_parties, _fedstruct),
 }

@@ -1,7 +1,5 @@
 """A server that sends one silo other results than the rest, and what it reads of the sums that follow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

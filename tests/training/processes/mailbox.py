@@ -1,7 +1,5 @@
 """What programs of all parties send each other in a turn, sorted; a channel records every message as its bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

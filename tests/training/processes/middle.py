@@ -1,7 +1,5 @@
 """A server in the middle: it passes on keys of its own, and opens and seals again what silos send each other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from fgl_secure.coins import SystemCoins

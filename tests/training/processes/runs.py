@@ -1,7 +1,5 @@
 """Runs of processes for the tests, in one process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Silos and relays take or refuse what another authenticated party sends them: errors of this package alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.protocols.hostile import tallied, trials

@@ -1,7 +1,5 @@
 """A server that replaces keys reads what unsigned silos send each other, and is refused by signed ones."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Mapping
 from functools import partial

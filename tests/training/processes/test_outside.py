@@ -1,7 +1,5 @@
 """A scheme from outside sums over neighbours with a process for each silo, as those of this package do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

