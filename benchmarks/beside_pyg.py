@@ -17,10 +17,9 @@ from torch.nn import functional
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from fgl_secure.graph import Data
+from fgl_secure.methods.hifgl.audit_target import HiFGLSubject, Prepared
 from fgl_secure.methods.hifgl.configuration import HiFGL
-from fgl_secure.methods.hifgl.prepared import Prepared
-from fgl_secure.methods.hifgl.subjects import HiFGLSubject
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 
 LAYERS: dict[str, Callable[[int, int], Any]] = {"gcn": GCNConv, "sage": SAGEConv, "gat": GATConv}

@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from benchmarks.secmp import plain_epoch, seconds_of
 from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import Data
+from fgl_secure.methods.hifgl.audit_target import HiFGLSubject, Prepared
 from fgl_secure.methods.hifgl.configuration import HiFGL
-from fgl_secure.methods.hifgl.prepared import Prepared
-from fgl_secure.methods.hifgl.subjects import HiFGLSubject
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.runtime import Channel
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import DEVICES

@@ -15,10 +15,9 @@ from benchmarks.secmp import CLEAR, DATASETS, ONCE, Round, plain_epoch, seconds_
 from benchmarks.timing import Figure, Side, Timing, measure
 from fgl_secure.algebra.residues import Remainders
 from fgl_secure.errors import DataNotFoundError
+from fgl_secure.methods.hifgl.audit_target import HiFGLSubject, Prepared
 from fgl_secure.methods.hifgl.configuration import HiFGL
-from fgl_secure.methods.hifgl.prepared import Prepared
-from fgl_secure.methods.hifgl.subjects import HiFGLSubject
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product, ProductCode
 from fgl_secure.protocols.coded_products.code import relay_products
 from fgl_secure.protocols.topology import MEMBERS

@@ -18,10 +18,9 @@ from benchmarks.pieces import COPY, Part, Piece, copied
 from benchmarks.timing import Figure, Side, Timing
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import DataNotFoundError
+from fgl_secure.methods.hifgl.audit_target import HiFGLSubject, Prepared
 from fgl_secure.methods.hifgl.configuration import HiFGL
-from fgl_secure.methods.hifgl.prepared import Prepared
-from fgl_secure.methods.hifgl.subjects import HiFGLSubject
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.relay_coded.wire import HEADER_BYTES
 from fgl_secure.runtime import Channel, Phase, Role
 from fgl_secure.schemes import Assignment

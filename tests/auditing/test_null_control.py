@@ -30,7 +30,7 @@ from fgl_secure.methods import (
     FedVN,
     HiFGL,
 )
-from fgl_secure.methods.fedvn.subjects import FedVNSubject
+from fgl_secure.methods.fedvn.audit_target import FedVNSubject
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.runtime import Direction, Phase, PublicParameters, Role, Secret, View
 

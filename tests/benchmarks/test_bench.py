@@ -24,7 +24,7 @@ from benchmarks.pieces import Piece
 from benchmarks.timing import Figure, Side, Timing, line, measure, verdict
 from fgl_secure.cli.output import BAD_INPUT, INTERRUPTED, OK
 from fgl_secure.errors import DataNotFoundError
-from fgl_secure.methods.hifgl.prepared import Prepared
+from fgl_secure.methods.hifgl.audit_target import Prepared
 from tests.benchmarks.test_secagg import SMALL as SMALL_ROUNDS
 
 SMALL = {"ROWS": 50, "WIDTH": 4, "COLUMNS": 600, "GALOIS_COLUMNS": 100, "COORDINATES": 300}

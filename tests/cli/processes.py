@@ -27,7 +27,7 @@ LOADED = (
     "fgl_secure.cli.commands",
     "fgl_secure.auditing.audit",
     "fgl_secure.auditing.html",
-    "fgl_secure.methods.hifgl.subjects",
+    "fgl_secure.methods.hifgl.audit_target",
     "fgl_secure.methods.hifgl.controls",
     "fgl_secure.graph.digits",
     "tests.cli.processes",

@@ -30,7 +30,7 @@ from fgl_secure.methods import (
     FedVN,
     HiFGL,
 )
-from fgl_secure.methods.fedavg.subjects import FedAvgSubject, fedavg_plan
+from fgl_secure.methods.fedavg.audit_target import FedAvgSubject, fedavg_plan
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.silo import Silo
@@ -155,7 +155,7 @@ def test_processes_take_shares_of_a_gpu_where_one_is_computed_on(
 ) -> None:
     """One GPU between four parties, on a machine of many cores; none where models are computed on the CPU."""
     asked: list[dict[str, dict[str, float]]] = []
-    monkeypatch.setattr("fgl_secure.methods.fedavg.subjects.compute_device", lambda _name: torch.device("cpu"))
+    monkeypatch.setattr("fgl_secure.methods.fedavg.audit_target.compute_device", lambda _name: torch.device("cpu"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)

@@ -26,7 +26,7 @@ from fgl_secure.methods.comparison import SECURED, Comparison, Reading, compare
 from fgl_secure.methods.comparison.lines import side_of
 from fgl_secure.methods.comparison.page import plot, render_html, render_markdown, rows, summary
 from fgl_secure.methods.comparison.runs import fitting_scheme, source_of
-from fgl_secure.methods.fedspray import scenarios
+from fgl_secure.methods.fedspray import audit_runs
 from tests.error_codes import about
 from tests.graphs import first_digits
 
@@ -39,7 +39,7 @@ def _small() -> Iterator[None]:
     """A third of the digits; FedSpray's audits are of the first round and one more, as no other is compared here."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(datasets, "load_digits_graph", lambda: first_digits(600))
-        patched.setattr(scenarios, "ADDITIONS", 1)
+        patched.setattr(audit_runs, "ADDITIONS", 1)
         yield
 
 

@@ -21,7 +21,7 @@ from fgl_secure.methods import (
     FedStruct,
     HiFGL,
 )
-from fgl_secure.methods.fed2gnn import subjects
+from fgl_secure.methods.fed2gnn import audit_target
 from tests.methods.fed2gnn.small import hurried_preset
 
 with warnings.catch_warnings():
@@ -51,7 +51,7 @@ LARGE = {"Physics": "loading Physics takes 2.6 GB"}
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values, whose bounds are tested, are the same after a few passes of Fed2GNN's decoders."""
-    monkeypatch.setattr(subjects, "fed2gnn_preset", hurried_preset)
+    monkeypatch.setattr(audit_target, "fed2gnn_preset", hurried_preset)
 
 
 needs_data = pytest.mark.skipif(

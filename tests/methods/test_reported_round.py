@@ -13,7 +13,7 @@ from fgl_secure import audit, train
 from fgl_secure.auditing.method import Method
 from fgl_secure.cli.printing import describe
 from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, HiFGL
-from fgl_secure.methods.fed2gnn import subjects
+from fgl_secure.methods.fed2gnn import audit_target
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.scoring import Scores
 from tests.graphs import two_communities
@@ -26,7 +26,7 @@ ROUNDS = 3
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "fed2gnn_preset", hurried_preset)
+    monkeypatch.setattr(audit_target, "fed2gnn_preset", hurried_preset)
 
 
 @pytest.mark.parametrize("kind", [HiFGL, FedStruct, FedSpray, Fed2GNN, FedAvg])

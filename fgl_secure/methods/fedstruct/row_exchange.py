@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import ProtocolError, SketchOverfullError
-from fgl_secure.methods.fedstruct.hop_adjacency import (
+from fgl_secure.methods.fedstruct.exchange import (
     BINS,
     DIGITS,
     MOST_ENTRIES,

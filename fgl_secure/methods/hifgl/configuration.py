@@ -146,6 +146,6 @@ class HiFGL(ProgramMethod):
 
     def make_plan(self, asked: Asked) -> Plan:
         """See `Method.make_plan`."""
-        from fgl_secure.methods.hifgl.subjects import hifgl_plan
+        from fgl_secure.methods.hifgl.audit_target import hifgl_plan
 
         return hifgl_plan(self, asked)

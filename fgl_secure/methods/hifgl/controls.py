@@ -31,7 +31,7 @@ from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.hifgl.scenarios import (
+from fgl_secure.methods.hifgl.audit_runs import (
     deviating_run,
     drop_out_run,
     in_small_field,

@@ -19,11 +19,9 @@ from fgl_reproduction.methods.fedstar.structure import StructureEncoder, structu
 from fgl_reproduction.methods.gcfl.clusters import ClusterRule, Clusters
 from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedspray.client import adam, drawn_network
-from fgl_secure.methods.fedspray.networks import Affine, Network, draw_weights
+from fgl_secure.methods.fedspray.client import ChosenRounds, adam, chosen, drawn_network
+from fgl_secure.methods.fedspray.networks import Affine, Network, Product, Subgraph, draw_weights
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
-from fgl_secure.methods.fedspray.scoring import ChosenRounds, chosen
-from fgl_secure.methods.fedspray.subgraph import Product, Subgraph
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives

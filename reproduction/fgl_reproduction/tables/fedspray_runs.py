@@ -15,9 +15,8 @@ from fgl_reproduction.datasets.fedspray_clients import fedspray_partition, kept_
 from fgl_reproduction.tables.fedspray_baselines import Baseline, plain_clients
 from fgl_reproduction.tables.table import Choices, Metric
 from fgl_secure.graph import FederatedGraph, Graph
+from fgl_secure.methods.fedspray.client import ChosenRounds, clients_of
 from fgl_secure.methods.fedspray.preset import FedSprayPreset, fedspray_preset
-from fgl_secure.methods.fedspray.scoring import ChosenRounds
-from fgl_secure.methods.fedspray.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult

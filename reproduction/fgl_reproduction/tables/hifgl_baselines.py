@@ -21,8 +21,7 @@ import torch
 
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import HiFGL as Choices
-from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import HiFGL, silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS

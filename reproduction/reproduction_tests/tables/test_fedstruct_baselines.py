@@ -22,9 +22,8 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fedstruct.exchange import NoExchange
-from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, Weighting
-from fgl_secure.methods.fedstruct.program import FedStructTask
-from fgl_secure.methods.fedstruct.training import clients_of
+from fgl_secure.methods.fedstruct.preset import Averaging, FeatureModelKind, FedStructPreset, Weighting
+from fgl_secure.methods.fedstruct.program import FedStructTask, clients_of
 from fgl_secure.runtime import Channel
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.typing import Array

@@ -20,9 +20,9 @@ from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.errors import FglSecureError
 from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods import Fed2GNN
-from fgl_secure.methods.fed2gnn.claims import claim_of
+from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS, along_communities, trained_hops
+from fgl_secure.methods.fed2gnn.audit_target import claim_of
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
-from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, along_communities, trained_hops
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -95,7 +95,7 @@ def test_what_is_exchanged_before_training_is_what_attacks_read(scheme: Plaintex
 def report() -> Report:
     """An audit of both demonstrated protocols on a small graph of the caller's own, over few rounds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fgl_secure.methods.fed2gnn.subjects.fed2gnn_preset", lambda *_: QUICK)
+        patch.setattr("fgl_secure.methods.fed2gnn.audit_target.fed2gnn_preset", lambda *_: QUICK)
         return audit(METHOD, attached(), device="cpu", command="fgl-secure audit fed2gnn")
 
 
@@ -225,7 +225,7 @@ def test_a_graph_without_cross_edges_trains_in_the_clear() -> None:
     whole = attached(60)
     inside = whole.restricted_to_silos()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fgl_secure.methods.fed2gnn.subjects.fed2gnn_preset", lambda *_: QUICK)
+        patch.setattr("fgl_secure.methods.fed2gnn.audit_target.fed2gnn_preset", lambda *_: QUICK)
         (subject,) = METHOD.plan(inside, ["plaintext"]).subjects
     result = subject.train(recording=Recording.everything(1))
     (run,) = subject.runs(result)
@@ -271,7 +271,7 @@ def test_runs_are_named_after_both_schemes() -> None:
 def test_trees_are_as_asked() -> None:
     """Depth and breadth reach the exchange."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fgl_secure.methods.fed2gnn.subjects.fed2gnn_preset", lambda *_: QUICK)
+        patch.setattr("fgl_secure.methods.fed2gnn.audit_target.fed2gnn_preset", lambda *_: QUICK)
         plan = Fed2GNN(epochs=1, hops=3, neighbours=2).plan(attached(), ["plaintext"])
     result = plan.subjects[0].train(recording=Recording.everything(1))
     run = next(iter(plan.subjects[0].runs(result)))

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fedstruct.presets import (
+from fgl_secure.methods.fedstruct.preset import (
     Averaging,
     FeatureModelKind,
     FedStructPreset,

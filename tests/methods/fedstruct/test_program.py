@@ -16,6 +16,7 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import adjacency_powers
 from fgl_secure.methods.fedstruct.client import ClientModel, first_features, loss_weight
 from fgl_secure.methods.fedstruct.exchange import (
+    AuditRule,
     Exchange,
     FeatureSharing,
     GradientDelivery,
@@ -23,11 +24,9 @@ from fgl_secure.methods.fedstruct.exchange import (
     NoExchange,
     RowExchange,
 )
-from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, Stepping, Weighting
-from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask, Given
-from fgl_secure.methods.fedstruct.query_audit import AuditRule
+from fgl_secure.methods.fedstruct.preset import Averaging, FeatureModelKind, FedStructPreset, Stepping, Weighting
+from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask, Given, clients_of
 from fgl_secure.methods.fedstruct.structure import HeldRows
-from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded

@@ -16,7 +16,7 @@ from fgl_secure.attacks.virtual_nodes.labels import (
 )
 from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.auditing.verdict import MARGIN
-from fgl_secure.methods.fedvn.controls import CONTROLS
+from fgl_secure.methods.fedvn.audit_runs import CONTROLS
 
 
 @pytest.mark.parametrize("attack", [VirtualNodeLabels(), VirtualNodePopulation(), VirtualNodeClients()])

@@ -18,9 +18,8 @@ from fgl_secure.errors import (
 from fgl_secure.graph import Data, FederatedGraph, Graph
 from fgl_secure.graph.split import random_split
 from fgl_secure.methods import HiFGL
+from fgl_secure.methods.hifgl.audit_target import HiFGLSubject, Prepared
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
-from fgl_secure.methods.hifgl.prepared import Prepared
-from fgl_secure.methods.hifgl.subjects import HiFGLSubject
 from tests.error_codes import about
 from tests.graphs import two_communities
 

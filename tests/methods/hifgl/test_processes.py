@@ -10,7 +10,7 @@ import pytest
 from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.attributed_graph import read_only
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.partnering import Contributors

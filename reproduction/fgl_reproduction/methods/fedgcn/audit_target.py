@@ -16,10 +16,10 @@ from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fed2gnn import claims as hop_claims
+from fgl_secure.methods.fed2gnn import audit_target as hop_target
+from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS, HopSetting, before_training
+from fgl_secure.methods.fed2gnn.audit_target import NOTES, HopSubject, check_sums, schemes_of
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
-from fgl_secure.methods.fed2gnn.hop_subjects import NOTES, HopSubject, check_sums, schemes_of
-from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, HopSetting, before_training
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Circumstance, Claim, Leak, Role, Secret
 from fgl_secure.training.job import Job
@@ -99,7 +99,7 @@ def claim_of(scheme: Scheme, averaging: Scheme, clients: int, hops: int) -> Clai
         hops: 1 or 2.
     """
     told = ONE_HOP if hops == 1 else (*ONE_HOP, *TWO_HOPS)
-    return hop_claims.claim_of(scheme, averaging, clients, told, PAIR_LEAKS)
+    return hop_target.claim_of(scheme, averaging, clients, told, PAIR_LEAKS)
 
 
 SPLIT = (0.1, 0.1, 0.8)

@@ -11,7 +11,7 @@ from fgl_reproduction.methods.gcfl.clusters import Clustered, ClusterRule
 from fgl_reproduction.methods.gcfl.configuration import GCFL
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan
-from fgl_secure.methods.fedavg.subjects import FedAvgSubject, fedavg_plan
+from fgl_secure.methods.fedavg.audit_target import FedAvgSubject, fedavg_plan
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret
 
 NOTES = (

@@ -1,9 +1,9 @@
-"""FedVN under each scheme for sums of summands, as it is trained and audited."""
+"""FedVN under each scheme for sums of updates: what it promises, and how it is trained and audited."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fgl_secure.auditing.method import Asked
@@ -11,20 +11,96 @@ from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.schema import Score
 from fgl_secure.graph.graph_sets import GraphSets
-from fgl_secure.methods.fedvn.claims import claim_of
-from fgl_secure.methods.fedvn.controls import CONTROLS
+from fgl_secure.methods.fedvn.audit_runs import CONTROLS, ROUNDS, Setting, as_attacked, recording_under
 from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.methods.fedvn.scenarios import ROUNDS, Setting, as_attacked, recording_under
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Claim, Recording
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Recording, Role, Secret
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.presets import choice_of_round
-from fgl_secure.training.server_sums import server_schemes
+from fgl_secure.training.server_sums import promises, server_schemes
 
 if TYPE_CHECKING:
     from fgl_secure.methods.fedvn.configuration import FedVN
+
+
+CLEAR_LEAKS = (
+    Leak(
+        Secret.LABEL_SHARES,
+        Role.SERVER,
+        Circumstance.ANY,
+        "every client's model arrives as it is, and the bias of its last layer tells how often each label occurs",
+    ),
+    Leak(
+        Secret.CLIENT_IDENTITY,
+        Role.SERVER,
+        Circumstance.ANY,
+        "a client pulls model and virtual nodes its own way, so that a summand tells whose it is without a name",
+    ),
+)
+"""What the paper leaves open."""
+
+SUM_LEAKS = (
+    Leak(
+        Secret.LABEL,
+        Role.SERVER,
+        Circumstance.ANY,
+        "the sum is exact, and the bias of the mean model tells how often each label occurs at all clients together",
+    ),
+)
+"""What a sum tells, whatever computes it."""
+
+PAIR_LEAKS = tuple(
+    Leak(
+        secret,
+        Role.SILO,
+        Circumstance.ANY,
+        "of two clients each can take its own part from the mean that the server sends back: what is left is the "
+        f"other's model and its virtual nodes{told}",
+    )
+    for secret, told in (
+        (Secret.SUMMAND, ""),
+        (Secret.LABEL_SHARES, ", and the bias of its last layer tells how often each label occurs there"),
+        (Secret.CLIENT_IDENTITY, ", and whose they are is no question"),
+    )
+)
+"""What two clients learn of each other, whatever computes the sum."""
+
+FOLLOWING = (
+    (Secret.LABEL_SHARES, "of one client's label shares the server learns no more than those of all tell"),
+    (Secret.CLIENT_IDENTITY, "there is no summand that the server could put a name to"),
+)
+"""What is hidden with a summand while two clients are left that did not collude, and why."""
+
+
+def claim_of(scheme: Scheme, clients: int) -> Claim:
+    """The claim of a run.
+
+    Args:
+        scheme: how summands are added up; one that promises nothing sends them in the clear.
+        clients: how many there are.
+    """
+    inner = promises(scheme, clients)
+    if inner is None:
+        return Claim((), CLEAR_LEAKS, ())
+    following = tuple(_following(inner.guarantees, clients))
+    pair = PAIR_LEAKS if clients == 2 else ()
+    return Claim((*inner.guarantees, *following), (*inner.leaks_by_design, *SUM_LEAKS, *pair), inner.assumptions)
+
+
+def _following(promises: tuple[Guarantee, ...], clients: int) -> Iterator[Guarantee]:
+    """What is promised about summands, said of what they tell; two clients must be left that did not collude."""
+    limits = {Role.SILO: clients - 2}
+    for promise in promises:
+        if promise.secret is not Secret.SUMMAND or Role.SERVER not in promise.coalition:
+            continue
+        capped = {role: min(count, limits.get(role, count)) for role, count in promise.coalition.items()}
+        coalition = {role: count for role, count in capped.items() if count > 0}
+        for secret, consequence in FOLLOWING:
+            statement = f"{promise.statement}; {consequence}"
+            yield replace(promise, secret=secret, coalition=coalition, statement=statement)
+
 
 NOTES = (
     "A client is a silo of this report and has graphs of its own; a device is a node of one of them. Which client has "

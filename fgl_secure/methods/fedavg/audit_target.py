@@ -1,4 +1,4 @@
-"""Federated averaging under each scheme for sums of updates, as an audit runs it."""
+"""Federated averaging under each scheme for sums of updates: what it promises, and how an audit runs it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,11 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import grid_rows
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedavg.claims import claim_of
-from fgl_secure.methods.fedavg.scenarios import attacked_round, gradient_model, one_round, with_fields
-from fgl_secure.methods.fedavg.small_rounds import CONTROLS
-from fgl_secure.methods.fedavg.training import FedAvg as Program
-from fgl_secure.methods.fedavg.training import LocalTraining, UpdateRule, batch_of, clients_of, draws_of
+from fgl_secure.methods.fedavg.audit_runs import CONTROLS, attacked_round, gradient_model, one_round, with_fields
+from fgl_secure.methods.fedavg.program import FedAvg as Program
+from fgl_secure.methods.fedavg.program import LocalTraining, UpdateRule, batch_of, clients_of, draws_of
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Claim
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 from fgl_secure.statistics.lower_bounds import gaussian_bound
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
@@ -35,6 +33,56 @@ from fgl_secure.training.server_sums import promises, server_schemes
 
 if TYPE_CHECKING:
     from fgl_secure.methods.fedavg.configuration import FedAvg
+
+
+SUM_LEAKS = (
+    Leak(
+        Secret.LABEL,
+        Role.SERVER,
+        Circumstance.ANY,
+        "the sum of the updates is exact and tells how often each label is trained on, by all clients together",
+    ),
+    Leak(
+        Secret.TRAINING_NODE,
+        Role.SERVER,
+        Circumstance.ANY,
+        "whoever knows a node's features can tell from the sum whether some client trains on it or next to it; whose "
+        "node it is, the sum does not say",
+    ),
+    Leak(
+        Secret.NODE_FEATURES,
+        Role.SERVER,
+        Circumstance.ANY,
+        "where the batches of all clients together are small, rows can be read from their sum",
+    ),
+)
+"""What a sum tells, whatever computes it."""
+
+
+def claim_of(rule: UpdateRule, clients: int) -> Claim:
+    """The claim of a run.
+
+    Args:
+        rule: how updates become their mean; in the clear it promises nothing.
+        clients: how many there are.
+    """
+    inner = promises(rule.scheme, clients)
+    if inner is None:
+        return Claim((), (), ())
+    private = () if rule.noise is None else (_private(rule.noise),)
+    return Claim((*inner.guarantees, *private), (*inner.leaks_by_design, *SUM_LEAKS), inner.assumptions)
+
+
+def _private(noise: DistributedNoise) -> Guarantee:
+    """Leaks of the sum stay declared beside it: an epsilon of several rounds and few clients hides no batch."""
+    return Guarantee(
+        Secret.SUMMAND,
+        {Role.SERVER: 1},
+        Strength.DIFFERENTIAL_PRIVACY,
+        f"({noise.epsilon:.4g}, {noise.delta:g})-differential privacy of one client's updates, present or all zero, "
+        f"over {noise.rounds} rounds",
+        "Kairouz, Liu and Steinke (ICML 2021), Theorem 1",
+    )
 
 
 def measured_updates(noise: DistributedNoise, threshold: int, seed: int) -> Measured:

@@ -30,6 +30,7 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.structure_features import structure_features
+from fgl_secure.methods.fedstruct.client import LearntRows, Perceptron
 from fgl_secure.methods.fedstruct.exchange import (
     Exchange,
     FeatureSharing,
@@ -37,10 +38,8 @@ from fgl_secure.methods.fedstruct.exchange import (
     RowExchange,
     helpers_of,
 )
-from fgl_secure.methods.fedstruct.models import LearntRows, Perceptron
-from fgl_secure.methods.fedstruct.presets import FedStructPreset
-from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask
-from fgl_secure.methods.fedstruct.training import client_features, clients_of
+from fgl_secure.methods.fedstruct.preset import FedStructPreset
+from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask, client_features, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
 from fgl_secure.training.dropout import Dropout

@@ -23,8 +23,7 @@ from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, partition
 from fgl_secure.methods.fed2gnn.grouping import agreed_neighbours, client_pairs
 from fgl_secure.methods.fed2gnn.hop_sums import RowRange, hop_sums, note_heard
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN
-from fgl_secure.methods.fed2gnn.training import clients_of, row_range
+from fgl_secure.methods.fed2gnn.program import Fed2GNN, clients_of, row_range
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER, Grouping

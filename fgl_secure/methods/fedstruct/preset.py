@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import numpy as np
+
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fedstruct.hop_adjacency import check_betas
 from fgl_secure.training.presets import PRESETS, Selection
 
 
@@ -48,6 +49,16 @@ class Averaging(StrEnum):
     """The mean with weights by clients' numbers of nodes (the public code later)."""
     POOLED = "pooled"
     """Over the test nodes of all clients together."""
+
+
+def check_betas(betas: tuple[float, ...] | None, hops: int) -> None:
+    """Raises unless there is a finite weight for each of the powers 0 to `hops`, and not 0 for all beyond power 0."""
+    if betas is None:
+        return
+    if len(betas) != hops + 1:
+        raise InputError(f"betas must be {hops + 1}, for the powers 0 to {hops}; found {len(betas)}")
+    if not np.isfinite(betas).all() or not np.any(betas[1:]):
+        raise InputError(f"betas must be finite and not 0 for all beyond power 0; found {betas}")
 
 
 @dataclass(frozen=True, slots=True)
