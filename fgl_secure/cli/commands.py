@@ -141,9 +141,8 @@ def compare(chosen: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.auditing.report import write_files
     from fgl_secure.cli.print_comparison import describe, read
     from fgl_secure.graph import Data
-    from fgl_secure.methods.comparison import SECURED
+    from fgl_secure.methods.comparison import SECURED, source_of
     from fgl_secure.methods.comparison import compare as run
-    from fgl_secure.methods.comparison.runs import source_of
 
     check_folder(chosen.out)
     if chosen.seeds < 1:

@@ -12,8 +12,7 @@ from rich.table import Table
 
 from fgl_secure.auditing.wording import bytes_text, figure
 from fgl_secure.ledger import Entry
-from fgl_secure.methods.comparison import Comparison
-from fgl_secure.methods.comparison.page import columns, rows, summary, title
+from fgl_secure.methods.comparison import Comparison, columns, rows, summary, title
 
 WIDTH = 120
 """Columns where the output is not a terminal."""

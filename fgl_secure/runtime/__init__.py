@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fgl_secure.runtime.channel import Channel, Delivery, Level, Recording, Tampered, simulate
-from fgl_secure.runtime.claim import Circumstance, Claim, Guarantee, Leak, PublicParameters, Secret, Strength
+from fgl_secure.runtime.claim import Circumstance, Claim, Guarantee, Leak, PublicParameters, Secret, Strength, leaks
 from fgl_secure.runtime.machine import Directory, Draws, Machine, OwnDraws, Party, Remark, Role
 from fgl_secure.runtime.messages import PAYLOAD, Later, Messages, decode, encode
 from fgl_secure.runtime.phase import Direction, MessageKind, Phase, Step
@@ -48,5 +48,6 @@ __all__ = [
     "View",
     "decode",
     "encode",
+    "leaks",
     "simulate",
 ]

@@ -24,7 +24,7 @@ from benchmarks.pieces import Piece
 from benchmarks.timing import Figure, Side, Timing, line, measure, verdict
 from fgl_secure.cli.output import BAD_INPUT, INTERRUPTED, OK
 from fgl_secure.errors import DataNotFoundError
-from fgl_secure.methods.hifgl.audit_target import Prepared
+from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
 from tests.benchmarks.test_secagg import SMALL as SMALL_ROUNDS
 
 SMALL = {"ROWS": 50, "WIDTH": 4, "COLUMNS": 600, "GALOIS_COLUMNS": 100, "COORDINATES": 300}
@@ -181,10 +181,12 @@ def _check_print_of_secmp(kept: list[Any]) -> None:
             assert ("counted, not done: seals of messages" in row) == ("relay-coded" in row)
 
 
-def _without(dataset: str, preparation: Callable[[str], Prepared]) -> Callable[[str], Prepared]:
+def _without(
+    dataset: str, preparation: Callable[[str], tuple[HiFGLSubject, ...]]
+) -> Callable[[str], tuple[HiFGLSubject, ...]]:
     """Preparation that does not find a data set."""
 
-    def found(name: str) -> Prepared:
+    def found(name: str) -> tuple[HiFGLSubject, ...]:
         if name == dataset:
             raise DataNotFoundError(f"{dataset} is not there")
         return preparation(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import os
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -200,8 +200,7 @@ def alone_plan(method: FedAvg, asked: Asked) -> Plan:
     plan = fedavg_plan(method, asked)
     (subject,) = plan.subjects
     assert isinstance(subject, FedAvgSubject)
-    kept = (subject.method, subject.seed, subject.graph, subject.preset, subject.rule, subject.device)
-    return replace(plan, subjects=(Alone(*kept),))
+    return replace(plan, subjects=(Alone(**{each.name: getattr(subject, each.name) for each in fields(subject)}),))
 
 
 class NoProgram(FedAvg):

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from fgl_secure.auditing.method import Asked, Method
-from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.method import Asked
+from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.programs import beside_models
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -21,14 +21,11 @@ from fgl_secure.methods.fed2gnn.grouping import sampled_neighbours
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.program import clients_of
 from fgl_secure.methods.fedavg.audit_target import SUM_LEAKS
-from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER, Topology
-from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
-from fgl_secure.schemes import parse, promises
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength, leaks
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.presets import choice_of_round
 from fgl_secure.training.server_sums import promises as sum_promises
 
@@ -39,52 +36,43 @@ if TYPE_CHECKING:
 REFUSAL = "refusal of sums over fewer than k_min clients"
 
 HOP_LEAKS = (
-    Leak(
-        Secret.NODE_FEATURES,
+    *leaks(
         Role.SILO,
+        {
+            Secret.NODE_FEATURES: "sums are exact and overlap: a client subtracts those of different nodes from each "
+            "other, and whoever knows the graph solves the sums of several hops, which are sums of the same rows; "
+            "what that determines of single nodes' rows is read, whatever computes the sums",
+        },
         Circumstance.REPEATED_SUM,
-        "sums are exact and overlap: a client subtracts those of different nodes from each other, and whoever knows "
-        "the graph solves the sums of several hops, which are sums of the same rows; what that determines of single "
-        "nodes' rows is read, whatever computes the sums",
     ),
-    Leak(
-        Secret.NODE_FEATURES,
+    *leaks(
         Role.SILO,
+        {
+            Secret.NODE_FEATURES: "a sum of a few sparse rows can be taken apart by whoever knows what rows look "
+            "like; rows that were mapped to a latent space first are dense, and the map is no secret",
+        },
         Circumstance.SPARSE_SUM,
-        "a sum of a few sparse rows can be taken apart by whoever knows what rows look like; rows that were mapped to "
-        "a latent space first are dense, and the map is no secret",
     ),
-    Leak(
-        Secret.FOREIGN_EDGE,
+    *leaks(
         Role.SILO,
-        Circumstance.ANY,
-        "the second hop sums the whole neighbourhood of a node: where its row and those around it are known, so are "
-        "its edges at other clients",
-    ),
-    Leak(
-        Secret.FOREIGN_NODE,
-        Role.SILO,
-        Circumstance.ANY,
-        "a client that is asked for sums learns which of its nodes are next to which node of another client",
-    ),
-    Leak(
-        Secret.DEGREE,
-        Role.SILO,
-        Circumstance.ANY,
-        "clients tell each other which edges their nodes picked: who hears nothing about an edge learns that its other "
-        "end has more neighbours at other clients than it may ask about",
+        {
+            Secret.FOREIGN_EDGE: "the second hop sums the whole neighbourhood of a node: where its row and those "
+            "around it are known, so are its edges at other clients",
+            Secret.FOREIGN_NODE: "a client that is asked for sums learns which of its nodes are next to which node of "
+            "another client",
+            Secret.DEGREE: "clients tell each other which edges their nodes picked: who hears nothing about an edge "
+            "learns that its other end has more neighbours at other clients than it may ask about",
+        },
     ),
 )
 """What exact sums of several hops tell a client, whatever computes them."""
 
-IN_THE_CLEAR = (
-    Leak(
-        Secret.NODE_FEATURES,
-        Role.SILO,
-        Circumstance.ANY,
-        "each client's part of a sum arrives by itself: a node's neighbour that is alone at its client is read at "
-        "once, and of every later hop the sum over that neighbour's surroundings",
-    ),
+IN_THE_CLEAR = leaks(
+    Role.SILO,
+    {
+        Secret.NODE_FEATURES: "each client's part of a sum arrives by itself: a node's neighbour that is alone at its "
+        "client is read at once, and of every later hop the sum over that neighbour's surroundings",
+    },
 )
 
 ONE_CLIENT = Leak(
@@ -94,24 +82,20 @@ ONE_CLIENT = Leak(
     "with k_min = 1 a sum over one neighbour is that neighbour's row",
 )
 
-MODELS_IN_THE_CLEAR = (
-    Leak(
-        Secret.SUMMAND,
-        Role.SERVER,
-        Circumstance.ANY,
-        "the server sees every client's model, and how many labelled and validation nodes it has",
-    ),
+MODELS_IN_THE_CLEAR = leaks(
+    Role.SERVER,
+    {
+        Secret.SUMMAND: "the server sees every client's model, and how many labelled and validation nodes it has",
+    },
 )
 
 
-PAIR_LEAKS = (
-    Leak(
-        Secret.SUMMAND,
-        Role.SILO,
-        Circumstance.ANY,
-        "of two clients each can take its own part from the mean that the server sends back: what is left is the "
-        "other's model, and of the latent map its perceptron and its mean square",
-    ),
+PAIR_LEAKS = leaks(
+    Role.SILO,
+    {
+        Secret.SUMMAND: "of two clients each can take its own part from the mean that the server sends back: what is "
+        "left is the other's model, and of the latent map its perceptron and its mean square",
+    },
 )
 """What two clients learn of each other, whatever adds the models up."""
 
@@ -188,9 +172,6 @@ def _averaging(averaging: Scheme, clients: int, told: tuple[Leak, ...]) -> Claim
     return Claim(inner.guarantees, (*inner.leaks_by_design, *SUM_LEAKS, *pair), inner.assumptions)
 
 
-AVERAGING: Scheme = PairwiseMasking()
-"""What adds up the models beside a protocol that hides messages, when no scheme is named."""
-
 NOTES = (
     "Attacks read a second exchange of hop sums with the same seed, and so the same messages; what clients have of "
     "their own nodes is noted beside it.",
@@ -201,35 +182,9 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class HopSubject(Subject):
-    """A method under one scheme for hop sums and one for models.
-
-    Attributes:
-        seed: of all that is drawn.
-        graph: who has what.
-        scheme: computes the hop sums.
-        averaging: adds up the models.
-        device: where model compute runs.
-    """
-
-    seed: int
-    graph: FederatedGraph
-    scheme: Scheme
-    averaging: Scheme
-    device: torch.device
-
-    @property
-    def name(self) -> str:
-        """The scheme's for hop sums; with the one for models where that is another than goes with it."""
-        if self.averaging == usual_for(self.scheme):
-            return self.scheme.name
-        return f"neighbours={self.scheme.name},server={self.averaging.name}"
-
-    @property
-    def schemes(self) -> Mapping[str, Scheme]:
-        """Both, by topology."""
-        return {NEIGHBOURS: self.scheme, SERVER: self.averaging}
+    """A method whose clients hear sums of features at other clients before they train."""
 
     @abstractmethod
     def exchange(self) -> RecordedRun:
@@ -239,55 +194,32 @@ class HopSubject(Subject):
         """The exchange of hop sums."""
         yield replace(self.exchange(), protocol=self.name)
 
-    def independent(self, seed: int) -> Subject:
-        """On a graph whose nodes have swapped places inside their clients."""
-        return replace(self, seed=seed, graph=self.graph.redealt(seed))
-
-    def unprotected(self) -> tuple[Subject, ...]:
-        """Hop sums and models in the clear."""
-        return (replace(self, scheme=Plaintext(), averaging=Plaintext()),)
-
     def recorded(self, seed: int) -> Iterator[RecordedRun]:  # noqa: ARG002  # of the coins, which are of the run's seed
         """The exchange of hop sums, which is run without training."""
         yield replace(self.exchange(), protocol=self.name)
 
 
-def schemes_of(method: Method, run: Mapping[str, Scheme]) -> tuple[Scheme, Scheme]:
-    """What computes the hop sums, and what adds up the models.
-
-    Raises:
-        InputError: the scheme for hop sums has the client that gets a sum decode it.
-    """
-    named = run.get(NEIGHBOURS) or parse(method.trained, (NEIGHBOURS,), method.usual)[1]
-    if named.custodian_decodes:
-        raise InputError(
-            f"scheme must not be {named.label} for {method.name}: the client that gets a sum would be the silo that "
-            f"decodes it, and reads every part; found {named.name}"
-        )
-    return named, run.get(SERVER, usual_for(named))
-
-
-def usual_for(scheme: Scheme) -> Scheme:
-    """What adds up the models where no scheme is named for them: in the clear beside sums in the clear."""
-    return AVERAGING if promises(scheme, NEIGHBOURS) else Plaintext()
-
-
-def check_sums(asked: FederatedGraph, scheme: Scheme, averaging: Scheme, among: str = "") -> None:
+def check_sums(asked: FederatedGraph, schemes: Mapping[str, Scheme], among: str = "") -> None:
     """Raises unless some sum can be computed, and models added up.
 
     Args:
         asked: the graph along whose edges clients ask.
-        scheme: computes the hop sums.
-        averaging: adds up the models.
+        schemes: of hop sums and models, by topology.
         among: what errors say of the graph beside its number of silos.
     """
+    scheme = schemes[NEIGHBOURS]
+    if scheme.custodian_decodes:
+        raise InputError(
+            f"scheme must not be {scheme.label} here: the client that gets a sum would be the silo that decodes it, "
+            f"and reads every part; found {scheme.name}"
+        )
     most, least = int(_clients_around(asked).max(initial=0)), least_group(scheme)
     if 1 < least > most:
         raise InputError(
             f"k_min must leave some node a sum under {scheme.name}: neighbours at {least} other clients "
             f"or more; found at most {most} over {asked.num_silos} silos{among}"
         )
-    averaging.threshold_for(asked.num_silos)
+    schemes[SERVER].threshold_for(asked.num_silos)
 
 
 def _clients_around(graph: FederatedGraph) -> NDArray[np.int64]:
@@ -305,72 +237,43 @@ CLIENT_NOTE = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Fed2GNNSubject(HopSubject):
-    """Fed2GNN under one scheme for hop sums and one for models.
-
-    Attributes:
-        method: checked choices.
-        preset: how to train.
-    """
+    """Fed2GNN under one scheme for hop sums and one for models."""
 
     method: Fed2GNN
     preset: Fed2GNNPreset
 
     @property
-    def claims(self) -> Mapping[str, Claim]:
+    def claim(self) -> Claim:
         """That of both schemes."""
-        return {self.name: claim_of(self.scheme, self.averaging, self.graph.num_silos)}
+        return claim_of(self.schemes[NEIGHBOURS], self.schemes[SERVER], self.graph.num_silos)
 
     @property
     def job(self) -> Job:
         """Hop sums are exchanged, and models trained."""
-        return clients_of(
-            self.graph,
-            self.schemes,
-            self.preset,
-            backbone=self.method.backbone,
-            seed=self.seed,
-            device=self.device,
-        )
+        return clients_of(self.graph, self.schemes, self.preset, **self.chosen)
 
     def exchange(self) -> RecordedRun:
         """The exchange of hop sums, run without training."""
-        return trained_hops(
-            self.graph,
-            self.preset,
-            self.scheme,
-            self.averaging,
-            backbone=self.method.backbone,
-            seed=self.seed,
-            device=self.device,
-        )
+        return trained_hops(self.job, self.preset, self.schemes[NEIGHBOURS], self.method.backbone, self.seed)
 
 
 def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
-    device = compute_device(asked.device)
-    runs = [schemes_of(method, run) for run in asked.runs]
-    graph = asked.federated(SPLIT)
-    if graph.num_silos < 2:
-        raise InputError(f"silos must be at least 2 for fed2gnn; found {graph.num_silos}")
+    runs, graph = beside_models(asked, NEIGHBOURS), asked.federated(SPLIT, least=2)
     chosen = fed2gnn_preset(method.preset, graph.graph.name, method.backbone).with_epochs(method.epochs)
     preset = chosen.with_trees(method.hops, method.neighbours)
     sampled = sampled_neighbours(graph, preset.neighbours, asked.seed)
     for run in runs:
-        check_sums(sampled, *run, f" and {preset.neighbours} sampled neighbours")
+        check_sums(sampled, run["schemes"], f" and {preset.neighbours} sampled neighbours")
+    shared = asked.shared(graph, preset)
     return Plan(
-        method.name,
-        method.backbone,
-        asked.seed,
-        graph,
-        int(graph.crosses_silos.sum()),
-        preset.name,
-        preset.epochs,
-        device,
-        f"pooled over {int(graph.test_mask.sum()):,} nodes",
-        choice_of_round(preset.selection, graph),
-        tuple(Fed2GNNSubject(asked.seed, graph, *run, device, method, preset) for run in runs),
+        tuple(Fed2GNNSubject(**shared, **run) for run in runs),
         CONTROLS,
         (CLIENT_NOTE, *NOTES),
+        messages=int(graph.crosses_silos.sum()),
+        averaged=pooled_over(graph),
+        chosen_on=choice_of_round(preset.selection, graph),
+        backbone=method.backbone,
     )

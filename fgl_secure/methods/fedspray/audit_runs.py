@@ -318,55 +318,37 @@ GROWING = f"{FEW_LABELS} labels a client, one added each round"
 """What such rounds are called."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ProxyRuns:
-    """Makes the runs of one scheme.
+def first_round(graph: FederatedGraph, setting: Setting, name: str, transcript: Transcript) -> RecordedRun:
+    """The first round of a recorded training; the proxies in it are had by training that round once more."""
+    process, clients = setting.clients(graph)
+    process.round(0)
+    what = f"first round of training, {setting.backbone}"
+    return _attacked(name, what, transcript, graph, setting, [LabelledNodes.of(clients)])
 
-    Attributes:
-        graph: who has what.
-        setting: how to train.
-        scheme: how summands are added up.
-        name: what the scheme is called.
-    """
 
-    graph: FederatedGraph
-    setting: Setting
-    scheme: Scheme
-    name: str
+def growing_rounds(graph: FederatedGraph, setting: Setting, scheme: Scheme, name: str) -> RecordedRun:
+    """Rounds of clients with few labelled nodes each, between which one client labels a node more, in turn."""
+    few = with_few_labels(graph, FEW_LABELS, setting.seed)
+    channel = Channel(hierarchy_of(few), SimulationCoins(setting.seed), Recording.everything())
+    added = turns(few, graph.train_mask & ~few.train_mask, ADDITIONS, setting.seed)
+    rounds, suspects = grow(few, added, setting, scheme, channel)
+    what = f"{len(rounds)} rounds, {GROWING}, {setting.backbone}"
+    return _attacked(f"{name}[{GROWING}]", what, channel.transcript, few, setting, rounds, suspects)
 
-    def first_round(self, transcript: Transcript) -> RecordedRun:
-        """The first round of a recorded training; the proxies in it are had by training that round once more."""
-        process, clients = self.setting.clients(self.graph)
-        process.round(0)
-        what = f"first round of training, {self.setting.backbone}"
-        return self._run(self.name, what, transcript, self.graph, [LabelledNodes.of(clients)])
 
-    def growing(self) -> RecordedRun:
-        """Rounds of clients with few labelled nodes each, between which one client labels a node more, in turn."""
-        few = with_few_labels(self.graph, FEW_LABELS, self.setting.seed)
-        channel = self._channel(few)
-        added = turns(few, self.graph.train_mask & ~few.train_mask, ADDITIONS, self.setting.seed)
-        rounds, suspects = grow(few, added, self.setting, self.scheme, channel)
-        what = f"{len(rounds)} rounds, {GROWING}, {self.setting.backbone}"
-        return self._run(f"{self.name}[{GROWING}]", what, channel.transcript, few, rounds, suspects)
-
-    def _channel(self, graph: FederatedGraph) -> Channel:
-        return Channel(hierarchy_of(graph), SimulationCoins(self.setting.seed), Recording.everything())
-
-    def _run(
-        self,
-        label: str,
-        what: str,
-        transcript: Transcript,
-        graph: FederatedGraph,
-        rounds: list[LabelledNodes],
-        suspects: Suspects | None = None,
-    ) -> RecordedRun:
-        truth = proxy_truth(rounds, graph.num_silos, graph.num_classes)
-        layout = ProxyLayout.of(graph.graph.num_features, graph.num_classes, self.setting.preset.width)
-        slices = slices_of(layout, rounds[0], graph.num_silos, self.setting.preset.share_grid)
-        known = ProxyKnowledge(slices, suspects)
-        return RecordedRun(label, what, PROXIES, PublicParameters(), transcript, (truth,), (known,))
+def _attacked(
+    label: str,
+    what: str,
+    transcript: Transcript,
+    graph: FederatedGraph,
+    setting: Setting,
+    rounds: list[LabelledNodes],
+    suspects: Suspects | None = None,
+) -> RecordedRun:
+    truth = proxy_truth(rounds, graph.num_silos, graph.num_classes)
+    layout = ProxyLayout.of(graph.graph.num_features, graph.num_classes, setting.preset.width)
+    known = ProxyKnowledge(slices_of(layout, rounds[0], graph.num_silos, setting.preset.share_grid), suspects)
+    return RecordedRun(label, what, PROXIES, PublicParameters(), transcript, (truth,), (known,))
 
 
 CLIENTS, CLASSES, WIDTH, MOST = 10, 6, 8, 9

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
+from fgl_secure.auditing.plan import Plan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -30,9 +29,9 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER, Topology
-from fgl_secure.runtime import Circumstance, Claim, Directory, Guarantee, Leak, Role, Secret, Strength
+from fgl_secure.runtime import Circumstance, Claim, Directory, Guarantee, Leak, Role, Secret, Strength, leaks
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.presets import choice_of_round
 
 if TYPE_CHECKING:
@@ -143,8 +142,11 @@ def _features(exchange: RowExchange, features: str) -> Claim:
             (Secret.DEGREE, "structure features tell degrees and surroundings"),
         )
     )
-    learnt = (
-        Leak(Secret.LABEL, Role.SILO, Circumstance.ANY, "learnt structure features tell the labels that they learnt"),
+    learnt = leaks(
+        Role.SILO,
+        {
+            Secret.LABEL: "learnt structure features tell the labels that they learnt",
+        },
     )
     near = Leak(
         Secret.FOREIGN_EDGE,
@@ -225,27 +227,17 @@ HOPWISE_PROMISES = (
     ),
 )
 
-HOPWISE_LEAKS = (
-    Leak(
-        Secret.STRUCTURE_FEATURE,
-        Role.SILO,
-        Circumstance.ANY,
-        "sums over foreign neighbours are exact: where a client's sums can be solved for one of them, above all where "
-        "a node has a single one, it reads that neighbour's embedding of every hop; never its structure feature",
-    ),
-    Leak(
-        Secret.FOREIGN_EDGE,
-        Role.SILO,
-        Circumstance.ANY,
-        "from how the embedding of such a neighbour changes from hop to hop, which known nodes are next to it",
-    ),
-    Leak(
-        Secret.LABEL,
-        Role.SILO,
-        Circumstance.ANY,
-        "the gradient that comes back to a node with a single foreign neighbour tells that neighbour's label if it "
-        "trains the model; sums of k_min neighbours or more keep single ones apart",
-    ),
+HOPWISE_LEAKS = leaks(
+    Role.SILO,
+    {
+        Secret.STRUCTURE_FEATURE: "sums over foreign neighbours are exact: where a client's sums can be solved for "
+        "one of them, above all where a node has a single one, it reads that neighbour's embedding of every hop; "
+        "never its structure feature",
+        Secret.FOREIGN_EDGE: "from how the embedding of such a neighbour changes from hop to hop, which known nodes "
+        "are next to it",
+        Secret.LABEL: "the gradient that comes back to a node with a single foreign neighbour tells that neighbour's "
+        "label if it trains the model; sums of k_min neighbours or more keep single ones apart",
+    },
 )
 
 
@@ -272,39 +264,24 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FedStructSubject(Subject):
     """FedStruct under one exchange.
 
     Attributes:
-        method: checked choices.
-        seed: of weights and features.
-        graph: who has what.
-        preset: how to train.
         exchange: how structure is exchanged.
-        label: what the exchange is called.
-        device: where model compute runs.
         models: from which follows what attackers know beside their views; filled when training starts and ends.
     """
 
     method: FedStruct
-    seed: int
-    graph: FederatedGraph
     preset: FedStructPreset
     exchange: Exchange
-    label: str
-    device: torch.device
-    models: SeenModels
+    models: SeenModels = field(default_factory=SeenModels)
 
     @property
-    def name(self) -> str:
-        """The exchange's."""
-        return self.label
-
-    @property
-    def claims(self) -> Mapping[str, Claim]:
+    def claim(self) -> Claim:
         """That of the exchange."""
-        return {self.label: claim_of(self.exchange, self.method.features, self.graph.num_silos)}
+        return claim_of(self.exchange, self.method.features, self.graph.num_silos)
 
     @property
     def job(self) -> Job:
@@ -317,12 +294,11 @@ class FedStructSubject(Subject):
         transcript, graph = result.transcript, self.graph
         what = f"exchange and first round of training, {self.method.features} features"
         knowledge = self.models.knowledge(graph, self.preset, self.method.features, self.seed)
-        yield structure_run(self.label, what, graph, self.exchange, transcript, knowledge)
+        yield structure_run(self.name, what, graph, self.exchange, transcript, knowledge)
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places inside their clients."""
-        brief = self.preset.with_epochs(RECORDED_ROUNDS)
-        return replace(self, seed=seed, graph=self.graph.redealt(seed), preset=brief, models=SeenModels())
+        return self.brief(seed=seed, graph=self.graph.redealt(seed), models=SeenModels())
 
     def unprotected(self) -> tuple[Subject, ...]:
         """The whole training in the clear, for attacks read what clients hold in the end."""
@@ -332,38 +308,32 @@ class FedStructSubject(Subject):
             if isinstance(exchange, HopwiseExchange)
             else replace(exchange, terms=None, gradients=None, k_min=1)
         )
-        return (replace(self, exchange=clear, label=name_of(clear), models=SeenModels()),)
+        return (replace(self, **_under(clear), models=SeenModels()),)
 
 
 def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
     exchanges = [exchange_of(method, run) for run in asked.runs]
     _check_used(method, exchanges)
-    device = compute_device(asked.device)
-    graph = asked.federated(SPLIT)
-    if graph.num_silos < 2:
-        raise InputError(f"silos must be at least 2 for fedstruct; found {graph.num_silos}")
+    graph = asked.federated(SPLIT, least=2)
     for exchange in exchanges:
         _check_masks(exchange, graph)
     preset = _preset(method, fedstruct_preset(method.preset, graph.graph.name).with_epochs(method.epochs))
+    shared = asked.shared(graph, preset)
     return Plan(
-        method.name,
-        method.backbone,
-        asked.seed,
-        graph,
-        int(graph.crosses_silos.sum()),
-        preset.name,
-        preset.epochs,
-        device,
-        _averaged(preset, graph),
-        choice_of_round(preset.selection, graph),
-        tuple(
-            FedStructSubject(method, asked.seed, graph, preset, exchange, name_of(exchange), device, SeenModels())
-            for exchange in exchanges
-        ),
+        tuple(FedStructSubject(**shared, **_under(exchange)) for exchange in exchanges),
         CONTROLS,
         NOTES,
+        messages=int(graph.crosses_silos.sum()),
+        averaged=_averaged(preset, graph),
+        chosen_on=choice_of_round(preset.selection, graph),
+        backbone=method.backbone,
     )
+
+
+def _under(exchange: Exchange) -> dict[str, Any]:
+    """What a subject has of its exchange."""
+    return {"exchange": exchange, "schemes": exchange.schemes, "name": name_of(exchange)}
 
 
 def exchange_of(method: FedStruct, run: Mapping[str, Scheme]) -> Exchange:
@@ -448,19 +418,27 @@ def _check_used(method: FedStruct, exchanges: list[Exchange]) -> None:
 
 def _check_masks(exchange: Exchange, graph: FederatedGraph) -> None:
     """Refuses masked sums for one client with less than two others, whose sum would be one term."""
-    if not isinstance(exchange, RowExchange) or graph.num_silos > 2:
+    if not isinstance(exchange, RowExchange) or exchange.terms is None or graph.num_silos > 2:
         return
-    to_owners = exchange.terms is not None and exchange.delivery is GradientDelivery.OWNER
-    if isinstance(exchange.terms, PairwiseMasking) or to_owners:
+    if exchange.delivery is GradientDelivery.OWNER or _masks_nothing(exchange.terms, graph.num_silos - 1):
         raise InputError(
             f"silos must be at least 3 for {name_of(exchange)}, where a client gets the masked sum of the others; "
             f"found {graph.num_silos}"
         )
 
 
+def _masks_nothing(scheme: Scheme, senders: int) -> bool:
+    """Whether a scheme refuses sums of so few."""
+    try:
+        scheme.threshold_for(senders)
+    except InputError:
+        return True
+    return False
+
+
 def _averaged(preset: FedStructPreset, graph: FederatedGraph) -> str:
     return {
-        Averaging.POOLED: f"pooled over {int(graph.test_mask.sum()):,} nodes",
+        Averaging.POOLED: pooled_over(graph),
         Averaging.CLIENTS: "as the mean over clients",
         Averaging.NODES: "as the mean over clients by their nodes",
     }[preset.averaging]

@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.training.presets import PRESETS, Selection
+from fgl_secure.training.presets import PRESETS, Schedule, Selection, check_fields
 
 
 class FeatureModelKind(StrEnum):
@@ -62,12 +62,10 @@ def check_betas(betas: tuple[float, ...] | None, hops: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class FedStructPreset:
+class FedStructPreset(Schedule):
     """Everything about training that is not the graph, the structure features or how sums are computed.
 
     Attributes:
-        name: "honest" or "paper".
-        epochs: rounds; a round is one full-graph step of all clients together.
         learning_rate: of the model parameters theta.
         structure_rate: of learnt structure features S (Hop2Vec).
         weight_decay: factor of the L2 penalty, on theta and on learnt S.
@@ -93,7 +91,6 @@ class FedStructPreset:
         selection: which accuracy picks the reported round; None reports the model after the last.
     """
 
-    name: str
     epochs: int
     learning_rate: float
     structure_rate: float
@@ -117,25 +114,14 @@ class FedStructPreset:
     selection: Selection | None = Selection.VALIDATION
 
     def __post_init__(self) -> None:
-        at_least_one = {"epochs": self.epochs, "hops": self.hops, "structure_width": self.structure_width}
-        for argument, value in at_least_one.items():
-            if value < 1:
-                raise InputError(f"{argument} must be at least 1; found {value}")
-        if self.kept is not None and self.kept < 1:
-            raise InputError(f"kept must be at least 1 entry a node; found {self.kept}")
+        check_fields(self, counts=("epochs", "hops", "structure_width", "kept"), shares=("dropout",))
         check_betas(self.betas, self.hops)
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must be in [0, 1); found {self.dropout}")
         if self.feature_model is FeatureModelKind.SAGE and not self.sage_widths:
             raise InputError("sage_widths must name at least one layer; found none")
         if self.own_ends and self.selection is not None:
             raise InputError(
                 f"selection must be None with own_ends, which belong to the last round; found {self.selection}"
             )
-
-    def with_epochs(self, epochs: int | None) -> FedStructPreset:
-        """The same preset with another number of rounds; None changes nothing."""
-        return self if epochs is None else replace(self, epochs=epochs)
 
 
 def _setting(

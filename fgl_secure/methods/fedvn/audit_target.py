@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
@@ -12,12 +12,12 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.schema import Score
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.methods.fedvn.audit_runs import CONTROLS, ROUNDS, Setting, as_attacked, recording_under
-from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.methods.fedvn.preset import FedVNPreset, fedvn_preset
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Recording, Role, Secret
+from fgl_secure.protocols.topology import SERVER
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Recording, Role, Secret, leaks
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.presets import choice_of_round
 from fgl_secure.training.server_sums import promises, server_schemes
 
@@ -25,29 +25,23 @@ if TYPE_CHECKING:
     from fgl_secure.methods.fedvn.configuration import FedVN
 
 
-CLEAR_LEAKS = (
-    Leak(
-        Secret.LABEL_SHARES,
-        Role.SERVER,
-        Circumstance.ANY,
-        "every client's model arrives as it is, and the bias of its last layer tells how often each label occurs",
-    ),
-    Leak(
-        Secret.CLIENT_IDENTITY,
-        Role.SERVER,
-        Circumstance.ANY,
-        "a client pulls model and virtual nodes its own way, so that a summand tells whose it is without a name",
-    ),
+CLEAR_LEAKS = leaks(
+    Role.SERVER,
+    {
+        Secret.LABEL_SHARES: "every client's model arrives as it is, and the bias of its last layer tells how often "
+        "each label occurs",
+        Secret.CLIENT_IDENTITY: "a client pulls model and virtual nodes its own way, so that a summand tells whose it "
+        "is without a name",
+    },
 )
 """What the paper leaves open."""
 
-SUM_LEAKS = (
-    Leak(
-        Secret.LABEL,
-        Role.SERVER,
-        Circumstance.ANY,
-        "the sum is exact, and the bias of the mean model tells how often each label occurs at all clients together",
-    ),
+SUM_LEAKS = leaks(
+    Role.SERVER,
+    {
+        Secret.LABEL: "the sum is exact, and the bias of the mean model tells how often each label occurs at all "
+        "clients together",
+    },
 )
 """What a sum tells, whatever computes it."""
 
@@ -112,78 +106,68 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FedVNSubject(Subject):
     """FedVN under one scheme.
 
     Attributes:
         setting: how to train, on what.
-        scheme: how summands are added up.
     """
 
+    preset: FedVNPreset
     setting: Setting
-    scheme: Scheme
 
     @property
-    def name(self) -> str:
-        """The scheme's."""
-        return self.scheme.name
-
-    @property
-    def claims(self) -> Mapping[str, Claim]:
+    def claim(self) -> Claim:
         """What the scheme promises for so many clients, and what a sum tells whatever the scheme."""
-        return {self.name: claim_of(self.scheme, self.setting.sets.num_clients)}
+        return claim_of(self.schemes[SERVER], self.setting.sets.num_clients)
 
     @property
     def job(self) -> Job:
         """The clients, each with its own graphs."""
-        return self.setting.job(self.scheme)
+        return self.setting.job(self.schemes[SERVER])
 
     @property
     def attacked_rounds(self) -> int:
         """So many that each can be compared with the one before."""
-        return min(ROUNDS, self.setting.preset.epochs)
+        return min(ROUNDS, self.preset.epochs)
 
     @property
     def recording(self) -> Recording:
         """Everything of these rounds, and in the clear the summands."""
-        return recording_under(self.scheme)
+        return recording_under(self.schemes[SERVER])
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first rounds of training."""
         yield as_attacked(self.setting, result.transcript, self.name, "first rounds of training")
 
+    def brief(self, **changes: Any) -> Self:
+        """For no more rounds than attacks read."""
+        setting = changes.pop("setting", self.setting).brief()
+        same = {"setting": setting, "preset": setting.preset, "graph": setting.union, "seed": setting.seed}
+        return replace(self, **{**same, **changes})
+
     def independent(self, seed: int) -> Subject:
         """On graphs that clients hand on, of labels that have moved on."""
-        return FedVNSubject(self.setting.brief().independent(seed), self.scheme)
-
-    def unprotected(self) -> tuple[Subject, ...]:
-        """In the clear."""
-        return (FedVNSubject(self.setting.brief(), Plaintext()),)
+        return self.brief(setting=self.setting.independent(seed))
 
 
 def fedvn_plan(method: FedVN, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
-    device = compute_device(asked.device)
     assert isinstance(asked.data, GraphSets)
     sets = asked.data.drawn(asked.seed)
     preset = fedvn_preset(method.preset, sets.name).with_epochs(method.epochs)
     preset = preset.with_virtual_nodes(method.virtual_nodes)
-    setting = Setting(sets, sets.union(), preset, asked.seed, device)
+    setting = Setting(sets, sets.union(), preset, asked.seed, asked.device)
+    shared, schemes = asked.shared(setting.union, preset), server_schemes(asked.runs, sets.num_clients)
     score = Score.ACCURACY if sets.num_classes else Score.ABSOLUTE_ERROR
     return Plan(
-        method.name,
-        "gin",
-        asked.seed,
-        setting.union,
-        setting.union.edges.shape[1],
-        preset.name,
-        preset.epochs,
-        device,
-        f"mean of the {score} of {sets.num_clients} clients, on {int(sets.test.sum()):,} graphs",
-        choice_of_round(preset.selection, setting.union, str(score)),
-        tuple(FedVNSubject(setting, scheme) for scheme in server_schemes(asked.runs, sets.num_clients)),
+        tuple(FedVNSubject(**shared, schemes={SERVER: each}, name=each.name, setting=setting) for each in schemes),
         CONTROLS,
         NOTES,
-        score,
+        messages=setting.union.edges.shape[1],
+        averaged=f"mean of the {score} of {sets.num_clients} clients, on {int(sets.test.sum()):,} graphs",
+        chosen_on=choice_of_round(preset.selection, setting.union, str(score)),
+        backbone="gin",
+        score=score,
     )

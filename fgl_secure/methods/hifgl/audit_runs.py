@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Overflow, PrimeField
 from fgl_secure.algebra.quantization import largest_magnitude
 from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
@@ -32,9 +30,7 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import exchange
-from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import PAYLOAD, Channel, Messages, Phase, Recording, Role, Step, Tampered, Transcript
 from fgl_secure.runtime.channel import Level
 from fgl_secure.training.neighbourhood import open_neighbours
@@ -172,33 +168,6 @@ def training_run(scheme: Scheme, graph: FederatedGraph, transcript: Transcript, 
     return _recorded(scheme, graph, transcript, what, TRAINING)
 
 
-def variants_of(scheme: Scheme) -> tuple[Scheme, ...]:
-    """The same scheme under other parameters or readings of its source, which an audit of HiFGL runs as well."""
-    make = _VARIANTS.get(scheme.label)
-    return () if make is None else make(scheme)
-
-
-def _readings(scheme: Scheme) -> tuple[Scheme, ...]:
-    """The paper's field of 11 elements, in which sums wrap, and the other reading of who hands out mu."""
-    published = cast(SecretMessagePassing, scheme)
-    other = MuDelivery.TARGET if published.delivery is MuDelivery.SILO else MuDelivery.SILO
-    small = replace(
-        published,
-        field=PrimeField(11),
-        T=min(published.T, 4),
-        bound=1.0,
-        fraction_bits=0,
-        points=None,
-        overflow=Overflow.WRAP,
-    )
-    return (small, replace(published, delivery=other))
-
-
-_VARIANTS: Mapping[str, Callable[[Scheme], tuple[Scheme, ...]]] = MappingProxyType(
-    {SecretMessagePassing.label: _readings}
-)
-
-
 def recorded_exchange(
     scheme: Scheme,
     graph: FederatedGraph,
@@ -243,7 +212,7 @@ def variant_runs(
         seed: of the coins.
         read: the scenarios that attacks read; exchanges of others are left out.
     """
-    for variant in variants_of(scheme):
+    for variant in scheme.variants:
         if _kind_of_exchange(variant) not in read:
             continue
         if not in_small_field(variant):
@@ -269,6 +238,8 @@ def special_runs(
     seed: int,
     read: Container[str] = SCENARIOS,
     static: FederatedGraph | None = None,
+    *,
+    rounds: int = ROUNDS,
 ) -> Iterator[RecordedRun]:
     """Static rows released once, summed again with drop-outs or silent devices, and exchanged with deviating devices.
 
@@ -278,8 +249,8 @@ def special_runs(
         seed: of the coins, of who is present, and of projections.
         read: the scenarios that attacks read; nothing is run for others.
         static: who takes part in the release of static rows; those of the graph if not given.
+        rounds: how often the same rows are summed with drop-outs.
     """
-    rounds = min(ROUNDS, scheme.settings.target.releases) if isinstance(scheme, Perturbed) else ROUNDS
     makers: tuple[tuple[str, Callable[..., RecordedRun | None]], ...] = (
         (STATIC_ROWS, static_run),
         (DROP_OUTS, partial(drop_out_run, rounds=rounds)),

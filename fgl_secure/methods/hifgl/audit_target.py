@@ -7,42 +7,31 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from fgl_secure.auditing import privacy_cost
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
+from fgl_secure.auditing.plan import Plan, Subject, pooled_over
 from fgl_secure.auditing.privacy_cost import Measured, PrivacyCost
-from fgl_secure.auditing.programs import claim_of, filled, name_of
+from fgl_secure.auditing.programs import claim_of, filled, in_the_clear, name_of, named_rows
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.audit_runs import (
-    SCENARIOS,
-    released,
-    special_runs,
-    training_run,
-    variant_runs,
-    variants_of,
-)
+from fgl_secure.methods.hifgl.audit_runs import ROUNDS, SCENARIOS, released, special_runs, training_run, variant_runs
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.program import silos_of
-from fgl_secure.protocols.coded_products import SumsProducts
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.perturbed import Perturbed, hidden_messages
-from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
-from fgl_secure.runtime import Channel, Claim, Directory, Role, Secret, Step
-from fgl_secure.schemes import Assignment, parse
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
+from fgl_secure.runtime import Channel, Claim, Directory, Role, Step
 from fgl_secure.statistics.lower_bounds import gaussian_bound
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.neighbourhood import most_terms
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from fgl_secure.training.presets import Preset, choice_of_round
@@ -161,66 +150,133 @@ def measured(scheme: Perturbed, seed: int) -> Measured:
     return Measured(settings.epsilon(scheme.shares), "privacy loss distributions", bound)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """Checked choices: everything that a run needs.
+NOTES = (
+    "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "
+    "training; the claim is the same, so what contradicts it there counts.",
+    "Models are counted by size. Gradients that are summed under a protocol are so in every round; what silos get of "
+    "them is recorded.",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class HiFGLSubject(Subject):
+    """HiFGL under the schemes of one run.
 
     Attributes:
-        method: the choices.
-        seed: of partition, split, initial weights, and of the coins of an audit.
-        graph: who has what.
         heard: the graph along whose edges messages travel: `graph`, or its restriction to splits.
-        runs: for each run its schemes by topology, those that were not named filled in.
-        names: what each run is called.
-        preset: how to train.
-        device: where model compute runs.
+        noisy: the scheme of neighbours' rows where it adds noise for the method's privacy.
+        read: the scenarios that attacks read.
+        redealt: who takes part in the release of static rows, on other inputs than those of the audited run.
     """
 
     method: HiFGL
-    seed: int
-    graph: FederatedGraph
-    heard: FederatedGraph
-    runs: tuple[Assignment, ...]
-    names: tuple[str, ...]
     preset: Preset
-    device: torch.device
+    heard: FederatedGraph
+    noisy: Perturbed | None = None
+    read: frozenset[str] = SCENARIOS
+    redealt: FederatedGraph | None = None
 
     @property
-    def schemes(self) -> tuple[Scheme, ...]:
-        """For each run, what sums neighbours' rows."""
-        return tuple(run[NEIGHBOURS] for run in self.runs)
+    def scheme(self) -> Scheme:
+        """That of neighbours' rows."""
+        return self.schemes[NEIGHBOURS]
+
+    def under(self, privacy: EmbeddingPrivacy) -> HiFGLSubject:
+        """The same with noise on rows; also on what devices hand to their silo, where one scheme serves both."""
+        rows, members = self.scheme, self.schemes[MEMBERS]
+        noisy = perturbed(rows, privacy, self.preset, self.graph)
+        schemes = {**self.schemes, NEIGHBOURS: noisy, MEMBERS: noisy if members is rows else members}
+        return replace(self, schemes=schemes, noisy=noisy, name=self.name.replace(rows.name, noisy.name, 1))
+
+    @property
+    def claim(self) -> Claim:
+        """That of the schemes."""
+        return claim_of(self.schemes, self._sums, self.graph.num_silos)
+
+    @property
+    def claims(self) -> Mapping[str, Claim]:
+        """Those of the schemes, and of the variants of that of neighbours' rows."""
+        return {self.name: self.claim, **{each.name: each.claim_for(self._sums) for each in self.scheme.variants}}
+
+    @property
+    def _sums(self) -> Topology:
+        return Topology(NEIGHBOURS, neighbour_sums(self.heard), 1)
+
+    @property
+    def job(self) -> Job:
+        """The silos, each with its devices."""
+        return silos_of(self.graph, self.schemes, self.preset, **self.chosen)
+
+    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
+        """Of noise on embeddings and gradients: trains once more without it, and plays canaries."""
+        noisy = self.noisy
+        if noisy is None:
+            return None
+        members = noisy.inner if self.schemes[MEMBERS] is noisy else self.schemes[MEMBERS]
+        schemes = {**self.schemes, NEIGHBOURS: noisy.inner, MEMBERS: members}
+        shorter = self.preset.with_epochs(result.rounds)
+        quiet = replace(self, schemes=schemes, name=noisy.inner.name, noisy=None, preset=shorter)
+        without = quiet.train(progress=progress(quiet.name))
+        target, found = noisy.settings.target, measured(noisy, self.seed)
+        return PrivacyCost(found, target.delta, str(target.relation), target.releases, without.accuracy.test)
+
+    def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
+        """The first round of training, special runs, and an exchange under each variant."""
+        heard, seed = self.heard, self.seed
+        what = f"first round of training, {self.method.backbone}"
+        first = [self._called(training_run(self.scheme, heard, result.transcript, what))]
+        del result  # nothing is kept here of a run that is handed on: the next one may be gigabytes as well
+        yield first.pop()
+        most = ROUNDS if self.noisy is None else min(ROUNDS, self.noisy.settings.target.releases)
+        yield from map(self._called, special_runs(self.scheme, heard, seed, self.read, self._static, rounds=most))
+        yield from variant_runs(self.scheme, heard, seed, self.read)
+
+    def _called(self, run: RecordedRun) -> RecordedRun:
+        return replace(run, protocol=self.name)
+
+    @property
+    def _static(self) -> FederatedGraph:
+        """Who takes part in the release of static rows."""
+        return released(self.heard, self.seed) if self.redealt is None else self.redealt
+
+    def read_in(self, scenarios: frozenset[str]) -> Subject:
+        """Special runs are made for attacks alone."""
+        return replace(self, read=scenarios)
+
+    def independent(self, seed: int) -> Subject:
+        """One round on a graph whose nodes have swapped places inside their silos."""
+        graph, some = self.graph.redealt(seed), self._static
+        heard = graph.restricted_to_split() if self.preset.split_restricted else graph
+        # of the same shape: other neighbourhoods would be more or fewer devices
+        redealt = None if some is self.heard else some.redealt(seed)
+        return self.brief(seed=seed, graph=graph, heard=heard, redealt=redealt)
+
+    def unprotected(self) -> tuple[Subject, ...]:
+        """One round with every message in the clear, without noise."""
+        return tuple(self.brief(**each, noisy=None, redealt=None) for each in in_the_clear(self.graph.num_silos))
 
 
-def prepare(method: HiFGL, asked: Asked) -> Prepared:
-    """Checks every choice and loads the data; nothing is run and nothing is written.
-
-    Raises:
-        FglSecureError: a choice breaks a rule; the message names it.
-    """
-    device = compute_device(asked.device)
-    graph = asked.federated()
-    usual = dict([parse(method.trained, (NEIGHBOURS,), method.usual)])
-    named = [{**usual, **run} for run in asked.runs]
-    runs = tuple(method.assigned(filled(run, graph.num_silos)) for run in named)
-    training = method.training(graph.graph.name)
-    heard = graph.restricted_to_split() if training.split_restricted else graph
+def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
+    """Checks every choice and loads the data; nothing is run."""
+    graph, named = asked.federated(), named_rows(asked)
+    runs = [method.assigned(filled(run, graph.num_silos)) for run in named]
+    preset = method.training(graph.graph.name)
+    heard = graph.restricted_to_split() if preset.split_restricted else graph
     _check_ranges([run[NEIGHBOURS] for run in runs], heard)
-    names = tuple(map(name_of, named))
+    shared = {**asked.shared(graph, preset), "heard": heard}
+    subjects = [HiFGLSubject(**shared, schemes=run, name=name_of(each)) for run, each in zip(runs, named, strict=True)]
     if method.privacy is not None:
-        rows = [perturbed(run[NEIGHBOURS], method.privacy, training, graph) for run in runs]
-        _check_openings(rows, heard)
-        names = tuple(
-            name.replace(run[NEIGHBOURS].name, noisy.name, 1)
-            for name, run, noisy in zip(names, runs, rows, strict=True)
-        )
-        runs = tuple(_with_noise(run, noisy) for run, noisy in zip(runs, rows, strict=True))
-    return Prepared(method, asked.seed, graph, heard, runs, names, training, device)
-
-
-def _with_noise(run: Assignment, noisy: Perturbed) -> Assignment:
-    """Noise goes on what devices hand to their silo too, where one scheme serves both."""
-    both = run[MEMBERS] is run[NEIGHBOURS]
-    return {**run, NEIGHBOURS: noisy, MEMBERS: noisy if both else run[MEMBERS]}
+        subjects = [subject.under(method.privacy) for subject in subjects]
+        _check_openings([subject.scheme for subject in subjects], heard)
+    return Plan(
+        tuple(subjects),
+        CONTROLS,
+        NOTES,
+        messages=int(heard.edges.shape[1]),
+        averaged=pooled_over(graph, "devices"),
+        chosen_on=choice_of_round(preset.selection, graph),
+        backbone=method.backbone,
+    )
 
 
 def _check_openings(schemes: Sequence[Scheme], heard: FederatedGraph) -> None:
@@ -258,134 +314,3 @@ def _largest_component(graph: FederatedGraph) -> int:
     """Devices that can reach one another along edges: the most of them that hang together."""
     adjacency = coo_array((np.ones(graph.edges.shape[1], dtype=np.int8), graph.edges), shape=(graph.num_devices,) * 2)
     return int(np.bincount(connected_components(adjacency, directed=False)[1]).max())
-
-
-NOTES = (
-    "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "
-    "training; the claim is the same, so what contradicts it there counts.",
-    "Models are counted by size. Gradients that are summed under a protocol are so in every round; what silos get of "
-    "them is recorded.",
-)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HiFGLSubject(Subject):
-    """HiFGL under the schemes of one run.
-
-    Attributes:
-        prepared: checked choices.
-        schemes: by topology, one of `prepared.runs`.
-        label: what the run is called.
-        read: the scenarios that attacks read.
-        redealt: who takes part in the release of static rows, on other inputs than those of the audited run.
-    """
-
-    prepared: Prepared
-    schemes: Assignment
-    label: str
-    read: frozenset[str] = SCENARIOS
-    redealt: FederatedGraph | None = None
-
-    @property
-    def name(self) -> str:
-        """The scheme of neighbours' rows, and what was named beside it."""
-        return self.label
-
-    @property
-    def scheme(self) -> Scheme:
-        """That of neighbours' rows."""
-        return self.schemes[NEIGHBOURS]
-
-    @property
-    def claims(self) -> Mapping[str, Claim]:
-        """Those of the scheme and its variants."""
-        sums = Topology(NEIGHBOURS, neighbour_sums(self.prepared.heard), 1)
-        whole = claim_of(self.scheme, sums, self.schemes[SERVER], self.prepared.graph.num_silos)
-        members = self.schemes[MEMBERS]
-        if isinstance(members, SumsProducts):
-            kept = tuple(promise for promise in whole.guarantees if promise.secret is not Secret.PARAMETER_GRADIENT)
-            whole = replace(whole, guarantees=kept).joined(members.products_claim())
-        return {self.name: whole, **{each.name: each.claim_for(sums) for each in variants_of(self.scheme)}}
-
-    @property
-    def job(self) -> Job:
-        """The silos, each with its devices."""
-        prepared = self.prepared
-        return silos_of(
-            prepared.graph,
-            self.schemes,
-            prepared.preset,
-            backbone=prepared.method.backbone,
-            seed=prepared.seed,
-            device=prepared.device,
-        )
-
-    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
-        """Of noise on embeddings and gradients: trains once more without it, and plays canaries."""
-        if not isinstance(self.scheme, Perturbed):
-            return None
-        shorter = replace(self.prepared, preset=self.prepared.preset.with_epochs(result.rounds))
-        members = self.scheme.inner if self.schemes[MEMBERS] is self.scheme else self.schemes[MEMBERS]
-        schemes = {**self.schemes, NEIGHBOURS: self.scheme.inner, MEMBERS: members}
-        quiet = HiFGLSubject(shorter, schemes, self.scheme.inner.name)
-        without = quiet.train(progress=progress(quiet.name))
-        target = self.scheme.settings.target
-        found = measured(self.scheme, self.prepared.seed)
-        return PrivacyCost(found, target.delta, str(target.relation), target.releases, without.accuracy.test)
-
-    def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
-        """The first round of training, special runs, and an exchange under each variant."""
-        heard, seed = self.prepared.heard, self.prepared.seed
-        what = f"first round of training, {self.prepared.method.backbone}"
-        first = [self._called(training_run(self.scheme, heard, result.transcript, what))]
-        del result  # nothing is kept here of a run that is handed on: the next one may be gigabytes as well
-        yield first.pop()
-        yield from map(self._called, special_runs(self.scheme, heard, seed, self.read, self._static))
-        yield from variant_runs(self.scheme, heard, seed, self.read)
-
-    def _called(self, run: RecordedRun) -> RecordedRun:
-        return replace(run, protocol=self.name)
-
-    @property
-    def _static(self) -> FederatedGraph:
-        """Who takes part in the release of static rows."""
-        return released(self.prepared.heard, self.prepared.seed) if self.redealt is None else self.redealt
-
-    def read_in(self, scenarios: frozenset[str]) -> Subject:
-        """Special runs are made for attacks alone."""
-        return replace(self, read=scenarios)
-
-    def independent(self, seed: int) -> Subject:
-        """One round on a graph whose nodes have swapped places inside their silos."""
-        prepared, graph = self.prepared, self.prepared.graph.redealt(seed)
-        brief = prepared.preset.with_epochs(RECORDED_ROUNDS)
-        heard = graph.restricted_to_split() if brief.split_restricted else graph
-        other = replace(prepared, seed=seed, graph=graph, heard=heard, preset=brief)
-        some = self._static  # of the same shape: other neighbourhoods would be more or fewer devices
-        return replace(self, prepared=other, redealt=None if some is prepared.heard else some.redealt(seed))
-
-    def unprotected(self) -> tuple[Subject, ...]:
-        """One round with every message in the clear, without noise: from device to device, and by way of the silos."""
-        brief = replace(self.prepared, preset=self.prepared.preset.with_epochs(RECORDED_ROUNDS))
-        ways, silos = (Plaintext(), Plaintext(Path.SILO)), self.prepared.graph.num_silos
-        return tuple(HiFGLSubject(brief, filled({NEIGHBOURS: way}, silos), way.name, self.read) for way in ways)
-
-
-def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
-    """Checks every choice and loads the data; nothing is run."""
-    prepared = prepare(method, asked)
-    return Plan(
-        method.name,
-        method.backbone,
-        asked.seed,
-        prepared.graph,
-        int(prepared.heard.edges.shape[1]),
-        prepared.preset.name,
-        prepared.preset.epochs,
-        prepared.device,
-        f"pooled over {int(prepared.graph.test_mask.sum()):,} devices",
-        choice_of_round(prepared.preset.selection, prepared.graph),
-        tuple(HiFGLSubject(prepared, *each) for each in zip(prepared.runs, prepared.names, strict=True)),
-        CONTROLS,
-        NOTES,
-    )

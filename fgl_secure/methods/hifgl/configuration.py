@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
-from fgl_secure.auditing.program_method import ProgramMethod
+from fgl_secure.auditing.method import ProgramMethod
 from fgl_secure.backbones import maker, names
 from fgl_secure.choices import check_choices, choice, part, required
 from fgl_secure.errors import InputError

@@ -39,7 +39,6 @@ from fgl_secure.methods.hifgl.audit_runs import (
     silent_run,
     static_run,
     training_run,
-    variants_of,
 )
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -124,7 +123,7 @@ def _both_ways(scheme: Scheme, graph: FederatedGraph) -> RecordedRun:
 
 
 def _small_field() -> RecordedRun:
-    return _both_ways(next(each for each in variants_of(SecretMessagePassing()) if in_small_field(each)), _tree())
+    return _both_ways(next(each for each in SecretMessagePassing().variants if in_small_field(each)), _tree())
 
 
 def _dropping_out() -> RecordedRun:

@@ -14,6 +14,7 @@ from fgl_secure.attacks.rooted_trees.differencing import HopFeatureDifferencing,
 from fgl_secure.attacks.rooted_trees.single import HopFeatureSingle, SingleRows
 from fgl_secure.attacks.rooted_trees.truth import TreeTruth
 from fgl_secure.auditing.audit import audit
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.report import Report
 from fgl_secure.auditing.schema import contradictions
 from fgl_secure.auditing.verdict import Verdict
@@ -23,6 +24,7 @@ from fgl_secure.methods import Fed2GNN
 from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS, along_communities, trained_hops
 from fgl_secure.methods.fed2gnn.audit_target import claim_of
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
+from fgl_secure.methods.fed2gnn.program import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -73,6 +75,12 @@ def test_the_reference_follows_communities() -> None:
     assert graph.crosses_silos.mean() < 0.4
 
 
+def exchanged(scheme: Plaintext | RelayCoded) -> RecordedRun:
+    """What clients say before training."""
+    job = clients_of(attached(), {"neighbours": scheme}, QUICK, device=DEVICE)
+    return trained_hops(job, QUICK, scheme, "gcn", 0)
+
+
 @pytest.mark.parametrize(
     ("scheme", "k_min"),
     [
@@ -83,7 +91,7 @@ def test_the_reference_follows_communities() -> None:
 )
 def test_what_is_exchanged_before_training_is_what_attacks_read(scheme: Plaintext | RelayCoded, k_min: int) -> None:
     """Rows read from a total over one neighbour are those that were mapped and sent; with k_min = 3 there are none."""
-    run = trained_hops(attached(), QUICK, scheme, Plaintext(), backbone="gcn", seed=0, device=DEVICE)
+    run = exchanged(scheme)
     guess = HopFeatureSingle().infer(run.transcript.views(Role.SILO), run.public)
     assert isinstance(guess, SingleRows)
     assert bool(len(guess.nodes)) is (k_min == 1)
@@ -140,7 +148,7 @@ def test_a_twin_that_answers_groups_of_one_contradicts_the_claim() -> None:
         RelayCoded(bound=64.0, k_min=1, profile=Profile.SHOWN),
         RelayCoded(bound=64.0, profile=Profile.SHOWN),
     )
-    run = trained_hops(attached(), QUICK, twin, Plaintext(), backbone="gcn", seed=0, device=DEVICE)
+    run = exchanged(twin)
     card = HopFeatureSingle().card
     guess = HopFeatureSingle().infer(run.transcript.views(card.observer), run.public)
     assert guess is not None

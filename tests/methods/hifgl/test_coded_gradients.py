@@ -48,6 +48,15 @@ def schemes_of(method: HiFGL, text: str = "relay-coded") -> dict[str, Scheme]:
     return dict(method.assigned(filled(assignment(text, method.topologies), 4)))
 
 
+@pytest.mark.parametrize(("members", "promised"), [("", True), (",members=plaintext", False)])
+def test_gradients_are_promised_to_be_hidden_by_the_scheme_that_adds_them_up(members: str, promised: bool) -> None:
+    """What devices hand to their silo is promised nothing where it goes in the clear beside rows that don't."""
+    (subject,) = HiFGL().plan(None, f"relay-coded{members}", device="cpu").subjects
+    told = {each.secret for each in subject.claims[subject.name].guarantees}
+    assert Secret.EMBEDDING in told
+    assert (Secret.PARAMETER_GRADIENT in told) is promised
+
+
 def test_products_are_the_default_beside_relay_coded_rows() -> None:
     """With relays enough; whoever names another scheme for members, or dense gradients, gets those."""
     found = schemes_of(HiFGL(), "relay-coded[k_min=2]")
