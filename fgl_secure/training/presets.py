@@ -26,14 +26,6 @@ class Federation(StrEnum):
     """Each silo takes a step with its own optimiser, the server averages the models (HiFGL 4.3)."""
     SHARED = "shared"
     """One model and one optimiser for all silos, as in the public code."""
-    LOCAL = "local"
-    """Each silo keeps what it has learnt: nothing is averaged."""
-    FEDPROX = "fedprox"
-    """FedAvg with (mu / 2) |w - w_global|^2 added to each silo's loss (Li et al. 2020, Eq. 2), w_global being the model
-    that the server sent last. With one local step, which starts at w_global, the gradient of that term is
-    mu (w - w_global) = 0 and the step FedAvg's, bit for bit and for every mu: it takes `local_steps` of two or more."""
-    FEDPER = "fedper"
-    """FedAvg of all layers but the last, which stays with its silo (Arivazhagan et al. 2019)."""
 
 
 def check_fields(
@@ -104,9 +96,6 @@ class Preset(Schedule):
         static_first_layer: whether devices sum their neighbours' features once and for all, and project the sum with
             each round's weights, instead of summing projected features anew in every round.
         layers: number of layers, at least 1; all but the last are followed by ReLU.
-        proximal: mu of FedProx.
-        local_steps: rounds after which the silos' models are averaged, each of one step; between two averages silos
-            go on with models of their own, and none of these rounds can be the reported one.
     """
 
     hidden: int = 64
@@ -121,13 +110,9 @@ class Preset(Schedule):
     published_layers: bool = False
     static_first_layer: bool = False
     layers: int = 2
-    proximal: float = 0.01
-    local_steps: int = 1
 
     def __post_init__(self) -> None:
-        check_fields(self, counts=("epochs", "layers", "local_steps"))
-        if self.local_steps > 1 and self.federation is Federation.SHARED:
-            raise InputError(f"local_steps must be 1 where silos share one model; found {self.local_steps}")
+        check_fields(self, counts=("epochs", "layers"))
 
     def widths(self, features: int, classes: int) -> tuple[int, ...]:
         """Width of the input and of every layer's output, layers + 1 numbers."""

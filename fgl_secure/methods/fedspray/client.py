@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,15 @@ from torch.nn import functional
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedspray.networks import NETWORKS, Encoder, Network, Subgraph, draw_encoder, draw_weights
+from fgl_secure.methods.fedspray.networks import (
+    NETWORKS,
+    Encoder,
+    MakeNetwork,
+    Network,
+    Subgraph,
+    draw_encoder,
+    draw_weights,
+)
 from fgl_secure.methods.fedspray.preset import FedSprayPreset, RoundChoice
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
@@ -214,11 +222,6 @@ class ChosenRounds(Rounds):
     def report(self) -> dict[str, Array]:
         """As of all training, and the accuracy over test nodes that are not of their client's majority class."""
         return {**super().report, "minority": share_of(self._scores.best[COUNTS:])}
-
-    @property
-    def own_minority(self) -> float:
-        """The same over this client's nodes, which nobody else is told; NaN without any."""
-        return float(share_of(self._scores.own[COUNTS:]))
 
 
 def chosen(graph: FederatedGraph, scheme: Scheme, preset: FedSprayPreset, make: Make) -> Job:
@@ -443,15 +446,22 @@ def first_proxies(classes: int, preset: FedSprayPreset) -> NDArray[np.float64]:
     return scale * np.repeat(np.arange(classes, dtype=np.float64)[:, None], preset.width, axis=1)
 
 
-def drawn_network(backbone: str, facts: Facts, preset: FedSprayPreset, draws: torch.Generator, client: int) -> Network:
+def drawn_network(
+    backbone: str,
+    facts: Facts,
+    preset: FedSprayPreset,
+    draws: torch.Generator,
+    client: int,
+    known: Mapping[str, MakeNetwork] = NETWORKS,
+) -> Network:
     """A client's fresh network, on the CPU, from coins that draw those of all clients one after the other.
 
     Raises:
-        UnknownNameError: there is no such backbone.
+        UnknownNameError: there is no such backbone among those that are known.
     """
-    if backbone not in NETWORKS:
-        raise UnknownNameError("backbone", backbone, tuple(NETWORKS))
-    network = NETWORKS[backbone](facts.features, preset.hidden, facts.classes)
+    if backbone not in known:
+        raise UnknownNameError("backbone", backbone, tuple(known))
+    network = known[backbone](facts.features, preset.hidden, facts.classes)
     for _ in range(client + 1):
         draw_weights(network, draws, preset.uniform_weights)
     return network

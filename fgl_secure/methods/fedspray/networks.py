@@ -244,30 +244,9 @@ class GraphSAGE(Network):
         return sums + h @ self.second_own + self.second_neighbours.bias
 
 
-class Perceptron(Network):
-    """Two layers that look at features alone: what section 3.1 compares with.
-
-    Args:
-        features: input width.
-        hidden: width between the layers.
-        classes: output width.
-    """
-
-    def __init__(self, features: int, hidden: int, classes: int) -> None:
-        super().__init__()
-        self.first = Affine(features, hidden)
-        self.second = Affine(hidden, classes)
-
-    def scores(self, subgraph: Subgraph) -> torch.Tensor:
-        """relu(X W_1 + b_1) W_2 + b_2."""
-        h = functional.relu(subgraph.features(self.first.weight) + self.first.bias)
-        scores: torch.Tensor = self.second(h)
-        return scores
-
-
 MakeNetwork = Callable[[int, int, int], Network]
 
-NETWORKS: Mapping[str, MakeNetwork] = MappingProxyType({"gcn": GCN, "sgc": SGC, "sage": GraphSAGE, "mlp": Perceptron})
+NETWORKS: Mapping[str, MakeNetwork] = MappingProxyType({"gcn": GCN, "sgc": SGC, "sage": GraphSAGE})
 
 
 @torch.no_grad()

@@ -204,11 +204,10 @@ def feature_model(
     perceptron = (features, *preset.feature_hidden, classes)
     if preset.feature_model is FeatureModelKind.SAGE:
         return Sage((features, *preset.sage_widths), classes, SparseMatrix(neighbour_means(local), device)).to(device)
-    hops = preset.feature_hops if preset.feature_model is FeatureModelKind.DGCN else 0
     adjacency = normalised_adjacency(local.graph)
     if preset.forgotten_loops:
         adjacency = without_last_loops(adjacency, local)
-    return DecoupledGCN(perceptron, SparseMatrix(adjacency, device), hops).to(device)
+    return DecoupledGCN(perceptron, SparseMatrix(adjacency, device), preset.feature_hops).to(device)
 
 
 def without_last_loops(adjacency: sparse.csr_array, local: FederatedGraph) -> sparse.csr_array:
@@ -259,6 +258,9 @@ class ClientModel:
         alone: whether it is trained on its own loss alone.
         known: CSR [n, n], means over the neighbours of all nodes, where g is a GraphSAGE on the whole graph (App. H);
             None has a perceptron for it.
+
+    Attributes:
+        models: f, and g where there is one.
     """
 
     def __init__(
@@ -280,7 +282,7 @@ class ClientModel:
             torch.manual_seed(seed)
             f = feature_model(silo.alone, preset, device, silo.facts.classes)
             g = None if self._rows is None else _structure_model(self._rows, silo.facts.classes, preset, device, known)
-        self._models = nn.ModuleList(model for model in (f, g) if model is not None)
+        self.models = nn.ModuleList(model for model in (f, g) if model is not None)
         self._features = FixedRows(silo.features, device)
         members = torch.tensor(silo.nodes, device=device)
         self._dropout = Dropout(preset.dropout, seed, members, silo.facts.nodes)
@@ -295,7 +297,7 @@ class ClientModel:
     @property
     def theta(self) -> list[nn.Parameter]:
         """The model parameters, theta_f before theta_s."""
-        return list(self._models.parameters())
+        return list(self.models.parameters())
 
     @property
     def learnt(self) -> torch.Tensor | None:
@@ -318,24 +320,24 @@ class ClientModel:
 
     def embedding_model(self) -> Perceptron | None:
         """A copy of g as it is now, without dropout, which all parties hold; None where it is the identity."""
-        g = self._models[1] if len(self._models) > 1 else None
+        g = self.models[1] if len(self.models) > 1 else None
         return copy.deepcopy(g).eval() if isinstance(g, Perceptron) else None
 
     def train(self, mode: bool = True) -> None:
         """Whether units are dropped."""
-        self._models.train(mode)
+        self.models.train(mode)
 
     def scores(self) -> torch.Tensor:
         """F of own nodes, float [m, classes]."""
-        scores: torch.Tensor = self._models[0](self._features, self._dropout)
+        scores: torch.Tensor = self.models[0](self._features, self._dropout)
         return scores
 
     def embeddings(self) -> torch.Tensor:
         """g(s_u) of the nodes whose features the client has, float [., classes]."""
-        if len(self._models) == 1:
+        if len(self.models) == 1:
             assert self.learnt is not None, "fixed features have g"
             return self.learnt
-        found: torch.Tensor = self._models[1](self._rows, self._dropout)
+        found: torch.Tensor = self.models[1](self._rows, self._dropout)
         return found
 
     def loss(self, scores: torch.Tensor) -> torch.Tensor:
@@ -381,20 +383,6 @@ class ClientModel:
         """Theta, and learnt structure features as the client has them, float32."""
         own = self.own_features
         return {"theta": flat(self.theta), **({} if own is None else {"structure": own})}
-
-    def take(self, theta: Reals, *, norms: bool = True) -> None:
-        """Goes on with other parameters theta [|theta|], such as the mean over clients.
-
-        Args:
-            theta: the parameters.
-            norms: whether those of LayerNorms are taken as well; else they stay.
-        """
-        modules = () if norms else self._models.modules()
-        staying = {id(leaf) for each in modules if isinstance(each, nn.LayerNorm) for leaf in each.parameters()}
-        with torch.no_grad():
-            for leaf, values in zip(self.theta, unflatten(theta, self.theta), strict=True):
-                if id(leaf) not in staying:
-                    leaf.copy_(values)
 
     def state(self) -> dict[str, Array]:
         """Parameters, what the optimiser remembers, and where dropout's coins are."""

@@ -314,15 +314,7 @@ class HopwiseExchange:
 
 @dataclass(frozen=True, slots=True)
 class NoExchange:
-    """Clients share nothing of their graphs: what FedStruct is compared with.
-
-    Attributes:
-        together: whether they train one model on the sum of their gradients, or each its own.
-        averaged: whether each takes a step of its own, and models are averaged after it; goes with `together`.
-    """
-
-    together: bool = True
-    averaged: bool = False
+    """Clients share nothing of their graphs, and train one model on the sum of their gradients."""
 
     @property
     def schemes(self) -> dict[str, Scheme]:

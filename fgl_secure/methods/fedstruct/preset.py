@@ -18,8 +18,6 @@ class FeatureModelKind(StrEnum):
     """Decoupled GCN: LayerNorm, perceptron, then powers of the local adjacency."""
     SAGE = "sage"
     """GraphSAGE with mean aggregation after a LayerNorm, then one linear layer."""
-    MLP = "mlp"
-    """LayerNorm and perceptron: no edges."""
 
 
 class Weighting(StrEnum):
@@ -85,8 +83,6 @@ class FedStructPreset(Schedule):
         double_softmax: whether cross-entropy is applied to probabilities as if they were logits.
         forgotten_loops: whether a decoupled GCN's local adjacency lacks the loops of each client's last nodes without
             local edges, as in the public code.
-        own_ends: whether clients of FedAvg are tested each with the model that its own last step left, which the mean
-            of the last round comes too late for, and keep LayerNorms that are never averaged, as in the public code.
         averaging: of the reported test accuracy.
         selection: which accuracy picks the reported round; None reports the model after the last.
     """
@@ -109,7 +105,6 @@ class FedStructPreset(Schedule):
     stepping: Stepping = Stepping.ADAM
     double_softmax: bool = False
     forgotten_loops: bool = False
-    own_ends: bool = False
     averaging: Averaging = Averaging.POOLED
     selection: Selection | None = Selection.VALIDATION
 
@@ -118,10 +113,6 @@ class FedStructPreset(Schedule):
         check_betas(self.betas, self.hops)
         if self.feature_model is FeatureModelKind.SAGE and not self.sage_widths:
             raise InputError("sage_widths must name at least one layer; found none")
-        if self.own_ends and self.selection is not None:
-            raise InputError(
-                f"selection must be None with own_ends, which belong to the last round; found {self.selection}"
-            )
 
 
 def _setting(
@@ -155,7 +146,6 @@ def _as_published(setting: FedStructPreset) -> FedStructPreset:
         weighting=Weighting.NODES,
         double_softmax=True,
         forgotten_loops=True,
-        own_ends=True,
         averaging=Averaging.CLIENTS,
         selection=None,
     )

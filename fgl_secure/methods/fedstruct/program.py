@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     NoExchange,
     RowExchange,
 )
-from fgl_secure.methods.fedstruct.preset import Averaging, FedStructPreset, Weighting
+from fgl_secure.methods.fedstruct.preset import Averaging, FedStructPreset
 from fgl_secure.methods.fedstruct.queries import Answering, Queries, ask
 from fgl_secure.methods.fedstruct.row_exchange import (
     ClearTerms,
@@ -118,10 +118,12 @@ class FedStruct(Rounds):
         given: what it need not find out.
 
     Attributes:
+        alone: whether a client's loss counts by itself, not as a part of all clients' loss.
         model: from the end of what comes before the first round.
         structure: the same; None where nothing is shared.
     """
 
+    alone: ClassVar[bool] = False
     model: ClientModel
     structure: Structure | None
 
@@ -140,14 +142,6 @@ class FedStruct(Rounds):
             raise InputError(
                 f"silos must be at least 2, or there is nobody to exchange with; found {talk.silo.facts.silos}"
             )
-
-    @property
-    def _alone(self) -> bool:
-        return isinstance(self._task.exchange, NoExchange) and not self._task.exchange.together
-
-    @property
-    def _averaged(self) -> bool:
-        return isinstance(self._task.exchange, NoExchange) and self._task.exchange.averaged
 
     def begin(self) -> None:
         """The exchange of structure, and of structure features."""
@@ -212,7 +206,7 @@ class FedStruct(Rounds):
             seed=task.seed,
             device=self._device,
             owner=task.owners_step,
-            alone=self._alone or self._averaged,
+            alone=self.alone,
             known=self._given.known,
         )
 
@@ -247,27 +241,10 @@ class FedStruct(Rounds):
         else:
             self.structure.backward(loss)
         theta = self.model.gradient()
-        given: Array = theta[:0] if self._alone else theta
-        if self._averaged:
-            self.model.step(theta, None)
-            given = self._share * self.model.parameters()["theta"]
-        row, parts = np.append(given, float(loss.detach())), (len(given),) * bool(len(given))
+        row, parts = np.append(theta, float(loss.detach())), (len(theta),)
         told, sums = self.talk.server(row, own, parts=parts)
-        if self._averaged:
-            if not (self._preset.own_ends and number + 1 == self._preset.epochs):
-                self.model.take(told[:-1], norms=not self._preset.own_ends)
-        else:
-            self.model.step(theta if self._alone else told[:-1], self._structure_step())
-        total = float(told[-1]) / (self.silo.facts.silos if self._alone or self._averaged else 1)
-        return Figures(total, sums, own, self._score(sums, number))
-
-    @property
-    def _share(self) -> float:
-        """What the client's model weighs in the mean over clients."""
-        facts = self.silo.facts
-        if self._preset.weighting is Weighting.LABELLED:
-            return int(self.silo.train.sum()) / max(facts.labelled, 1)
-        return len(self.silo.nodes) / facts.nodes
+        self.model.step(told[:-1], self._structure_step())
+        return Figures(float(told[-1]), sums, own, self._score(sums, number))
 
     def _structure_step(self) -> Array | None:
         """The gradient of the structure features that this client steps on; None where it learns none."""
@@ -386,6 +363,7 @@ def clients_of(
     device: torch.device | None = None,
     given: Callable[[Silo], Given] | None = None,
     shown: Shown | None = None,
+    kind: Callable[..., FedStruct] = FedStruct,
 ) -> Job:
     """The clients: structure is exchanged, and models are trained; a round is selected as the preset says.
 
@@ -398,6 +376,7 @@ def clients_of(
         device: where model compute runs; the CPU by default.
         given: what clients need not find out, in one process; by default what the `paper` preset gives them.
         shown: shown the clients before the first round, and after the last.
+        kind: makes a client's program, as `FedStruct` does.
 
     Raises:
         InputError: rows travel hop by hop along edges that have no other direction.
@@ -411,7 +390,7 @@ def clients_of(
             note_own_graph(channel, graph)
 
     def make(talk: Collectives, _coins: Coins) -> FedStruct:
-        return FedStruct(talk, task, device=device, given=tell(talk.silo))
+        return kind(talk, task, device=device, given=tell(talk.silo))
 
     told = Task(make, task.exchange.schemes, task.preset.epochs, graph.num_classes, crossing=hopwise)
     show = None if shown is None else lambda programs: shown(cast("tuple[FedStruct, ...]", programs))

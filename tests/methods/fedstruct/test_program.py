@@ -52,7 +52,7 @@ KINDS = {
     "identity": (replace(QUICK, structure_hidden=None), None),
     "fixed": (QUICK, np.eye(40, 8, dtype=np.float32)),
     "sage": (replace(QUICK, feature_model=FeatureModelKind.SAGE), None),
-    "mlp": (replace(QUICK, feature_model=FeatureModelKind.MLP, weighting=Weighting.NODES), None),
+    "mlp": (replace(QUICK, feature_hops=0, weighting=Weighting.NODES), None),
     "double softmax": (replace(QUICK, double_softmax=True, stepping=Stepping.DESCENT), None),
 }
 EXCHANGES: dict[str, Exchange] = {
