@@ -229,7 +229,7 @@ def _layer(d_in: int, d_out: int, coins: torch.Generator) -> nn.Linear:
     return layer
 
 
-class UNet(nn.Module):
+class _UNet(nn.Module):
     """Blocks that shrink and grow again, each grown one next to the shrunk one of its width.
 
     Args:
@@ -268,7 +268,7 @@ class UNet(nn.Module):
         return found.reshape(len(hidden), count, self._d_out)
 
 
-class DegreePredictor(nn.Module):
+class _DegreePredictor(nn.Module):
     """phi_d: from a decoded neighbour's row and sum to the logarithm of 1 + the number of its other neighbours.
 
     Args:
@@ -318,8 +318,8 @@ class Decoder:
         self.coins = torch.Generator().manual_seed(seed)
         self._space = self.space(data, preset.coordinates, self._device)
         flat = self._parts * self._space.width
-        self.separator = UNet(flat + 1, flat, most, preset, self.coins).to(self._device)
-        self.predictor = DegreePredictor(self._space.width, self.coins).to(self._device)
+        self.separator = _UNet(flat + 1, flat, most, preset, self.coins).to(self._device)
+        self.predictor = _DegreePredictor(self._space.width, self.coins).to(self._device)
         self.losses: list[float] = []
         self.train(data, preset)
 

@@ -74,17 +74,12 @@ def _private(noise: DistributedNoise) -> Guarantee:
     )
 
 
-def measured_updates(noise: DistributedNoise, threshold: int, seed: int) -> Measured:
+def _measured_updates(noise: DistributedNoise, threshold: int, seed: int) -> Measured:
     """Plays canaries against the noise of all rounds and says what they rule out.
 
     A canary is a client that sends C e_1 in every round, with the sign changed from round to round, into sums of as
     many clients as there must be, whose other updates are zero. The signed sum of what the server learns tells it
     from a client that sends nothing as well as the claimed noise permits.
-
-    Args:
-        noise: what clients add.
-        threshold: least clients of a sum.
-        seed: of the coins.
     """
     settings = noise.perturbation(1, threshold)
     coins, canary = SimulationCoins(seed), grid_rows(np.array([[noise.clip]]), noise.clip, settings.fraction_bits).rows
@@ -157,7 +152,7 @@ class FedAvgSubject(Subject):
             return None
         quiet = replace(self, noise=None, name=scheme.name, preset=self.preset.with_epochs(result.rounds))
         without = quiet.train(progress=progress(quiet.name))
-        found = measured_updates(noise, scheme.threshold_for(self.graph.num_silos), self.seed)
+        found = _measured_updates(noise, scheme.threshold_for(self.graph.num_silos), self.seed)
         return PrivacyCost(found, noise.delta, str(noise.target.relation), noise.rounds, without.accuracy.test)
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:

@@ -106,20 +106,14 @@ def summands(held: LabelledNodes, layout: ProxyLayout, clients: int, grid: int |
     return rows
 
 
-def slices_of(layout: ProxyLayout, first: LabelledNodes, clients: int, grid: int | None) -> ProxySlices:
+def _slices_of(layout: ProxyLayout, first: LabelledNodes, clients: int, grid: int | None) -> ProxySlices:
     """The layout as attacks know it, with how many labelled nodes clients have in the first round."""
     labelled = np.bincount(first.clients, minlength=clients).tolist()
     return ProxySlices(layout.parameters, layout.classes, layout.width, tuple(labelled), grid)
 
 
-def proxy_truth(rounds: Sequence[LabelledNodes], clients: int, classes: int) -> ProxyTruth:
-    """The truth of rounds 0, 1 and so on.
-
-    Args:
-        rounds: labelled nodes of each round.
-        clients: how many there are.
-        classes: how many there are.
-    """
+def _proxy_truth(rounds: Sequence[LabelledNodes], clients: int, classes: int) -> ProxyTruth:
+    """The truth of rounds 0, 1 and so on."""
     counts = np.stack([held.counts(clients, classes) for held in rounds], axis=1)
     sums = np.stack([held.sums(clients, classes) for held in rounds], axis=1)
     singles = np.where(counts[..., None] == 1, sums, np.nan)
@@ -206,10 +200,10 @@ def with_few_labels(graph: FederatedGraph, most: int, seed: int) -> FederatedGra
     for client in range(graph.num_silos):
         own = np.flatnonzero(graph.train_mask & (graph.silo_of == client))
         kept[rng.permutation(own)[:most]] = True
-    return relabelled(graph, kept)
+    return _relabelled(graph, kept)
 
 
-def relabelled(graph: FederatedGraph, labelled: Flags) -> FederatedGraph:
+def _relabelled(graph: FederatedGraph, labelled: Flags) -> FederatedGraph:
     """The same graph with other labelled nodes, bool [n]; those that validate and test stay."""
     masks = SplitMasks(labelled, graph.validation_mask & ~labelled, graph.test_mask & ~labelled)
     return FederatedGraph.from_assignment(graph.graph, graph.silo_of, masks, graph.partition)
@@ -240,22 +234,10 @@ def turns(few: FederatedGraph, waiting: Flags, additions: int, seed: int) -> lis
     return found
 
 
-def grow(
+def _grow(
     few: FederatedGraph, added: list[tuple[int, int]], setting: Setting, scheme: Scheme, channel: Channel
 ) -> tuple[list[LabelledNodes], Suspects]:
-    """Trains one round, and one more for each node that is added; models go on, optimisers start afresh.
-
-    Args:
-        few: who has which labelled nodes at first.
-        added: of `turns`.
-        setting: how rounds are trained.
-        scheme: adds the clients' vectors up.
-        channel: keeps the messages.
-
-    Returns:
-        The labelled nodes of each round, and for each added node its proxy and the one that the other node would have,
-        in random order.
-    """
+    """Trains one round, and one more for each node that is added; models go on, optimisers start afresh."""
     rng, labelled = np.random.default_rng(setting.seed + 1), few.train_mask.copy()
     process, clients = setting.clients(few, scheme, channel)
     process.round(0)
@@ -283,7 +265,7 @@ def _with(few: FederatedGraph, labelled: Flags, node: int) -> FederatedGraph:
     """The graph with one labelled node more."""
     more = labelled.copy()
     more[node] = True
-    return relabelled(few, more)
+    return _relabelled(few, more)
 
 
 def _go_on(clients: Sequence[FedSpray], later: Sequence[FedSpray]) -> None:
@@ -331,7 +313,7 @@ def growing_rounds(graph: FederatedGraph, setting: Setting, scheme: Scheme, name
     few = with_few_labels(graph, FEW_LABELS, setting.seed)
     channel = Channel(hierarchy_of(few), SimulationCoins(setting.seed), Recording.everything())
     added = turns(few, graph.train_mask & ~few.train_mask, ADDITIONS, setting.seed)
-    rounds, suspects = grow(few, added, setting, scheme, channel)
+    rounds, suspects = _grow(few, added, setting, scheme, channel)
     what = f"{len(rounds)} rounds, {GROWING}, {setting.backbone}"
     return _attacked(f"{name}[{GROWING}]", what, channel.transcript, few, setting, rounds, suspects)
 
@@ -345,9 +327,9 @@ def _attacked(
     rounds: list[LabelledNodes],
     suspects: Suspects | None = None,
 ) -> RecordedRun:
-    truth = proxy_truth(rounds, graph.num_silos, graph.num_classes)
+    truth = _proxy_truth(rounds, graph.num_silos, graph.num_classes)
     layout = ProxyLayout.of(graph.graph.num_features, graph.num_classes, setting.preset.width)
-    known = ProxyKnowledge(slices_of(layout, rounds[0], graph.num_silos, setting.preset.share_grid), suspects)
+    known = ProxyKnowledge(_slices_of(layout, rounds[0], graph.num_silos, setting.preset.share_grid), suspects)
     return RecordedRun(label, what, PROXIES, PublicParameters(), transcript, (truth,), (known,))
 
 
@@ -420,8 +402,8 @@ def recorded_rounds(
     for number, held in enumerate(rounds):
         with suppress(TooFewClientsError) if loss else nullcontext():  # a round that is lost leaves what arrived
             sums(summands(held, layout, graph.num_silos, grid), Step(number))
-    truth = proxy_truth(rounds, graph.num_silos, graph.num_classes)
-    known = ProxyKnowledge(slices_of(layout, rounds[0], graph.num_silos, grid), suspects)
+    truth = _proxy_truth(rounds, graph.num_silos, graph.num_classes)
+    known = ProxyKnowledge(_slices_of(layout, rounds[0], graph.num_silos, grid), suspects)
     rest = (PublicParameters(), channel.transcript, (truth,), (known,))
     return RecordedRun("drawn for attacks", what, PROXIES, *rest)
 

@@ -146,14 +146,8 @@ def fractions(encoder: Floats, weight: float, proxies: Floats, shares: Floats) -
     return [weight * encoder, *(shares[:, None] * proxies)], np.array([weight, *shares])
 
 
-def validation_sums(subgraph: Subgraph, scores: torch.Tensor, choice: RoundChoice) -> tuple[float, float]:
-    """A client's validation figures, summed over its validation nodes, and how many there are.
-
-    Args:
-        subgraph: the client's.
-        scores: float32 [m, C], of its nodes.
-        choice: losses or right predictions.
-    """
+def _validation_sums(subgraph: Subgraph, scores: torch.Tensor, choice: RoundChoice) -> tuple[float, float]:
+    """A client's validation figures, summed over its validation nodes, and how many there are."""
     places = subgraph.validation
     if choice is RoundChoice.LOSS:
         total = functional.cross_entropy(scores[places], subgraph.labels[places], reduction="sum")
@@ -200,7 +194,7 @@ class ChosenRounds(Rounds):
         """
         n, choice = self.silo.facts.nodes, self.preset.choice
         once = 0.5 ** n.bit_length()  # about one over all nodes, and exact on the grid
-        figure, nodes = validation_sums(self.subgraph, self.predictions, choice)
+        figure, nodes = _validation_sums(self.subgraph, self.predictions, choice)
         own = self._counts()
         (*found, chosen, mean), counts = self.talk.ratios(
             [*parts, np.array([figure / n]), np.array([once * loss])],

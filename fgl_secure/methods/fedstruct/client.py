@@ -32,7 +32,7 @@ EPSILON = 1e-5
 """Added to the variance, as torch's LayerNorm does."""
 
 
-class Rows(ABC):
+class _Rows(ABC):
     """One row of inputs a node."""
 
     @property
@@ -45,7 +45,7 @@ class Rows(ABC):
         """The layer `linear` of the rows under `norm`: float [n, d_out]."""
 
 
-class FixedRows(Rows):
+class FixedRows(_Rows):
     """Rows that never change.
 
     With x^ the standardised rows, LayerNorm and layer are (x^ * gain + shift) W + b = x^ (gain * W) + shift W + b.
@@ -80,7 +80,7 @@ class FixedRows(Rows):
         return self._matrix(weight) + self._offset * weight.sum(dim=0) + shift
 
 
-class LearntRows(Rows):
+class LearntRows(_Rows):
     """Rows that training changes: Hop2Vec's structure features (section 5.5).
 
     Args:
@@ -100,15 +100,15 @@ class LearntRows(Rows):
         return cast("torch.Tensor", linear(norm(self.values)))
 
 
-class NodeModel(nn.Module, ABC):
+class _NodeModel(nn.Module, ABC):
     """From rows to one output a class and node."""
 
     @abstractmethod
-    def forward(self, rows: Rows, dropout: Dropout) -> torch.Tensor:
+    def forward(self, rows: _Rows, dropout: Dropout) -> torch.Tensor:
         """The outputs, float [n, classes]; units are dropped in training mode alone."""
 
 
-class Perceptron(NodeModel):
+class Perceptron(_NodeModel):
     """LayerNorm, then linear layers with ReLU and dropout between them.
 
     Args:
@@ -120,7 +120,7 @@ class Perceptron(NodeModel):
         self.norm = nn.LayerNorm(widths[0], eps=EPSILON)
         self.layers = nn.ModuleList(nn.Linear(d_in, d_out) for d_in, d_out in pairwise(widths))
 
-    def forward(self, rows: Rows, dropout: Dropout) -> torch.Tensor:
+    def forward(self, rows: _Rows, dropout: Dropout) -> torch.Tensor:
         """The outputs, float [n, d_out]."""
         hidden = rows.product(self.norm, cast("nn.Linear", self.layers[0]))
         for layer in self.layers[1:]:
@@ -128,7 +128,7 @@ class Perceptron(NodeModel):
         return hidden
 
 
-class DecoupledGCN(NodeModel):
+class DecoupledGCN(_NodeModel):
     """A perceptron whose outputs are multiplied by D^-1 (A + I) of the local edges, `hops` times.
 
     Args:
@@ -142,7 +142,7 @@ class DecoupledGCN(NodeModel):
         self.perceptron = Perceptron(widths)
         self._local, self._hops = local, hops
 
-    def forward(self, rows: Rows, dropout: Dropout) -> torch.Tensor:
+    def forward(self, rows: _Rows, dropout: Dropout) -> torch.Tensor:
         """The outputs, float [n, classes]."""
         outputs: torch.Tensor = self.perceptron(rows, dropout)
         for _ in range(self._hops):
@@ -160,7 +160,7 @@ class SageLayer(nn.Module):
         self.bias = nn.Parameter(torch.empty(d_out).uniform_(-(d_in**-0.5), d_in**-0.5))
 
 
-class Sage(NodeModel):
+class Sage(_NodeModel):
     """LayerNorm, GraphSAGE layers with ReLU and dropout between them, and a linear layer.
 
     Args:
@@ -176,7 +176,7 @@ class Sage(NodeModel):
         self.head = nn.Linear(widths[-1], classes)
         self._mean = mean
 
-    def forward(self, rows: Rows, dropout: Dropout) -> torch.Tensor:
+    def forward(self, rows: _Rows, dropout: Dropout) -> torch.Tensor:
         """The outputs, float [n, classes]."""
         first = cast("SageLayer", self.layers[0])
         told = rows.product(self.norm, first.neighbours)
@@ -190,7 +190,7 @@ class Sage(NodeModel):
 
 def feature_model(
     graph: FederatedGraph, preset: FedStructPreset, device: torch.device, classes: int | None = None
-) -> NodeModel:
+) -> _NodeModel:
     """The model f of a preset on the local edges of all clients; draws initial weights from torch's generator.
 
     Args:
@@ -396,7 +396,7 @@ class ClientModel:
         remind(self._optimiser, within("optimiser", state))
 
 
-def _rows(features: NDArray[np.float32], preset: FedStructPreset, device: torch.device, *, learnt: bool) -> Rows:
+def _rows(features: NDArray[np.float32], preset: FedStructPreset, device: torch.device, *, learnt: bool) -> _Rows:
     if learnt:
         return LearntRows(torch.tensor(features).to(device).requires_grad_())
     if preset.structure_hidden is None:
@@ -405,8 +405,8 @@ def _rows(features: NDArray[np.float32], preset: FedStructPreset, device: torch.
 
 
 def _structure_model(
-    rows: Rows, classes: int, preset: FedStructPreset, device: torch.device, known: sparse.csr_array | None
-) -> NodeModel | None:
+    rows: _Rows, classes: int, preset: FedStructPreset, device: torch.device, known: sparse.csr_array | None
+) -> _NodeModel | None:
     """The model g with initial weights from torch's generator; None where it is the identity."""
     if known is not None:
         return Sage((rows.width, *preset.sage_widths), classes, SparseMatrix(known, device))

@@ -394,13 +394,13 @@ def clients_of(
 
     told = Task(make, task.exchange.schemes, task.preset.epochs, graph.num_classes, crossing=hopwise)
     show = None if shown is None else lambda programs: shown(cast("tuple[FedStruct, ...]", programs))
-    return Job(told, graph, settle=settle, shares=shares_of(graph, task), shown=show)
+    return Job(told, graph, settle=settle, shares=_shares_of(graph, task), shown=show)
 
 
 PUBLISHED = "published features"
 
 
-def shares_of(graph: FederatedGraph, task: FedStructTask) -> tuple[Silo, ...]:
+def _shares_of(graph: FederatedGraph, task: FedStructTask) -> tuple[Silo, ...]:
     """What clients hold: under the `paper` preset with it their rows of fixed features of the whole graph.
 
     That is how the public code has them, and what no client could compute.

@@ -311,7 +311,7 @@ def first_model(inputs: int, outputs: int, preset: FedVNPreset, seed: int) -> Gr
     return GraphModel(Encoder(inputs, preset, virtual=True, draws=draws), outputs, preset.hidden, draws)
 
 
-class HandingOn(OneProcess):
+class _HandingOn(OneProcess):
     """Every client gets what the next one has after each round: graphs, models and all."""
 
     def round(self, number: int) -> bool:
@@ -352,6 +352,6 @@ def clients_of(
     def make(talk: Collectives, _coins: Coins) -> FedVN:
         return kind(talk, ClientGraphs.held_by(talk.silo), preset, seed=seed, device=device)
 
-    driver = HandingOn if passing else OneProcess
+    driver = _HandingOn if passing else OneProcess
     shares = tuple(ClientGraphs.share_of(sets, client) for client in range(sets.num_clients))
     return Job(Task(make, {SERVER: scheme}, preset.epochs), sets.union(), shares=shares, driver=driver)

@@ -70,7 +70,7 @@ class Absence:
 
 
 @dataclass(slots=True, eq=False)
-class Silence:
+class _Silence:
     """A network in which nothing that silent devices seal for relays reaches their silos.
 
     Attributes:
@@ -216,7 +216,7 @@ def variant_runs(
         if _kind_of_exchange(variant) not in read:
             continue
         if not in_small_field(variant):
-            values = within_bound(graph.features[:, :WIDEST].astype(np.float64), variant)
+            values = _within_bound(graph.features[:, :WIDEST].astype(np.float64), variant)
             yield recorded_exchange(variant, graph, values, f"{values.shape[1]} feature columns", seed)
             continue
         binary = as_words(graph)
@@ -225,7 +225,7 @@ def variant_runs(
             yield recorded_exchange(variant, graph, columns, f"{columns.shape[1]} feature columns as 0/1", seed)
 
 
-def within_bound(values: NDArray[np.float64], scheme: Scheme) -> NDArray[np.float64]:
+def _within_bound(values: NDArray[np.float64], scheme: Scheme) -> NDArray[np.float64]:
     """Return rows over the least power of two that leaves them within a scheme's bound; as they are where they are."""
     fixed = scheme.fixed_point(1)
     excess = 1.0 if fixed is None else largest_magnitude(values) / fixed.bound
@@ -365,7 +365,7 @@ def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int =
     if rules is None:
         return None
     kept = Recording(Level.EVERYTHING, phases=frozenset({Phase.FETCH, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS}))
-    parties, silence = hierarchy_of(graph, scheme.helpers), Silence()
+    parties, silence = hierarchy_of(graph, scheme.helpers), _Silence()
     channel = Channel(parties, SimulationCoins(seed), kept, loss=silence)
     session = open_neighbours(scheme, neighbour_sums(graph), 1, channel)
     partners = np.stack([session.topology.grouping.source, session.topology.grouping.target])

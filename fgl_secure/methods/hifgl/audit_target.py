@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CanaryScores:
+class _CanaryScores:
     """What the readers of the sums make of them; higher speaks for a canary.
 
     Attributes:
@@ -84,7 +84,7 @@ class _Stars:
         return Grouping(devices, owners, source, target, custodians, custodians[:targets])
 
 
-def canary_scores(scheme: Perturbed, coins: Coins, *, stars: int) -> CanaryScores:
+def canary_scores(scheme: Perturbed, coins: Coins, *, stars: int) -> _CanaryScores:
     """Runs all releases of the scheme's target on disjoint stars and scores what each star's targets decode.
 
     Every second star carries a canary: its sender sends C e_1, with the sign changed from release to release, to as
@@ -111,7 +111,7 @@ def canary_scores(scheme: Perturbed, coins: Coins, *, stars: int) -> CanaryScore
         sign = 1 - 2 * (release % 2)
         sums = session.sum(sign * canary, Step(release, 0))
         scores += sign * sums[:, 0].reshape(stars, shape.fan).sum(axis=1)
-    return CanaryScores(scores[::2].copy(), scores[1::2].copy())
+    return _CanaryScores(scores[::2].copy(), scores[1::2].copy())
 
 
 def releases(preset: Preset, rounds: int) -> int:
