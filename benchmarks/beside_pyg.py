@@ -17,10 +17,9 @@ from torch.nn import functional
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from fgl_secure.graph import Data
+from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
 from fgl_secure.methods.hifgl.configuration import HiFGL
-from fgl_secure.methods.hifgl.prepared import Prepared
-from fgl_secure.methods.hifgl.subjects import HiFGLSubject
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 
 LAYERS: dict[str, Callable[[int, int], Any]] = {"gcn": GCNConv, "sage": SAGEConv, "gat": GATConv}
@@ -40,7 +39,7 @@ def main() -> None:
         for seed in range(chosen.seeds):
             data = Data(chosen.dataset, silos=chosen.silos, root=chosen.data_root)
             (subject,) = HiFGL(backbone=backbone).plan(data, ("plaintext",), seed=seed).subjects
-            prepared = cast(HiFGLSubject, subject).prepared
+            prepared = cast(HiFGLSubject, subject)
             one = prepared.graph.in_one_silo()
             whole = silos_of(one, Plaintext(), prepared.preset, backbone=backbone, seed=seed).train()
             ways["silos"].append(cast(float, subject.train().accuracy.test))
@@ -49,7 +48,7 @@ def main() -> None:
     print(json.dumps(found))
 
 
-def plain(prepared: Prepared, layer: Callable[[int, int], Any], seed: int) -> float:
+def plain(prepared: HiFGLSubject, layer: Callable[[int, int], Any], seed: int) -> float:
     """The accuracy of two layers of PyG on test nodes, in the round that is the best one on validation nodes."""
     graph, preset = prepared.graph, prepared.preset
     torch.manual_seed(seed)

@@ -21,15 +21,10 @@ from numpy.typing import NDArray
 from benchmarks.secmp import plain_epoch, seconds_of
 from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import Data
+from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
 from fgl_secure.methods.hifgl.configuration import HiFGL
-from fgl_secure.methods.hifgl.prepared import Prepared
-from fgl_secure.methods.hifgl.subjects import HiFGLSubject
-from fgl_secure.methods.hifgl.training import silos_of
-from fgl_secure.runtime import Channel
-from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import DEVICES
 from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.parties import helpers_of, hierarchy_of
 
 BASELINE, PYG = "plaintext", "plain PyG"
 
@@ -47,9 +42,9 @@ def main() -> None:
     chosen = parser.parse_args()
     data = Data(chosen.dataset, root=chosen.data_root)
     method = HiFGL(backbone=chosen.backbone, epochs=chosen.epochs)
-    first, *_ = method.plan(data, (chosen.scheme, BASELINE), seed=chosen.seed, device=chosen.device).subjects
-    prepared = cast(HiFGLSubject, first).prepared
-    secured, clear = (_silos(prepared, run) for run in prepared.runs)
+    plan = method.plan(data, (chosen.scheme, BASELINE), seed=chosen.seed, device=chosen.device)
+    prepared = cast(HiFGLSubject, plan.subjects[0])
+    secured, clear = (_silos(cast(HiFGLSubject, each)) for each in plan.subjects)
     works = {chosen.scheme: secured.round, BASELINE: clear.round, PYG: plain_epoch(prepared, prepared.device)}
     seconds = np.array([[seconds_of(work, n) for work in works.values()] for n in range(chosen.epochs)])
     report = {
@@ -78,16 +73,8 @@ def _named(device: torch.device) -> str:
     return torch.cuda.get_device_name() if device.type == "cuda" else device.type
 
 
-def _silos(prepared: Prepared, run: Assignment) -> OneProcess:
-    channel = Channel(hierarchy_of(prepared.graph, helpers_of(run.values())), SystemCoins())
-    return silos_of(
-        prepared.graph,
-        run,
-        prepared.preset,
-        backbone=prepared.method.backbone,
-        seed=prepared.seed,
-        device=prepared.device,
-    ).opened(channel)
+def _silos(subject: HiFGLSubject) -> OneProcess:
+    return subject.job.opened(subject.job.channel(SystemCoins()))
 
 
 def _accuracy(silos: OneProcess, number: int) -> float:

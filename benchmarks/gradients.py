@@ -15,10 +15,9 @@ from benchmarks.secmp import CLEAR, DATASETS, ONCE, Round, plain_epoch, seconds_
 from benchmarks.timing import Figure, Side, Timing, measure
 from fgl_secure.algebra.residues import Remainders
 from fgl_secure.errors import DataNotFoundError
+from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
 from fgl_secure.methods.hifgl.configuration import HiFGL
-from fgl_secure.methods.hifgl.prepared import Prepared
-from fgl_secure.methods.hifgl.subjects import HiFGLSubject
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product, ProductCode
 from fgl_secure.protocols.coded_products.code import relay_products
 from fgl_secure.protocols.topology import MEMBERS
@@ -60,15 +59,15 @@ COUNTED = {
 """What of an epoch is counted and not done, by case."""
 
 
-def _prepared(dataset: str, gradients: str, schemes: str) -> Prepared:
+def _prepared(dataset: str, gradients: str, schemes: str) -> HiFGLSubject:
     (subject,) = HiFGL(gradients=gradients).plan(dataset, (schemes,)).subjects
-    return cast(HiFGLSubject, subject).prepared
+    return cast(HiFGLSubject, subject)
 
 
-def _measured(runs: dict[str, Prepared]) -> Piece:
+def _measured(runs: dict[str, HiFGLSubject]) -> Piece:
     prepared = next(iter(runs.values()))
     name, seconds, timings = prepared.graph.graph.name, dict[str, list[float]](), list[Timing]()
-    works = {case: _epoch(each, each.runs[0]) for case, each in runs.items()}
+    works = {case: _epoch(each, each.schemes) for case, each in runs.items()}
     epochs = {"plain PyG": plain_epoch(prepared)} | {case: work for case, (work, _) in works.items()}
     for case, work in epochs.items():
         first, counted = [seconds_of(work, 0)], COUNTED.get(case, "")
@@ -76,7 +75,7 @@ def _measured(runs: dict[str, Prepared]) -> Piece:
         rounds = DENSE_EPOCHS if case == "dense gradients" else EPOCHS
         seconds[case] = [seconds_of(work, number) for number in range(1, rounds + 1)]
         timings.append(Timing.of(f"{name}: epoch, {case}", seconds[case], counted=counted))
-    scheme = prepared.runs[0][MEMBERS]
+    scheme = prepared.schemes[MEMBERS]
     assert isinstance(scheme, CodedProducts), "gradients are coded"
     timings.append(_relay(prepared, scheme))
     medians = {case: statistics.median(each) for case, each in seconds.items()}
@@ -90,13 +89,13 @@ def _measured(runs: dict[str, Prepared]) -> Piece:
     return Piece(tuple(timings), (*figures, *_sent(prepared, works["coded gradients"][1])))
 
 
-def _epoch(prepared: Prepared, schemes: Assignment) -> tuple[Round, Channel]:
+def _epoch(prepared: HiFGLSubject, schemes: Assignment) -> tuple[Round, Channel]:
     job = silos_of(prepared.graph, schemes, prepared.preset, device=torch.device("cpu"))
     channel = job.channel()
     return job.opened(channel).round, channel
 
 
-def _sent(prepared: Prepared, channel: Channel) -> list[Figure]:
+def _sent(prepared: HiFGLSubject, channel: Channel) -> list[Figure]:
     """Numbers of the first layer that a device shares, and bytes that it sends each round, against a dense gradient."""
     features, hidden, *_ = prepared.preset.widths(prepared.graph.graph.num_features, prepared.graph.num_classes)
     name, dense = prepared.graph.graph.name, features * hidden
@@ -115,7 +114,7 @@ def _sent(prepared: Prepared, channel: Channel) -> list[Figure]:
     ]
 
 
-def _relay(prepared: Prepared, scheme: CodedProducts) -> Timing:
+def _relay(prepared: HiFGLSubject, scheme: CodedProducts) -> Timing:
     """One relay's multiplications of the first layer in a round, for all silos."""
     features, hidden, *_ = prepared.preset.widths(prepared.graph.graph.num_features, prepared.graph.num_classes)
     sizes = np.bincount(prepared.graph.silo_of).tolist()

@@ -18,14 +18,11 @@ from benchmarks.pieces import COPY, Part, Piece, copied
 from benchmarks.timing import Figure, Side, Timing
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import DataNotFoundError
+from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
 from fgl_secure.methods.hifgl.configuration import HiFGL
-from fgl_secure.methods.hifgl.prepared import Prepared
-from fgl_secure.methods.hifgl.subjects import HiFGLSubject
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.relay_coded.wire import HEADER_BYTES
 from fgl_secure.runtime import Channel, Phase, Role
-from fgl_secure.schemes import Assignment
-from fgl_secure.training.parties import helpers_of, hierarchy_of
 
 DATASETS = ("digits", "Cora", "PubMed")
 HIDING, SHOWING, UNTOLD = "relay-coded", "relay-coded[graph-shown]", "relay-coded[tags=sealed]"
@@ -78,16 +75,15 @@ def _dataset(dataset: str) -> Piece:
     return _measured(prepared)
 
 
-def _prepared(dataset: str) -> Prepared:
+def _prepared(dataset: str) -> tuple[HiFGLSubject, ...]:
     """Raises `DataNotFoundError` where the data set is not there."""
-    first, *_ = HiFGL().plan(dataset, PROTOCOLS).subjects
-    return cast(HiFGLSubject, first).prepared
+    return cast(tuple[HiFGLSubject, ...], HiFGL().plan(dataset, PROTOCOLS).subjects)
 
 
-def _measured(prepared: Prepared) -> Piece:
+def _measured(subjects: tuple[HiFGLSubject, ...]) -> Piece:
+    prepared = subjects[0]
     name = prepared.graph.graph.name
-    named = zip(prepared.runs, prepared.names, strict=True)
-    cases = [_Case("plain PyG", plain_epoch(prepared), None), *(_secured(prepared, *each) for each in named)]
+    cases = [_Case("plain PyG", plain_epoch(prepared), None), *map(_secured, subjects)]
     first = {case.name: seconds_of(case.run, 0) for case in cases}
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
     worked: dict[str, list[float]] = {case.name: [] for case in cases}
@@ -125,7 +121,7 @@ def _timing(name: str, case: _Case, seconds: Sequence[float]) -> Timing:
     return Timing.of(name, seconds, counted=COUNTED.get(case.name, ""))
 
 
-def _covered(prepared: Prepared, channel: Channel, scheme: str) -> Figure:
+def _covered(prepared: HiFGLSubject, channel: Channel, scheme: str) -> Figure:
     """How many messages go to one relay in a pass, with covers, for one along an edge; and what devices send."""
     of_round = [b for b in channel.transcript.messages if b.step.round == 1]
     seeds = next(b.messages for b in of_round if b.phase is Phase.SHARE_SEEDS)
@@ -169,13 +165,13 @@ def _bytes(name: str, channel: Channel) -> list[Figure]:
     ]
 
 
-def _secured(prepared: Prepared, run: Assignment, name: str) -> _Case:
-    channel = Channel(hierarchy_of(prepared.graph, helpers_of(run.values())), SystemCoins())
-    silos = silos_of(prepared.graph, run, prepared.preset, device=torch.device("cpu")).opened(channel)
-    return _Case(name, silos.round, channel)
+def _secured(subject: HiFGLSubject) -> _Case:
+    job = silos_of(subject.graph, subject.schemes, subject.preset, device=torch.device("cpu"))
+    channel = job.channel(SystemCoins())
+    return _Case(subject.name, job.opened(channel).round, channel)
 
 
-def plain_epoch(prepared: Prepared, device: torch.device | None = None) -> Round:
+def plain_epoch(prepared: HiFGLSubject, device: torch.device | None = None) -> Round:
     """Full-batch training of PyG's two-layer GCN on the same graph, with the same optimiser and the same scores."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -187,6 +187,11 @@ class Scheme(ABC):
     def refuses(self, topology: Topology) -> str | None:
         """Why it can't serve a topology, in words that follow "because"; None where it serves it."""
 
+    @property
+    def variants(self) -> tuple[Scheme, ...]:
+        """The scheme under other parameters or readings of its source, which an audit runs as well; none by default."""
+        return ()
+
     def vetoes(self, topology: Topology) -> bool:  # noqa: ARG002  # for those that can
         """Whether owners of rows can veto sums like those of a topology, whatever it says of vetoes."""
         return False

@@ -47,7 +47,7 @@ PRELOAD = (
     "torch._dynamo",
     "fgl_secure.methods.fedstruct.program",
     "fgl_secure.methods.hifgl.program",
-    "fgl_secure.methods.fedavg.training",
+    "fgl_secure.methods.fedavg.program",
 )
 
 

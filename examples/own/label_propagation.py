@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from fgl_secure.auditing.program_method import ProgramMethod
+from fgl_secure.auditing.method import ProgramMethod
 from fgl_secure.choices import choice
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.rounds import Rounds

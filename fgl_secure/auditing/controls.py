@@ -23,14 +23,15 @@ def control(name: str, makers: Iterable[Makers] = ()) -> RecordedRun:
 
     Args:
         name: on the card of an attack.
-        makers: what methods make; installed packages come after them.
+        makers: what methods make; installed packages are asked for other names.
 
     Raises:
         UnknownNameError: no method and no installed package makes it.
         InputError: two packages make different runs of that name, or an entry point names no mapping.
     """
-    known: dict[str, Callable[[], RecordedRun]] = {}
-    for each in (*makers, *_installed()):
+    known, makers = dict[str, Callable[[], RecordedRun]](), tuple(makers)
+    # installed packages are loaded, with all that they import, for names that methods do not make alone
+    for each in makers if any(name in each for each in makers) else (*makers, *_installed()):
         twice = next((one for one in each if known.get(one, each[one]) is not each[one]), None)
         if twice is not None:
             raise InputError(f"control must be made by one package; found two for {twice}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fgl_secure.choices import check_choices, choices_of
@@ -17,9 +18,14 @@ from fgl_secure.graph.data import THIRDS, Data, GraphSets
 from fgl_secure.graph.federated_graph import FederatedGraph
 
 if TYPE_CHECKING:
+    import torch
+
     from fgl_secure.auditing.plan import Plan
     from fgl_secure.protocols.scheme import Scheme
     from fgl_secure.schemes import Assignment
+    from fgl_secure.training.collectives import Collectives
+    from fgl_secure.training.rounds import Rounds
+    from fgl_secure.training.silo import Facts
 
 Source = Data | GraphSets | FederatedGraph
 """What a run is on: data that are loaded, or a graph of the caller's own."""
@@ -35,23 +41,37 @@ class Asked:
     """What a caller asks of a method.
 
     Attributes:
+        method: its choices.
         data: what it is run on.
         runs: for each run its schemes by topology, at least one; all are different.
         named: whether a caller named them; the method demonstrates them otherwise.
         seed: of partition, split, initial weights, and of the coins of an audit.
-        device: where model compute runs: "auto", "cpu" or "cuda".
+        device: where model compute runs.
     """
 
+    method: Method
     data: Source
     runs: tuple[Mapping[str, Scheme], ...]
     named: bool
     seed: int
-    device: str
+    device: torch.device
 
-    def federated(self, fractions: tuple[float, float, float] = THIRDS) -> FederatedGraph:
-        """The graph: the caller's own, or loaded, split by these shares and dealt to silos."""
+    def federated(self, fractions: tuple[float, float, float] = THIRDS, least: int = 1) -> FederatedGraph:
+        """The graph: the caller's own, or loaded, split by these shares and dealt to silos, at least so many.
+
+        Raises:
+            InputError: there are fewer silos.
+        """
         assert not isinstance(self.data, GraphSets)
-        return self.data if isinstance(self.data, FederatedGraph) else self.data.federated(self.seed, fractions)
+        graph = self.data if isinstance(self.data, FederatedGraph) else self.data.federated(self.seed, fractions)
+        if graph.num_silos < least:
+            raise InputError(f"silos must be at least {least} for {self.method.name}; found {graph.num_silos}")
+        return graph
+
+    def shared(self, graph: FederatedGraph, preset: Any) -> dict[str, Any]:  # each method has a preset of its own
+        """What all subjects of a plan have in common, by attribute: see `fgl_secure.auditing.plan.Subject`."""
+        same = {"method": self.method, "seed": self.seed, "device": self.device}
+        return {**same, "graph": graph, "preset": preset}
 
 
 class Method(ABC):
@@ -112,6 +132,8 @@ class Method(ABC):
         Raises:
             FglSecureError: a choice breaks a rule; the message names it.
         """
+        from fgl_secure.training.loop import compute_device  # noqa: PLC0415  # heavy
+
         if type(seed) is not int:
             raise InputError(f"seed must be an integer; found {seed!r}")
         if not 0 <= seed < SEEDS:
@@ -120,7 +142,7 @@ class Method(ABC):
         runs: list[Mapping[str, Scheme]] = []
         for each in map(self._assigned, named or self.demonstrated):
             runs += [each] if each not in runs else []
-        asked = Asked(self._source(data), tuple(runs), bool(named), seed, device)
+        asked = Asked(self, self._source(data), tuple(runs), bool(named), seed, compute_device(device))
         plan = self.make_plan(asked)
         names = [subject.name for subject in plan.subjects]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -167,6 +189,50 @@ class Method(ABC):
                 )
             check_serves(scheme, topology)
         return schemes
+
+
+@dataclass(frozen=True)
+class ProgramMethod(Method):
+    """A method that is a program of one silo, under any schemes that serve its sums, in any driver.
+
+    A subclass is a frozen dataclass of choices that says what it is called, and makes the program. It is trained by
+    `fgl_secure.train`, audited by `fgl_secure.audit` and run with a process for each silo, all without a line more.
+    """
+
+    task: ClassVar[str] = "node classification"
+    summed: ClassVar[str] = "rows of a device's neighbours for the device; losses and right predictions; silos' vectors"
+    sees: ClassVar = MappingProxyType({})
+    topologies: ClassVar[tuple[str, ...]] = ("neighbours", "members", "server")
+    demonstrated: ClassVar[tuple[str, ...]] = ("secmp", "relay-coded", "plaintext")
+    trained: ClassVar[str] = "relay-coded"
+
+    def make_plan(self, asked: Asked) -> Plan:
+        """See `Method.make_plan`."""
+        from fgl_secure.auditing.programs import program_plan  # noqa: PLC0415  # heavy
+
+        return program_plan(self, asked)
+
+    @abstractmethod
+    def program(self, talk: Collectives, *, seed: int, device: torch.device) -> Rounds:
+        """The program of one silo.
+
+        Args:
+            talk: the collectives of the run; `talk.silo` is what the silo holds.
+            seed: the same for all silos: of initial weights and the like.
+            device: where model compute runs.
+        """
+
+    @abstractmethod
+    def width(self, facts: Facts) -> int:
+        """Most entries of a row that devices send their neighbours, from what everybody knows of the graph."""
+
+    def assigned(self, run: Assignment) -> Assignment:
+        """The schemes of a run, by topology, as the method's choices have them: unchanged unless it says otherwise."""
+        return run
+
+    def most_rounds(self, facts: Facts) -> int:  # noqa: ARG002  # for those that choose by the graph
+        """Most rounds of training: the choice `epochs`, unless a method says otherwise."""
+        return int(self.epochs)  # type: ignore[attr-defined]  # a choice of the subclass
 
 
 def check_method(method: object) -> None:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -15,6 +16,8 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.wording import Score
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Claim, Recording
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
@@ -23,18 +26,41 @@ RECORDED_ROUNDS = 1
 """Rounds of training whose payloads are kept and attacked, unless a method says otherwise; sizes are kept of all."""
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Subject(ABC):
-    """A method under the schemes of one run, checked and ready."""
+    """A method under the schemes of one run, checked and ready.
+
+    A subclass says what its silos do, what is promised, and what attacks read.
+
+    Attributes:
+        method: its choices.
+        graph: who has what.
+        preset: how to train, of the method's own kind.
+        schemes: by topology.
+        name: what the run is called: the name of its main scheme, parameters included.
+        seed: of all that is drawn.
+        device: where model compute runs.
+        apart: names of the kinds of runs that are made for attacks alone, under the same claim.
+    """
+
+    method: Any
+    graph: FederatedGraph
+    preset: Any
+    schemes: Mapping[str, Scheme]
+    name: str
+    seed: int
+    device: torch.device
+    apart: ClassVar[tuple[str, ...]] = ()
 
     @property
     @abstractmethod
-    def name(self) -> str:
-        """What the run is called: the name of its main scheme, parameters included."""
+    def claim(self) -> Claim:
+        """What is promised of the run."""
 
     @property
-    @abstractmethod
     def claims(self) -> Mapping[str, Claim]:
         """What is promised, by the name of the run and of each of its variants; its own comes first."""
+        return dict.fromkeys((self.name, *(f"{self.name}[{each}]" for each in self.apart)), self.claim)
 
     @property
     def job(self) -> Job | None:
@@ -87,24 +113,40 @@ class Subject(ABC):
         """
         return self
 
-    @abstractmethod
+    @property
+    def most_rounds(self) -> int:
+        """Most rounds of training."""
+        return int(self.preset.epochs)
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """Backbone, seed and device, by the names that functions which make clients have for them."""
+        return {"backbone": self.method.backbone, "seed": self.seed, "device": self.device}
+
+    def brief(self, **changes: Any) -> Self:
+        """The same for no more rounds than attacks read, with other changes."""
+        return replace(self, **{"preset": self.preset.with_epochs(RECORDED_ROUNDS), **changes})
+
     def independent(self, seed: int) -> Subject:
         """The same method under the same schemes on other inputs of the same shape, for null controls.
 
-        Parties and their numbers stay; who has which secret does not, so that whoever knows everything of that run
-        knows nothing of this one. It may train for no longer than what attacks read.
+        Nodes swap places inside their silos. Parties and their numbers stay; who has which secret does not, so that
+        whoever knows everything of that run knows nothing of this one. It may train for no longer than what attacks
+        read.
 
         Args:
             seed: of the inputs, of initial weights and of whatever else is drawn.
         """
+        return self.brief(seed=seed, graph=self.graph.redealt(seed))
 
-    @abstractmethod
     def unprotected(self) -> tuple[Subject, ...]:
         """The same method on the same inputs with everything in the clear, in each way that there is, itself included.
 
         What an attack finds there is the most that it can find on this subject. They may train for no longer than what
         attacks read.
         """
+        clear = Plaintext()
+        return (self.brief(schemes=dict.fromkeys(self.schemes, clear), name=clear.name),)
 
     def attacked(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The runs of a recorded training: of its first rounds and its end, whose sizes alone are known of others."""
@@ -115,6 +157,11 @@ class Subject(ABC):
         return self.attacked(self.train(coins=SimulationCoins(seed), recording=self.recording))
 
 
+def pooled_over(graph: FederatedGraph, what: str = "nodes") -> str:
+    """Over what accuracy is taken where all silos' test nodes count alike, in words."""
+    return f"pooled over {int(graph.test_mask.sum()):,} {what}"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """Checked choices of a method: everything that an audit needs to know.
@@ -122,36 +169,54 @@ class Plan:
     A pickle or a copy has no controls, which are functions of the process that audits.
 
     Attributes:
-        method: its name.
-        backbone: the graph neural network that is trained.
-        seed: of partition, split, initial weights, and of the coins of an audit.
-        graph: who has what.
-        messages: messages of one layer, or of one hop.
-        preset: name of the preset.
-        epochs: most rounds of training.
-        device: where model compute runs.
-        averaged: over what the reported accuracy is taken, in words.
-        chosen_on: how the reported round is chosen, in words.
-        subjects: in the order of the report.
+        subjects: in the order of the report; all of one method on one graph.
         controls: make the runs that attacks must break, once each, by name.
         notes: sentences about this method that a reader of the report should know.
+        messages: messages of one layer, or of one hop.
+        averaged: over what the reported accuracy is taken, in words.
+        chosen_on: how the reported round is chosen, in words.
+        backbone: the graph neural network that is trained.
         score: what the reported numbers are.
     """
 
-    method: str
-    backbone: str
-    seed: int
-    graph: FederatedGraph
-    messages: int
-    preset: str
-    epochs: int
-    device: torch.device
-    averaged: str
-    chosen_on: str
     subjects: tuple[Subject, ...]
     controls: Makers
     notes: tuple[str, ...]
+    messages: int
+    averaged: str
+    chosen_on: str
+    backbone: str = ""
     score: Score = Score.ACCURACY
+
+    @property
+    def method(self) -> str:
+        """The method's name."""
+        return str(self.subjects[0].method.name)
+
+    @property
+    def seed(self) -> int:
+        """Of partition, split, initial weights, and of the coins of an audit."""
+        return self.subjects[0].seed
+
+    @property
+    def graph(self) -> FederatedGraph:
+        """Who has what."""
+        return self.subjects[0].graph
+
+    @property
+    def preset(self) -> str:
+        """The preset's name."""
+        return str(self.subjects[0].preset.name)
+
+    @property
+    def epochs(self) -> int:
+        """Most rounds of training."""
+        return self.subjects[0].most_rounds
+
+    @property
+    def device(self) -> torch.device:
+        """Where model compute runs."""
+        return self.subjects[0].device
 
     def __reduce__(self) -> tuple[Callable[[], Plan], tuple[()]]:
         kept = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "controls"}

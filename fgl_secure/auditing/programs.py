@@ -2,77 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
-
-import torch
+from typing import TYPE_CHECKING, Any, Self
 
 from fgl_secure.attacks.message_passing.knowledge import TRAINING
 from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
+from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.protocols.coded_products import SumsProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Path, Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
-from fgl_secure.runtime import Claim, PublicParameters
-from fgl_secure.schemes import Assignment
+from fgl_secure.runtime import Claim, PublicParameters, Secret
+from fgl_secure.schemes import Assignment, parse, promises
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.loop import TrainingResult, compute_device
-from fgl_secure.training.one_process import most_terms
+from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.neighbourhood import most_terms
 from fgl_secure.training.parties import neighbour_sums
+from fgl_secure.training.presets import Schedule
 from fgl_secure.training.server_sums import server_topology
 from fgl_secure.training.silo import facts_of
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.program_method import ProgramMethod
-
-AS_PUBLISHED = ("plaintext", "secmp")
-"""Schemes of neighbours' rows beside which silos' vectors go in the clear, as HiFGL publishes it (KDD 2024, 4.3)."""
+    from fgl_secure.auditing.method import ProgramMethod
 
 
 def filled(named: Assignment, silos: int) -> Assignment:
-    """The schemes of a run, of which a caller has named some.
+    """The schemes of a run, of which a caller has named that of neighbours' rows, and perhaps others.
 
-    Neighbours' rows go over relays; what devices hand to their silo under the scheme of neighbours' rows where that
-    serves it, and in the clear where not; silos' vectors under masks, unless rows are in the clear or as published, or
-    one silo is all there is.
+    What devices hand to their silo goes under the scheme of neighbours' rows where that serves it, and in the clear
+    where not; silos' vectors under masks, unless rows are promised nothing, or are decoded by silos as HiFGL publishes
+    it (KDD 2024, 4.3), or one silo is all there is.
 
     Raises:
         InputError: too few silos for the scheme of their vectors.
     """
-    rows = named.get(NEIGHBOURS) or RelayCoded()
+    rows = named[NEIGHBOURS]
     members = rows if rows.refuses(Topology.example(MEMBERS)) is None else Plaintext()
-    clear = rows.label in AS_PUBLISHED or silos == 1
-    usual = {NEIGHBOURS: rows, MEMBERS: members, SERVER: Plaintext() if clear else PairwiseMasking()}
-    found = {**usual, **named}
+    clear = silos == 1 or rows.custodian_decodes or not promises(rows, NEIGHBOURS)
+    found = {MEMBERS: members, SERVER: Plaintext() if clear else PairwiseMasking(), **named}
     found[SERVER].threshold_for(silos)
+    return found
+
+
+def named_rows(asked: Asked) -> list[Assignment]:
+    """For each run the schemes that a caller named, and that of neighbours' rows, the method's own unless named."""
+    method = asked.method
+    usual = dict([parse(method.trained, (NEIGHBOURS,), method.usual)])
+    return [{**usual, **run} for run in asked.runs]
+
+
+def beside_models(asked: Asked, topology: str) -> list[dict[str, Any]]:
+    """Schemes and name of each run: a scheme for a topology, with one for models where another than fits it is named.
+
+    Masks fit a scheme that guarantees something, and sums in the clear others.
+    """
+    found, method = list[dict[str, Any]](), asked.method
+    usual = parse(method.trained, (topology,), method.usual)[1]
+    for run in asked.runs:
+        sums = run.get(topology, usual)
+        fitting = PairwiseMasking() if promises(sums, topology) else Plaintext()
+        models = run.get(SERVER, fitting)
+        name = sums.name if models == fitting else f"{topology}={sums.name},server={models.name}"
+        found.append({"schemes": {topology: sums, SERVER: models}, "name": name})
     return found
 
 
 def name_of(named: Assignment) -> str:
     """What a run is called: the scheme of neighbours' rows, and others that were named."""
-    rows = named.get(NEIGHBOURS) or RelayCoded()
     others = [f"{topology}={scheme.name}" for topology, scheme in named.items() if topology != NEIGHBOURS]
-    return ",".join([rows.name, *others])
+    return ",".join([named[NEIGHBOURS].name, *others])
 
 
-def claim_of(rows: Scheme, sums: Topology, server: Scheme, silos: int) -> Claim:
-    """What is promised for neighbours' rows, and for what devices hand to their silo, and of silos' vectors.
+def claim_of(schemes: Assignment, sums: Topology, silos: int) -> Claim:
+    """What is promised for neighbours' rows, for what devices hand to their silo, and of silos' vectors.
 
     Args:
-        rows: sums neighbours' rows, and what devices hand to their silo where it can.
+        schemes: of all three.
         sums: of neighbours' rows.
-        server: sums silos' vectors.
         silos: how many there are.
     """
-    claim = rows.claim_for(sums)
-    models = server.claim_for(server_topology(silos))
+    rows, members = schemes[NEIGHBOURS], schemes[MEMBERS]
+    claim, models = rows.claim_for(sums), schemes[SERVER].claim_for(server_topology(silos))
+    if members is not rows:
+        kept = tuple(each for each in claim.guarantees if each.secret is not Secret.PARAMETER_GRADIENT)
+        claim = replace(claim, guarantees=kept).joined(_of_members(members))
     return claim.joined(models) if models.guarantees else claim
+
+
+def _of_members(scheme: Scheme) -> Claim:
+    """What a scheme of its own promises of what devices hand to their silo."""
+    if isinstance(scheme, SumsProducts):
+        return scheme.products_claim()
+    claim = scheme.claim_for(Topology.example(MEMBERS))
+    found = tuple(each for each in claim.guarantees if each.secret is Secret.PARAMETER_GRADIENT)
+    return Claim(found, (), claim.assumptions if found else ())
 
 
 def public_of(scheme: Scheme, graph: FederatedGraph) -> PublicParameters:
@@ -81,36 +109,17 @@ def public_of(scheme: Scheme, graph: FederatedGraph) -> PublicParameters:
     return scheme.public if fixed is None else replace(scheme.public, fraction_bits=fixed.fraction_bits)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ProgramSubject(Subject):
-    """A program under the schemes of one run.
-
-    Attributes:
-        method: its choices.
-        graph: who has what.
-        schemes: by topology.
-        label: what the run is called.
-        seed: of the program.
-        device: where model compute runs.
-    """
+    """A program under the schemes of one run."""
 
     method: ProgramMethod
-    graph: FederatedGraph
-    schemes: Assignment
-    label: str
-    seed: int
-    device: torch.device
 
     @property
-    def name(self) -> str:
-        """The scheme of neighbours' rows, and what was named beside it."""
-        return self.label
-
-    @property
-    def claims(self) -> Mapping[str, Claim]:
+    def claim(self) -> Claim:
         """That of the schemes."""
         sums = Topology(NEIGHBOURS, neighbour_sums(self.graph), 1)
-        return {self.label: claim_of(self.schemes[NEIGHBOURS], sums, self.schemes[SERVER], self.graph.num_silos)}
+        return claim_of(self.schemes, sums, self.graph.num_silos)
 
     @property
     def job(self) -> Job:
@@ -129,46 +138,38 @@ class ProgramSubject(Subject):
         rows, transcript = self.schemes[NEIGHBOURS], result.transcript
         truth = MessageTruth.of(transcript, self.graph)
         what = f"first round of training, {self.method.name}"
-        yield RecordedRun(self.label, what, TRAINING, public_of(rows, self.graph), transcript, (truth,))
+        yield RecordedRun(self.name, what, TRAINING, public_of(rows, self.graph), transcript, (truth,))
 
-    def independent(self, seed: int) -> Subject:
-        """A round on a graph whose nodes have swapped places inside their silos."""
-        return replace(self, method=_brief(self.method), graph=self.graph.redealt(seed), seed=seed)
+    def brief(self, **changes: Any) -> Self:
+        """With no more rounds than attacks read, where the method can be told how many."""
+        told = any(each.name == "epochs" for each in fields(self.method))
+        method = replace(self.method, epochs=RECORDED_ROUNDS) if told else self.method  # type: ignore[call-arg]
+        return replace(self, **{"method": method, **changes})
 
     def unprotected(self) -> tuple[Subject, ...]:
-        """A round with every message in the clear: from device to device, and by way of the silos."""
-        ways, silos = (Plaintext(), Plaintext(Path.SILO)), self.graph.num_silos
-        brief = replace(self, method=_brief(self.method))
-        return tuple(replace(brief, schemes=filled({NEIGHBOURS: way}, silos), label=way.name) for way in ways)
+        """A round with every message in the clear."""
+        return tuple(self.brief(**each) for each in in_the_clear(self.graph.num_silos))
 
 
-def _brief(method: ProgramMethod) -> ProgramMethod:
-    """The method with no more rounds than attacks read, where it can be told how many."""
-    told = any(each.name == "epochs" for each in fields(method))
-    return replace(method, epochs=RECORDED_ROUNDS) if told else method  # type: ignore[call-arg]
+def in_the_clear(silos: int) -> Iterator[dict[str, Any]]:
+    """Schemes and name of a run with every message in the clear: from device to device, and by way of the silos."""
+    for way in (Plaintext(), Plaintext(Path.SILO)):
+        yield {"schemes": filled({NEIGHBOURS: way}, silos), "name": way.name}
 
 
 def program_plan(method: ProgramMethod, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
-    device, graph = compute_device(asked.device), asked.federated()
+    graph = asked.federated()
+    shared = asked.shared(graph, Schedule("", method.most_rounds(facts_of(graph))))
     subjects = tuple(
-        ProgramSubject(
-            method, graph, method.assigned(filled(named, graph.num_silos)), name_of(named), asked.seed, device
-        )
-        for named in asked.runs
+        ProgramSubject(**shared, schemes=method.assigned(filled(named, graph.num_silos)), name=name_of(named))
+        for named in named_rows(asked)
     )
     return Plan(
-        method.name,
-        "",
-        asked.seed,
-        graph,
-        int(graph.edges.shape[1]),
-        "",
-        method.most_rounds(facts_of(graph)),
-        device,
-        f"pooled over {int(graph.test_mask.sum()):,} devices",
-        "chosen as the program says",
         subjects,
         {},  # attacks on sums of messages bring their controls
         (),
+        messages=int(graph.edges.shape[1]),
+        averaged=pooled_over(graph, "devices"),
+        chosen_on="chosen as the program says",
     )

@@ -46,8 +46,8 @@ class RecordedRun:
     knowledge: tuple[object, ...] = ()
 
     def __post_init__(self) -> None:
-        by_type("truths", self.truths)
-        by_type("knowledge", self.knowledge)
+        _by_type("truths", self.truths)
+        _by_type("knowledge", self.knowledge)
 
     def truth(self, kind: type[Kind]) -> Kind:
         """The secrets of a type.
@@ -71,7 +71,7 @@ class RecordedRun:
 
     def is_for(self, attack: Attack[Any, Any]) -> bool:
         """Whether an attack reads this kind of run, and whether there is something to score it against."""
-        return attack.card.scenario == self.scenario and attack.card.truth in by_type("truths", self.truths)
+        return attack.card.scenario == self.scenario and attack.card.truth in _by_type("truths", self.truths)
 
     @library_settings()
     @one_thread()
@@ -150,12 +150,8 @@ def _referred(each: object) -> list[object]:
     return gc.get_referents(each)
 
 
-def by_type(argument: str, objects: Iterable[object]) -> Mapping[type, object]:
+def _by_type(argument: str, objects: Iterable[object]) -> Mapping[type, object]:
     """Objects by their type.
-
-    Args:
-        argument: what they are called where two are of one type.
-        objects: at most one of a type.
 
     Raises:
         InputError: two are of one type.
@@ -169,7 +165,7 @@ def by_type(argument: str, objects: Iterable[object]) -> Mapping[type, object]:
 
 
 def _only(argument: str, objects: Iterable[object], kind: type[Kind]) -> Kind:
-    there = by_type(argument, objects)
+    there = _by_type(argument, objects)
     found = there.get(kind)
     if not isinstance(found, kind):
         names = ", ".join(each.__name__ for each in there) or "none"

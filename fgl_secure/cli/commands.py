@@ -143,9 +143,8 @@ def compare(chosen: argparse.Namespace, words: list[str]) -> int:
     """Audits all methods that fit, prints the table, and then writes it."""
     from fgl_secure.cli.printing import describe_comparison, describe_entry
     from fgl_secure.graph import Data
-    from fgl_secure.methods.comparison import SECURED
+    from fgl_secure.methods.comparison import SECURED, source_of
     from fgl_secure.methods.comparison import compare as run
-    from fgl_secure.methods.comparison.runs import source_of
 
     check_folder(chosen.out)
     if chosen.seeds < 1:

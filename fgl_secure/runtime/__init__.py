@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fgl_secure.runtime.channel import Channel, Delivery, Level, Recording, Tampered, simulate
-from fgl_secure.runtime.claim import Circumstance, Claim, Guarantee, Leak, PublicParameters, Secret, Strength
+from fgl_secure.runtime.claim import Circumstance, Claim, Guarantee, Leak, PublicParameters, Secret, Strength, leaks
 from fgl_secure.runtime.machine import Directory, Draws, Machine, OwnDraws, Party, Remark, Role
 from fgl_secure.runtime.messages import PAYLOAD, Direction, Later, MessageKind, Messages, Phase, Step, decode, encode
 from fgl_secure.runtime.transcript import (
@@ -56,5 +56,6 @@ __all__ = [
     "View",
     "decode",
     "encode",
+    "leaks",
     "simulate",
 ]

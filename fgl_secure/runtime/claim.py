@@ -107,6 +107,13 @@ class Leak:
     statement: str
 
 
+def leaks(
+    role: Role, statements: Mapping[Secret, str], circumstance: Circumstance = Circumstance.ANY
+) -> tuple[Leak, ...]:
+    """Return what is declared to leak to parties of a role under a circumstance, in words by secret."""
+    return tuple(Leak(secret, role, circumstance, statement) for secret, statement in statements.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """All that a scheme promises, admits and assumes.

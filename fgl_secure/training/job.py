@@ -47,7 +47,7 @@ class Task:
     crossing: bool = False
 
 
-def settled_before(_channel: Channel) -> None:
+def _settled_before(_channel: Channel) -> None:
     """Silos need not agree on anything before the first sum."""
 
 
@@ -68,7 +68,7 @@ class Job:
     task: Task
     graph: FederatedGraph
     heard: FederatedGraph | None = None
-    settle: Callable[[Channel], Between | None] = settled_before
+    settle: Callable[[Channel], Between | None] = _settled_before
     shares: tuple[Silo, ...] = ()
     driver: type[OneProcess] = field(default=OneProcess)
     shown: Callable[[tuple[Program, ...]], None] | None = None

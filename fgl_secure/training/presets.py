@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import isfinite
 from typing import Self
 
 from fgl_secure.errors import InputError, UnknownNameError
@@ -24,24 +26,64 @@ class Federation(StrEnum):
     """Each silo takes a step with its own optimiser, the server averages the models (HiFGL 4.3)."""
     SHARED = "shared"
     """One model and one optimiser for all silos, as in the public code."""
-    LOCAL = "local"
-    """Each silo keeps what it has learnt: nothing is averaged."""
-    FEDPROX = "fedprox"
-    """FedAvg with (mu / 2) |w - w_global|^2 added to each silo's loss (Li et al. 2020, Eq. 2), w_global being the model
-    that the server sent last. With one local step, which starts at w_global, the gradient of that term is
-    mu (w - w_global) = 0 and the step FedAvg's, bit for bit and for every mu: it takes `local_steps` of two or more."""
-    FEDPER = "fedper"
-    """FedAvg of all layers but the last, which stays with its silo (Arivazhagan et al. 2019)."""
+
+
+def check_fields(
+    preset: object,
+    *,
+    counts: Iterable[str] = (),
+    positive: Iterable[str] = (),
+    nonnegative: Iterable[str] = (),
+    shares: Iterable[str] = (),
+) -> None:
+    """Check fields of a preset; a field that is None is not checked.
+
+    Args:
+        preset: whose.
+        counts: names of numbers that are at least 1.
+        positive: of finite numbers above 0.
+        nonnegative: of finite numbers of 0 or more.
+        shares: of numbers in [0, 1).
+
+    Raises:
+        InputError: a field is out of its range.
+    """
+    rules: tuple[tuple[Iterable[str], str, Callable[[float], bool]], ...] = (
+        (counts, "at least 1", lambda value: value >= 1),
+        (positive, "positive", lambda value: isfinite(value) and value > 0),
+        (nonnegative, "0 or more", lambda value: isfinite(value) and value >= 0),
+        (shares, "in [0, 1)", lambda value: 0 <= value < 1),
+    )
+    for names, rule, holds in rules:
+        for name in names:
+            value = getattr(preset, name)
+            if value is not None and not holds(value):
+                raise InputError(f"{name} must be {rule}; found {value}")
 
 
 @dataclass(frozen=True, slots=True)
-class Preset:
-    """Everything about training that is not the graph, the backbone or the scheme.
+class Schedule:
+    """What the preset of every method has.
 
     Attributes:
         name: "honest" or "paper".
+        epochs: most rounds.
+    """
+
+    name: str
+    epochs: int = 50
+
+    def with_epochs(self, epochs: int | None) -> Self:
+        """The same preset with another number of rounds; None changes nothing."""
+        return self if epochs is None else replace(self, epochs=epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class Preset(Schedule):
+    """Everything about training that is not the graph, the backbone or the scheme; a round is a step of every silo.
+
+    Attributes:
         hidden: width of the hidden layers.
-        epochs: most rounds; a round is one full-graph step of every silo.
         learning_rate: of Adam, without weight decay.
         decay_every: rounds after which the rate is multiplied by `decay`.
         decay: factor of the learning rate.
@@ -54,14 +96,9 @@ class Preset:
         static_first_layer: whether devices sum their neighbours' features once and for all, and project the sum with
             each round's weights, instead of summing projected features anew in every round.
         layers: number of layers, at least 1; all but the last are followed by ReLU.
-        proximal: mu of FedProx.
-        local_steps: rounds after which the silos' models are averaged, each of one step; between two averages silos
-            go on with models of their own, and none of these rounds can be the reported one.
     """
 
-    name: str
     hidden: int = 64
-    epochs: int = 50
     learning_rate: float = 0.01
     decay_every: int = 4
     decay: float = 0.9
@@ -73,27 +110,13 @@ class Preset:
     published_layers: bool = False
     static_first_layer: bool = False
     layers: int = 2
-    proximal: float = 0.01
-    local_steps: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("layers", "local_steps"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; found {getattr(self, name)}")
-        if self.local_steps > 1 and self.federation is Federation.SHARED:
-            raise InputError(f"local_steps must be 1 where silos share one model; found {self.local_steps}")
+        check_fields(self, counts=("epochs", "layers"))
 
     def widths(self, features: int, classes: int) -> tuple[int, ...]:
         """Width of the input and of every layer's output, layers + 1 numbers."""
         return (features, *(self.hidden,) * (self.layers - 1), classes)
-
-    def with_epochs(self, epochs: int | None) -> Preset:
-        """The same preset with another number of rounds; None changes nothing."""
-        if epochs is None:
-            return self
-        if epochs < 1:
-            raise InputError(f"epochs must be at least 1; found {epochs}")
-        return replace(self, epochs=epochs)
 
 
 HONEST = Preset("honest")
@@ -146,13 +169,11 @@ def choice_of_round(selection: Selection | None, graph: FederatedGraph, by: str 
 
 
 @dataclass(frozen=True, slots=True)
-class AveragedPreset:
+class AveragedPreset(Schedule):
     """How a model is trained by federated averaging of what clients learn on their own graphs.
 
     Attributes:
-        name: "honest" or "paper".
         hidden: width of the hidden layers.
-        epochs: rounds.
         learning_rate: of a client's steps.
         weight_decay: factor of the L2 penalty.
         dropout: probability of dropping a hidden unit.
@@ -165,9 +186,8 @@ class AveragedPreset:
         selection: which accuracy picks the reported round.
     """
 
-    name: str
-    hidden: int = 16
     epochs: int = 200
+    hidden: int = 16
     learning_rate: float = 0.01
     weight_decay: float = 1e-3
     dropout: float = 0.5
@@ -180,17 +200,4 @@ class AveragedPreset:
     selection: Selection = Selection.VALIDATION
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "epochs", "hops", "local_steps"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; found {getattr(self, name)}")
-        check_rate("dropout", self.dropout)
-
-    def with_epochs(self, epochs: int | None) -> Self:
-        """The same preset with another number of rounds; None changes nothing."""
-        return self if epochs is None else replace(self, epochs=epochs)
-
-
-def check_rate(name: str, value: float) -> None:
-    """Raises unless a share of units to drop lies in [0, 1)."""
-    if not 0 <= value < 1:
-        raise InputError(f"{name} must be in [0, 1); found {value}")
+        check_fields(self, counts=("hidden", "epochs", "hops", "local_steps"), shares=("dropout",))

@@ -174,10 +174,10 @@ def run(
         log.begin()
     show()
     reports = [program.report for program in process.programs]
-    return log.result(accuracy_of(reports), int(reports[0]["selected round"]), transcript, report=reports[0])
+    return log.result(_accuracy_of(reports), int(reports[0]["selected round"]), transcript, report=reports[0])
 
 
-def accuracy_of(reports: Sequence[Mapping[str, Array]]) -> Accuracy:
+def _accuracy_of(reports: Sequence[Mapping[str, Array]]) -> Accuracy:
     """What all silos report of how well they do, as `Scores.report` has it."""
     test, validation = (_share(float(reports[0][name])) for name in ("test", "validation"))
     return Accuracy(test, validation, tuple(_share(float(report["own test"])) for report in reports))

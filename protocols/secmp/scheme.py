@@ -12,7 +12,7 @@ layer, of which narrower layers use the first coordinates; mu is fetched once a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -149,6 +149,21 @@ class SecretMessagePassing(Scheme):
     def public(self) -> PublicParameters:
         """Field and T, as printed in the paper."""
         return PublicParameters(self.field.modulus, self.T)
+
+    @property
+    def variants(self) -> tuple[Scheme, ...]:
+        """The paper's field of 11 elements, in which sums wrap, and the other reading of who hands out mu."""
+        other = MuDelivery.TARGET if self.delivery is MuDelivery.SILO else MuDelivery.SILO
+        small = replace(
+            self,
+            field=PrimeField(11),
+            T=min(self.T, 4),
+            bound=1.0,
+            fraction_bits=0,
+            points=None,
+            overflow=Overflow.WRAP,
+        )
+        return (small, replace(self, delivery=other))
 
     def refuses(self, topology: Topology) -> str | None:
         """Whatever the paper does not sum."""

@@ -21,13 +21,13 @@ from fgl_secure.attacks.registry import attacks
 from fgl_secure.attacks.truth import MessageTruth, StructureTruth
 from fgl_secure.auditing.controls import control
 from fgl_secure.graph import Data
-from fgl_secure.methods.fed2gnn.scenarios import CONTROLS as FED2GNN
-from fgl_secure.methods.fedavg.small_rounds import CONTROLS as FEDAVG
-from fgl_secure.methods.fedspray.controls import CONTROLS as FEDSPRAY
-from fgl_secure.methods.fedstruct.scenarios import CONTROLS as FEDSTRUCT
-from fgl_secure.methods.fedvn.controls import CONTROLS as FEDVN
+from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS as FED2GNN
+from fgl_secure.methods.fedavg.audit_runs import CONTROLS as FEDAVG
+from fgl_secure.methods.fedspray.audit_runs import CONTROLS as FEDSPRAY
+from fgl_secure.methods.fedstruct.audit_runs import CONTROLS as FEDSTRUCT
+from fgl_secure.methods.fedvn.audit_runs import CONTROLS as FEDVN
+from fgl_secure.methods.hifgl.audit_runs import as_words
 from fgl_secure.methods.hifgl.controls import CONTROLS as HIFGL
-from fgl_secure.methods.hifgl.scenarios import as_words
 from fgl_secure.runtime import Directory, Role
 from fgl_secure.training.parties import hierarchy_of
 

@@ -1,7 +1,7 @@
 """The null control notices truth that reaches an inference by any other way than the view."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,15 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, FedVN, HiFGL
-from fgl_secure.methods.fedvn.subjects import FedVNSubject
+from fgl_secure.methods import (
+    Fed2GNN,
+    FedAvg,
+    FedSpray,
+    FedStruct,
+    FedVN,
+    HiFGL,
+)
+from fgl_secure.methods.fedvn.audit_target import FedVNSubject
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.runtime import Direction, Phase, PublicParameters, Role, Secret, View
 
@@ -184,21 +191,13 @@ def test_runs_that_do_not_go_together_are_refused() -> None:
     """A subject whose independent runs are of other kinds is a mistake in the method, and said so."""
     subject = METHOD.plan(schemes=("plaintext",)).subjects[0]
 
-    class Fewer(Subject):
-        name = "fewer"
-        claims = subject.claims
-        train = subject.train
-        privacy_cost = subject.privacy_cost
-        unprotected = subject.unprotected
-
-        def runs(self, result: Any) -> Iterator[RecordedRun]:
-            yield from subject.runs(result)
-
+    class Fewer(type(subject)):  # type: ignore[misc]  # of the method that there is
         def independent(self, seed: int) -> Subject:  # noqa: ARG002
             return self
 
         def recorded(self, seed: int) -> Iterator[RecordedRun]:  # noqa: ARG002
             return iter(())
 
+    fewer = Fewer(**{each.name: getattr(subject, each.name) for each in fields(subject)} | {"name": "fewer"})
     with pytest.raises(AssertionError, match="independent of fewer must give the same kinds of runs"):
-        list(attempts((), Fewer(), subject.recorded(0), 1))
+        list(attempts((), fewer, subject.recorded(0), 1))

@@ -21,7 +21,7 @@ from benchmarks.__main__ import main
 from benchmarks.pieces import Piece
 from fgl_secure.cli.output import INTERRUPTED, OK
 from fgl_secure.errors import DataNotFoundError
-from fgl_secure.methods.hifgl.prepared import Prepared
+from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
 from tests.benchmarks.test_secagg import SMALL as SMALL_ROUNDS
 
 SMALL = {"ROWS": 50, "WIDTH": 4, "COLUMNS": 600, "GALOIS_COLUMNS": 100, "COORDINATES": 300}
@@ -139,10 +139,12 @@ def _check_print_of_secmp(kept: list[Any]) -> None:
             assert ("counted, not done: seals of messages" in row) == ("relay-coded" in row)
 
 
-def _without(dataset: str, preparation: Callable[[str], Prepared]) -> Callable[[str], Prepared]:
+def _without(
+    dataset: str, preparation: Callable[[str], tuple[HiFGLSubject, ...]]
+) -> Callable[[str], tuple[HiFGLSubject, ...]]:
     """Preparation that does not find a data set."""
 
-    def found(name: str) -> Prepared:
+    def found(name: str) -> tuple[HiFGLSubject, ...]:
         if name == dataset:
             raise DataNotFoundError(f"{dataset} is not there")
         return preparation(name)

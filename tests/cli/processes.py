@@ -25,7 +25,7 @@ LOADED = (
     "fgl_secure.cli.commands",
     "fgl_secure.auditing.audit",
     "fgl_secure.auditing.html",
-    "fgl_secure.methods.hifgl.subjects",
+    "fgl_secure.methods.hifgl.audit_target",
     "fgl_secure.methods.hifgl.controls",
     "fgl_secure.graph.datasets",
     "tests.cli.processes",

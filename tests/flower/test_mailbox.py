@@ -17,7 +17,7 @@ from fgl_secure.flower import mailbox
 from fgl_secure.flower.kept import Keeper
 from fgl_secure.flower.mailbox import CRASHES, RunStoppedError
 from fgl_secure.flower.silos import WHO, Turn
-from fgl_secure.methods.fedavg.training import UpdateRule, clients_of
+from fgl_secure.methods.fedavg.program import UpdateRule, clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.training.job import Job
 from fgl_secure.training.presets import HONEST

@@ -3,7 +3,7 @@
 import importlib
 import math
 import os
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ from fgl_secure.methods import (
     FedVN,
     HiFGL,
 )
-from fgl_secure.methods.fedavg.subjects import FedAvgSubject, fedavg_plan
+from fgl_secure.methods.fedavg.audit_target import FedAvgSubject, fedavg_plan
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.silo import Silo
@@ -152,7 +152,7 @@ def test_processes_take_shares_of_a_gpu_where_one_is_computed_on(
 ) -> None:
     """One GPU between four parties, on a machine of many cores; none where models are computed on the CPU."""
     asked: list[dict[str, dict[str, float]]] = []
-    monkeypatch.setattr("fgl_secure.methods.fedavg.subjects.compute_device", lambda _name: torch.device("cpu"))
+    monkeypatch.setattr("fgl_secure.methods.fedavg.audit_target.compute_device", lambda _name: torch.device("cpu"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
@@ -197,8 +197,7 @@ def alone_plan(method: FedAvg, asked: Asked) -> Plan:
     plan = fedavg_plan(method, asked)
     (subject,) = plan.subjects
     assert isinstance(subject, FedAvgSubject)
-    kept = (subject.method, subject.seed, subject.graph, subject.preset, subject.rule, subject.device)
-    return replace(plan, subjects=(Alone(*kept),))
+    return replace(plan, subjects=(Alone(**{each.name: getattr(subject, each.name) for each in fields(subject)}),))
 
 
 class NoProgram(FedAvg):

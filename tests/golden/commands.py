@@ -17,8 +17,8 @@ from unittest.mock import patch
 import numpy as np
 
 from fgl_secure.cli.main import CONTRADICTED, OK, main
-from fgl_secure.methods.fed2gnn import subjects
-from fgl_secure.methods.fedspray import scenarios
+from fgl_secure.methods.fed2gnn import audit_target
+from fgl_secure.methods.fedspray import audit_runs
 from tests.golden.figures import Figures, Loose, Row
 from tests.graphs import first_digits
 from tests.methods.fed2gnn.small import hurried_preset
@@ -246,7 +246,7 @@ def figures_of(name: str, folder: Path) -> Figures:
     if not CASES[name].few:
         return _figures(name, CASES[name].words, folder)
     words = (*CASES[name].words, "--dataset", str(_few_digits(folder / "digits.npz")))
-    with patch.object(scenarios, "ADDITIONS", ADDITIONS), patch.object(subjects, "fed2gnn_preset", hurried_preset):
+    with patch.object(audit_runs, "ADDITIONS", ADDITIONS), patch.object(audit_target, "fed2gnn_preset", hurried_preset):
         return _figures(name, words, folder)
 
 

@@ -14,7 +14,7 @@ import torch
 from fgl_secure import methods, train
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods import FedAvg, FedSpray, HiFGL
-from fgl_secure.methods.comparison.runs import source_of
+from fgl_secure.methods.comparison import source_of
 from fgl_secure.training.loop import TrainingResult
 
 METHODS = tuple(map(methods.method, methods.names()))

@@ -12,8 +12,14 @@ import torch
 from fgl_secure import train
 from fgl_secure.errors import InputError
 from fgl_secure.graph.datasets import available, load
-from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, HiFGL
-from fgl_secure.methods.fed2gnn import subjects
+from fgl_secure.methods import (
+    Fed2GNN,
+    FedAvg,
+    FedSpray,
+    FedStruct,
+    HiFGL,
+)
+from fgl_secure.methods.fed2gnn import audit_target
 from tests.methods.fed2gnn.small import hurried_preset
 
 with warnings.catch_warnings():
@@ -43,7 +49,7 @@ LARGE = {"Physics": "loading Physics takes 2.6 GB"}
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values, whose bounds are tested, are the same after a few passes of Fed2GNN's decoders."""
-    monkeypatch.setattr(subjects, "fed2gnn_preset", hurried_preset)
+    monkeypatch.setattr(audit_target, "fed2gnn_preset", hurried_preset)
 
 
 needs_data = pytest.mark.skipif(

@@ -11,8 +11,7 @@ from fgl_secure import audit, train
 from fgl_secure.auditing.method import Method
 from fgl_secure.cli.printing import describe
 from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, HiFGL
-from fgl_secure.methods.fed2gnn import subjects
-from fgl_secure.training.loop import Scores
+from fgl_secure.methods.fed2gnn import audit_target
 from fgl_secure.training.presets import Selection
 from tests.graphs import two_communities
 from tests.methods.fed2gnn.small import hurried_preset
@@ -24,7 +23,7 @@ ROUNDS = 3
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "fed2gnn_preset", hurried_preset)
+    monkeypatch.setattr(audit_target, "fed2gnn_preset", hurried_preset)
 
 
 @pytest.mark.parametrize("kind", [HiFGL, FedStruct, FedSpray, Fed2GNN, FedAvg])

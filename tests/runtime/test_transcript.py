@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing

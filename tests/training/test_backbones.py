@@ -12,8 +12,7 @@ from fgl_secure import backbones
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import HiFGL, silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme

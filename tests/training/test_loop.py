@@ -13,7 +13,7 @@ import torch
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import DeviceUnavailableError, InputError, UnknownNameError
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Directory
 from fgl_secure.training.loop import TrainingResult, compute_device

@@ -8,7 +8,7 @@ import pytest
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fedavg.training import UpdateRule
+from fgl_secure.methods.fedavg.program import UpdateRule
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel, Party, Phase, Role, Step, Transcript

@@ -17,7 +17,7 @@ from fgl_secure.errors import FieldRangeError, InputError, PrecisionWarning
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext

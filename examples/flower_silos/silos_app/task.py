@@ -11,9 +11,9 @@ import numpy as np
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.datasets import load_digits_graph
 from fgl_secure.graph.split import random_split
-from fgl_secure.methods.fedavg.training import FedAvg
+from fgl_secure.methods.fedavg.program import FedAvg
 from fgl_secure.methods.fedstruct.exchange import RowExchange
-from fgl_secure.methods.fedstruct.presets import fedstruct_preset
+from fgl_secure.methods.fedstruct.preset import fedstruct_preset
 from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask
 from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded

@@ -69,6 +69,6 @@ class Fed2GNN(Method):
 
     def make_plan(self, asked: Asked) -> Plan:
         """See `Method.make_plan`."""
-        from fgl_secure.methods.fed2gnn.subjects import fed2gnn_plan
+        from fgl_secure.methods.fed2gnn.audit_target import fed2gnn_plan
 
         return fed2gnn_plan(self, asked)

@@ -9,20 +9,211 @@ input, which is the constraint of Eq. 5.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise, permutations
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 from torch import nn
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fed2gnn.coordinates import Coordinates
-from fgl_secure.methods.fed2gnn.matching import matched
-from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods
+from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
 from fgl_secure.training.optimisers import Adam
 from fgl_secure.typing import Floats, Ids
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbourhoods:
+    """Sets of neighbours.
+
+    Attributes:
+        elements: float64 [e, K, w], x_m and r^1 to r^(K-1) of every pair of a node i and a neighbour m.
+        others: int64 [e], |N_m| - 1, the neighbours of m but for i.
+        first: int64 [s], where the elements of each set begin.
+        size: int64 [s], how many elements each set has, from 1 to d.
+    """
+
+    elements: Floats
+    others: Ids
+    first: Ids
+    size: Ids
+
+    def sums(self) -> Floats:
+        """float64 [s, K, w], what a decoder is given of each set (X_i of Eq. 5)."""
+        if not len(self.first):
+            return np.empty((0, *self.elements.shape[1:]))
+        sums: Floats = np.add.reduceat(self.elements, self.first, axis=0)
+        return sums
+
+    def deviations(self) -> Floats:
+        """float64 [e, K, w], how far each element is from the mean of its set."""
+        means = self.sums() / np.maximum(self.size, 1)[:, None, None]
+        return self.elements - np.repeat(means, self.size, axis=0)
+
+
+def walk_sums(edges: Ids, values: Floats, mu: Floats) -> Floats:
+    """The sums r over walks that leave a node's father behind.
+
+    Args:
+        edges: int64 [2, e], fathers i above children m, every edge in both directions.
+        values: float64 [n, w], x.
+        mu: float64 [K - 1, n, w], sums over all walks of 1 to K - 1 steps that do not turn round.
+
+    Returns:
+        float64 [e, K, w]: x_m, r^1, ..., r^(K-1).
+    """
+    father, child = edges
+    n = len(values)
+    back = np.argsort(child * n + father)[np.argsort(np.argsort(father * n + child))]  # where (m, i) is
+    layers = [values[child]]
+    for hop in mu:
+        layers.append(hop[child] - layers[-1][back])
+    return np.stack(layers, axis=1)
+
+
+def own_neighbourhoods(
+    graph: FederatedGraph, client: int, values: Floats, mu: Floats, degree: Floats, most: int, seed: int
+) -> Neighbourhoods:
+    """The sets of one client.
+
+    Args:
+        graph: who has what.
+        client: which.
+        values: float64 [n, w], x of every node; those of the client's own are looked at.
+        mu: float64 [K - 1, n, w], sums of Protocol 1; those of the client's own nodes are looked at.
+        degree: float64 [n], numbers of neighbours; as above.
+        most: d; of larger neighbourhoods so many elements are drawn.
+        seed: of the draws.
+    """
+    source, target = graph.edges
+    edges = graph.edges[::-1, (graph.silo_of[source] == client) & (graph.silo_of[target] == client)]
+    elements = walk_sums(edges, values, mu)
+    order = np.lexsort((np.random.default_rng(seed).random(edges.shape[1]), edges[0]))
+    father = edges[0][order]
+    kept = order[np.arange(len(order)) - np.searchsorted(father, father) < most]
+    _, first, size = np.unique(edges[0][kept], return_index=True, return_counts=True)
+    others = np.maximum(np.rint(degree[edges[1][kept]]).astype(np.int64) - 1, 0)
+    return Neighbourhoods(elements[kept], others, first.astype(np.int64), size.astype(np.int64))
+
+
+TINY = 1e-6
+UNDECIDED = 1e-3
+"""What principal directions are decided by where nothing varies, as a share of the mean variance."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coordinates:
+    """The space in which networks work: the directions in which neighbours differ most.
+
+    Attributes:
+        basis: float32 [K, w, r], orthonormal directions for each part of an element.
+        centre: float32 [K, r], the mean element.
+        unit: float32 [K, 1], the root mean square of its parts about that.
+    """
+
+    basis: torch.Tensor
+    centre: torch.Tensor
+    unit: torch.Tensor
+
+    @classmethod
+    def of(cls, data: Neighbourhoods, most: int, device: torch.device) -> Coordinates:
+        """Those of a client's elements, at most so many a part; of no account where there are none."""
+        basis = np.stack([directions(part.T @ part, most) for part in data.deviations().transpose(1, 0, 2)])
+        inside = np.einsum("ekw,kwr->ekr", data.elements, basis)
+        centre = inside.mean(axis=0) if len(inside) else np.zeros(inside.shape[1:])
+        squares = ((inside - centre) ** 2).mean(axis=(0, 2)) if len(inside) else np.ones(inside.shape[1])
+        return cls.on(basis, centre, squares, device)
+
+    @classmethod
+    def on(cls, basis: Floats, centre: Floats, squares: Floats, device: torch.device) -> Coordinates:
+        """Those with the basis [K, w, r], the mean element [K, r] in it, and mean squares [K] about that."""
+        unit = np.sqrt(np.maximum(squares, TINY))[:, None]
+        return cls(*(torch.from_numpy(each.astype(np.float32)).to(device) for each in (basis, centre, unit)))
+
+    @property
+    def width(self) -> int:
+        """Coordinates r of a part."""
+        return int(self.basis.shape[2])
+
+    def into(self, elements: torch.Tensor) -> torch.Tensor:
+        """Elements or means of elements, float [b, k, w] of the first k parts, to [b, k, r]."""
+        parts = elements.shape[1]
+        inside = torch.einsum("bkw,kwr->bkr", elements, self.basis[:parts])
+        return (inside - self.centre[:parts]) / self.unit[:parts]
+
+    def out(self, deviations: torch.Tensor) -> torch.Tensor:
+        """Differences of elements, float [..., K, r] to [..., K, w]."""
+        return torch.einsum("...kr,kwr->...kw", deviations * self.unit, self.basis)
+
+
+def directions(spread: Floats, most: int) -> Floats:
+    """float64 [w, r], at most so many principal directions of rows whose products sum to `spread` [w, w]."""
+    width = len(spread)
+    if width <= most:
+        return np.eye(width)
+    floor = UNDECIDED * np.trace(spread) / width * np.linspace(2, 1, width)
+    _, vectors = np.linalg.eigh(spread + np.diag(floor))  # where data don't decide, neither does rounding
+    chosen = vectors[:, : -most - 1 : -1]
+    largest = chosen[np.abs(chosen).argmax(axis=0), np.arange(most)]
+    found: Floats = np.ascontiguousarray(chosen * np.sign(largest))
+    return found
+
+
+MOST_LISTED = 4
+"""Largest set whose bijections are all looked at; above that a linear program finds the best."""
+
+
+@lru_cache(maxsize=MOST_LISTED)
+def _bijections(size: int) -> Ids:
+    """int64 [size!, size]."""
+    return np.array(list(permutations(range(size))), dtype=np.int64)
+
+
+def best_matching(costs: NDArray[np.float64]) -> Ids:
+    """The cheapest bijection of every pair of sets.
+
+    Args:
+        costs: float [b, c, c], costs[k, j, l] of matching element j of the first set of pair k with l of the second.
+
+    Returns:
+        int64 [b, c], the partner of each element of the first set.
+    """
+    if costs.ndim != 3 or costs.shape[1] != costs.shape[2]:
+        raise InputError(f"costs must be [b, c, c]; found {list(costs.shape)}")
+    size = costs.shape[1]
+    if size <= MOST_LISTED:
+        listed = _bijections(size)
+        total = costs[:, np.arange(size), listed].sum(axis=2)
+        found: Ids = listed[total.argmin(axis=1)]
+        return found
+    return np.array([linear_sum_assignment(each)[1] for each in costs], dtype=np.int64).reshape(-1, size)
+
+
+def matched(truth: torch.Tensor, decoded: torch.Tensor) -> torch.Tensor:
+    """The decoded elements in the order of their partners.
+
+    Args:
+        truth: float [b, c, w], sets of c elements.
+        decoded: float [b, c, w], as many; gradients flow through the order found.
+
+    Returns:
+        float [b, c, w], element j is the partner of truth's element j.
+    """
+    if truth.shape != decoded.shape or truth.ndim != 3:
+        raise InputError(
+            f"truth and decoded must be [b, c, w] of one shape; found {list(truth.shape)} and {list(decoded.shape)}"
+        )
+    with torch.no_grad():
+        products = truth @ decoded.transpose(1, 2)
+        squares = (decoded**2).sum(dim=2)
+        costs = (squares[:, None, :] - 2 * products).cpu().numpy().astype(np.float64)  # |truth|^2 is the same for all
+    partner = torch.from_numpy(best_matching(costs)).to(decoded.device)
+    return torch.gather(decoded, 1, partner[:, :, None].expand_as(decoded))
+
 
 NARROWEST = 4
 """Least width of a block."""
@@ -38,7 +229,7 @@ def _layer(d_in: int, d_out: int, coins: torch.Generator) -> nn.Linear:
     return layer
 
 
-class UNet(nn.Module):
+class _UNet(nn.Module):
     """Blocks that shrink and grow again, each grown one next to the shrunk one of its width.
 
     Args:
@@ -77,7 +268,7 @@ class UNet(nn.Module):
         return found.reshape(len(hidden), count, self._d_out)
 
 
-class DegreePredictor(nn.Module):
+class _DegreePredictor(nn.Module):
     """phi_d: from a decoded neighbour's row and sum to the logarithm of 1 + the number of its other neighbours.
 
     Args:
@@ -127,8 +318,8 @@ class Decoder:
         self.coins = torch.Generator().manual_seed(seed)
         self._space = self.space(data, preset.coordinates, self._device)
         flat = self._parts * self._space.width
-        self.separator = UNet(flat + 1, flat, most, preset, self.coins).to(self._device)
-        self.predictor = DegreePredictor(self._space.width, self.coins).to(self._device)
+        self.separator = _UNet(flat + 1, flat, most, preset, self.coins).to(self._device)
+        self.predictor = _DegreePredictor(self._space.width, self.coins).to(self._device)
         self.losses: list[float] = []
         self.train(data, preset)
 

@@ -29,7 +29,7 @@ from fgl_secure.typing import Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PairMap:
+class _PairMap:
     """The rows of the grouping, and the requests that they answer.
 
     Attributes:
@@ -106,7 +106,7 @@ class OwnPairs:
 
 def client_pairs(
     graph: FederatedGraph, channel: Channel, neighbours: Ids | None = None, minimum: int = 1
-) -> tuple[Grouping, PairMap]:
+) -> tuple[Grouping, _PairMap]:
     """The rows, groups and requests of an exchange.
 
     Args:
@@ -125,7 +125,7 @@ def client_pairs(
     clients = graph.num_silos
     code = asking * clients + graph.silo_of[asked]
     rows, pair = np.unique(code, return_inverse=True)
-    pairs = PairMap(rows % clients, rows // clients, pair.astype(np.int64), asking, asked)
+    pairs = _PairMap(rows % clients, rows // clients, pair.astype(np.int64), asking, asked)
     silos = channel.parties.ids(Role.SILO)
     senders, receivers = silos[pairs.client], silos[graph.silo_of]
     grouping = Grouping(senders, receivers, np.arange(len(rows), dtype=np.int64), pairs.node, senders, receivers)
@@ -137,20 +137,20 @@ def between_clients(
 ) -> Between:
     """Has clients send their requests; what they add up for each other then. Arguments as for `client_pairs`."""
     grouping, pairs = client_pairs(graph, channel, neighbours, minimum)
-    send_requests(graph, channel, pairs, Step(0))
+    _send_requests(graph, channel, pairs, Step(0))
     return Between(grouping, np.stack([pairs.asked, pairs.asking]))
 
 
-def send_requests(graph: FederatedGraph, channel: Channel, pairs: PairMap, step: Step) -> None:
+def _send_requests(graph: FederatedGraph, channel: Channel, pairs: _PairMap, step: Step) -> None:
     """Every client tells the others which nodes it wants in the sums of which of its own nodes.
 
     Raises:
         ProtocolError: a request got lost, and its sender would take steps back out of sums that have none.
     """
-    tell_neighbours(graph, channel, pairs.asking, pairs.asked, step)
+    _tell_neighbours(graph, channel, pairs.asking, pairs.asked, step)
 
 
-def tell_neighbours(graph: FederatedGraph, channel: Channel, nodes: Ids, others: Ids, step: Step) -> None:
+def _tell_neighbours(graph: FederatedGraph, channel: Channel, nodes: Ids, others: Ids, step: Step) -> None:
     """The clients of nodes int64 [m] send each pair of a node and its neighbour to the neighbour's client.
 
     Raises:
@@ -206,7 +206,7 @@ def agreed_neighbours(graph: FederatedGraph, channel: Channel, most: int, seed: 
         ProtocolError: a pick got lost, and the ends of its edge would not agree.
     """
     nodes, picked = picked_neighbours(graph, most, seed)
-    tell_neighbours(graph, channel, nodes, picked, step)
+    _tell_neighbours(graph, channel, nodes, picked, step)
     return sampled_neighbours(graph, most, seed)
 
 

@@ -89,7 +89,7 @@ class RowRange:
         return 1.0 if self.bound is None else self.of(hop) / self.bound
 
 
-class Walks:
+class _Walks:
     """What clients hold after each hop; every client extends the rows of its own nodes.
 
     Args:
@@ -200,7 +200,7 @@ def exchanged(
         InputError: the rows of a hop are out of range.
     """
     pairs, heard = OwnPairs.of(talk.silo, talk.wanted), []
-    walks, sums, one_sided = Walks(graph, values, pairs.mutual), pairs.sums, pairs.one_sided
+    walks, sums, one_sided = _Walks(graph, values, pairs.mutual), pairs.sums, pairs.one_sided
     for hop in range(1, hops + 1):
         sent = sums @ walks.mu[hop - 1]
         if hop > 2:
@@ -213,7 +213,7 @@ def exchanged(
     return HopSums(*(np.stack(layers[1:]) for layers in (walks.f, walks.mu, walks.eta))), np.stack(heard)
 
 
-class Exchange(Program):
+class _Exchange(Program):
     """Protocol 1 alone, on given rows.
 
     Args:
@@ -271,7 +271,7 @@ def hop_sums(
     between = between_clients(graph, channel, neighbours, least_group(scheme))
 
     def make(talk: Collectives) -> Program:
-        return Exchange(talk, x[talk.silo.nodes], hops, limits)
+        return _Exchange(talk, x[talk.silo.nodes], hops, limits)
 
     process = OneProcess(graph, {NEIGHBOURS: scheme}, channel, make, width=x.shape[1], between=between)
     process.round(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.training.presets import PRESETS, AveragedPreset, Selection, check_rate
+from fgl_secure.training.presets import PRESETS, AveragedPreset, Selection, check_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,9 @@ class DecoderPreset:
     batch: int = 512
 
     def __post_init__(self) -> None:
-        least = {
-            "pool": (self.pool, 2),
-            "blocks": (self.blocks, 1),
-            "width": (self.width, 1),
-            "batch": (self.batch, 1),
-            "coordinates": (self.coordinates, 1),
-        }
-        for name, (value, bound) in least.items():
-            if value < bound:
-                raise InputError(f"{name} must be at least {bound}; found {value}")
-        if self.epochs < 0:
-            raise InputError(f"epochs of the decoder must be 0 or more; found {self.epochs}")
+        check_fields(self, counts=("blocks", "width", "batch", "coordinates"), nonnegative=("epochs",))
+        if self.pool < 2:
+            raise InputError(f"pool must be at least 2; found {self.pool}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +60,7 @@ class LatentPreset:
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise InputError(f"latent width must be at least 1; found {self.width}")
-        if self.epochs < 0:
-            raise InputError(f"latent epochs must be 0 or more; found {self.epochs}")
-        if not 0 < self.scale < float("inf"):
-            raise InputError(f"latent scale must be a positive number; found {self.scale}")
-        check_rate("latent dropout", self.dropout)
+        check_fields(self, counts=("width",), nonnegative=("epochs",), positive=("scale",), shares=("dropout",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +86,7 @@ class Fed2GNNPreset(AveragedPreset):
 
     def __post_init__(self) -> None:
         AveragedPreset.__post_init__(self)
-        if self.neighbours < 1:
-            raise InputError(f"neighbours must be at least 1; found {self.neighbours}")
-        if self.decoded < 0:
-            raise InputError(f"decoded must be 0 levels or more; found {self.decoded}")
+        check_fields(self, counts=("neighbours",), nonnegative=("decoded",))
 
     def with_trees(self, hops: int | None, neighbours: int | None) -> Fed2GNNPreset:
         """The same preset with trees of another depth K or breadth d; None changes nothing."""

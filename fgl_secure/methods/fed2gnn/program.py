@@ -2,23 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy import sparse
 
-from fgl_secure.methods.fed2gnn.completed_graph import CompletedGraph, complete, roots_of, sent_values
-from fgl_secure.methods.fed2gnn.decoder import Decoder
-from fgl_secure.methods.fed2gnn.grouping import OwnPairs
+from fgl_secure.coins import Coins
+from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fed2gnn.decoder import Decoder, Neighbourhoods, own_neighbourhoods
+from fgl_secure.methods.fed2gnn.grouping import (
+    OwnPairs,
+    agreed_neighbours,
+    between_clients,
+    check_undirected,
+    sampled_neighbours,
+)
 from fgl_secure.methods.fed2gnn.hop_sums import Heard, RowRange, exchanged
-from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
-from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods, own_neighbourhoods
-from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.tree_levels import Children, DecodedChildren
+from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, LatentPreset
+from fgl_secure.methods.fed2gnn.trees import Children, CompletedGraph, DecodedChildren, complete, roots_of, sent_values
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme, least_group
+from fgl_secure.protocols.topology import NEIGHBOURS
+from fgl_secure.runtime import Channel, Step
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.averaging import APART, Averaged
+from fgl_secure.training.averaging import APART, Averaged, Learner, LocalSteps
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.node_models import NodeModel, Surroundings, backbone_of, make_model
-from fgl_secure.training.silo import Facts
+from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.job import Job, Task
+from fgl_secure.training.node_models import Matrix, NodeModel, PerceptronModel, Surroundings, backbone_of, make_model
+from fgl_secure.training.parties import Between, check_parties, note_own_graph
+from fgl_secure.training.server_sums import FRACTION_BITS
+from fgl_secure.training.silo import Facts, Silo
 from fgl_secure.typing import Floats
+
+Reals = NDArray[np.float32]
+
+
+class _Together(Dropout):
+    """What all clients drop is drawn from one seed, client by client, and each takes its own."""
+
+    def __init__(self, rate: float, seed: int, silo: Silo) -> None:
+        super().__init__(rate, seed)
+        self._sizes, self._own = silo.facts.sizes, silo.silo
+
+    def __call__(self, hidden: torch.Tensor, *, training: bool) -> torch.Tensor:
+        if not (training and self._rate):
+            return hidden
+        shapes = [(size, hidden.shape[1]) for size in self._sizes]
+        drawn = [torch.rand(shape, generator=self._coins) for shape in shapes]
+        return hidden * (drawn[self._own].to(hidden.device) >= self._rate) / (1 - self._rate)
+
+
+def mapped(features: Reals, matrix: Reals) -> Reals:
+    """Rows [n, features] to float32 [n, width]."""
+    found: Reals = (sparse.csr_array(features) @ matrix).astype(np.float32)
+    return found
+
+
+def learn_latent(talk: Collectives, preset: LatentPreset, *, seed: int, device: torch.device) -> Reals:
+    """Averages the perceptron, then finds the scale from the mean square of a coordinate over all nodes.
+
+    Args:
+        talk: sums over clients; one a round, and one more.
+        preset: how to train.
+        seed: of initial weights and dropout.
+        device: where model compute runs.
+
+    Returns:
+        float32 [features, width], what every client multiplies its features with; mapped rows have the root mean
+        square of the preset over all nodes.
+
+    Raises:
+        InputError: all features are zero, so that there is nothing to map.
+    """
+    silo, facts = talk.silo, talk.silo.facts
+    model = PerceptronModel((facts.features, preset.width, facts.classes), torch.Generator().manual_seed(seed))
+    local = LocalSteps(preset.learning_rate, preset.weight_decay)
+    dropout = _Together(preset.dropout, seed, silo)
+    learner = Learner(talk, model, local, dropout, device)
+    alone = sparse.csr_array((len(silo.nodes), len(silo.nodes)), dtype=np.float64)
+    graph = Surroundings(Matrix(sparse.csr_array(silo.features), device), Matrix(alone, device))
+    for _ in range(preset.epochs):
+        learner.step(graph)
+    matrix = model.first.detach().cpu().numpy()
+    squares = (mapped(silo.features, matrix).astype(np.float64) ** 2).mean(axis=1)
+    share = np.array([squares.sum() / facts.nodes])
+    square = float(talk.server(share, grid=talk.grid(FRACTION_BITS))[0][0])
+    if not square > 0:
+        raise InputError("features must not all be mapped to zero; found nothing else")
+    scaled: Reals = (matrix * (preset.scale / np.sqrt(square))).astype(np.float32)
+    return scaled
+
 
 TINY = 1e-12
 
@@ -115,3 +192,48 @@ def model_of(backbone: str, facts: Facts, preset: Fed2GNNPreset, seed: int) -> N
     """
     width = facts.features if preset.latent is None else preset.latent.width
     return make_model(backbone, (width, preset.hidden, facts.classes), preset.hops, seed)
+
+
+def row_range(preset: Fed2GNNPreset, scheme: Scheme) -> RowRange | None:
+    """How large rows may get, where a scheme wants to know."""
+    return None if scheme.fixed_point(1) is None else RowRange(preset.row_range, preset.row_growth).under(scheme)
+
+
+def clients_of(
+    graph: FederatedGraph,
+    schemes: Mapping[str, Scheme],
+    preset: Fed2GNNPreset,
+    *,
+    backbone: str = "gcn",
+    seed: int = 0,
+    device: torch.device | None = None,
+    kind: Callable[..., Fed2GNN] = Fed2GNN,
+) -> Job:
+    """The clients: they settle who asks whom, exchange sums over trees, rebuild these, and train on completed graphs.
+
+    Args:
+        graph: who has what; every edge in both directions.
+        schemes: of "neighbours", sums of hops, and of "server", models and the map to the latent space; what is not
+            there is in the clear.
+        preset: how to train.
+        backbone: "gcn", "sage" or "dagnn".
+        seed: of sampled neighbours, initial weights, dropout and decoders.
+        device: where model compute runs; the CPU by default.
+        kind: makes a client's program, as `Fed2GNN` does.
+    """
+    check_undirected(graph)
+    scheme = schemes.get(NEIGHBOURS, Plaintext())
+    rows = row_range(preset, scheme)
+
+    def make(talk: Collectives, _coins: Coins) -> Fed2GNN:
+        return kind(talk, preset, backbone=backbone, seed=seed, device=device, rows=rows)
+
+    def settle(channel: Channel) -> Between:
+        check_parties(graph, schemes, channel)
+        note_own_graph(channel, graph)
+        asked = agreed_neighbours(graph, channel, preset.neighbours, seed, Step(0))
+        return between_clients(asked, channel, None, least_group(scheme))
+
+    width = graph.graph.num_features if preset.latent is None else preset.latent.width
+    task = Task(make, {NEIGHBOURS: scheme, **schemes}, preset.epochs, width, between=True)
+    return Job(task, graph, sampled_neighbours(graph, preset.neighbours, seed), settle)

@@ -77,6 +77,6 @@ class FedAvg(Method):
 
     def make_plan(self, asked: Asked) -> Plan:
         """See `Method.make_plan`."""
-        from fgl_secure.methods.fedavg.subjects import fedavg_plan
+        from fgl_secure.methods.fedavg.audit_target import fedavg_plan
 
         return fedavg_plan(self, asked)

@@ -2,24 +2,232 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from fgl_secure.errors import UnknownNameError
-from fgl_secure.methods.fedspray.alignment import fractions, shares_of
-from fgl_secure.methods.fedspray.networks import NETWORKS, Encoder, Network, draw_encoder, draw_weights
-from fgl_secure.methods.fedspray.preset import FedSprayPreset
-from fgl_secure.methods.fedspray.scoring import ChosenRounds
+from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fedspray.networks import (
+    NETWORKS,
+    Encoder,
+    MakeNetwork,
+    Network,
+    Subgraph,
+    draw_encoder,
+    draw_weights,
+)
+from fgl_secure.methods.fedspray.preset import FedSprayPreset, RoundChoice
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.job import Job, Make, Task
 from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
-from fgl_secure.training.rounds import Figures
-from fgl_secure.training.silo import Facts
-from fgl_secure.typing import Array
+from fgl_secure.training.presets import Selection
+from fgl_secure.training.rounds import NOTHING, Figures, Rounds
+from fgl_secure.training.scoring import COUNTS, counts_of, share_of
+from fgl_secure.training.server_sums import FRACTION_BITS
+from fgl_secure.training.silo import Facts, Silo
+from fgl_secure.typing import Array, Floats, Ids
+
+
+def shares_of(counts: Ids, grid: int | None) -> Floats:
+    """Shares that sum to one.
+
+    On a grid, each is rounded down to a multiple of 1 / grid, and what is missing to one goes, a unit each, to those
+    that lost most (largest remainders; of equals to the class of the lower number). So a share is off by less than
+    1 / grid, that of an absent class is zero, and one below 1 / grid may become zero: then the class weighs nothing.
+
+    Args:
+        counts: int64 [C], labelled nodes of each class.
+        grid: public number of units that make one; None for exact shares.
+
+    Returns:
+        float64 [C]; zeros without a labelled node.
+    """
+    labelled = int(counts.sum())
+    if not labelled:
+        return np.zeros(len(counts))
+    if grid is None:
+        return np.asarray(counts / labelled, dtype=np.float64)
+    units, lost = np.divmod(counts.astype(np.int64) * grid, labelled)
+    missing = grid - int(units.sum())
+    units[np.argsort(-lost, kind="stable")[:missing]] += 1
+    return np.asarray(units / grid, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyLayout:
+    """Where the parts of a summand lie: numerators, then denominators, no count or share by itself.
+
+    Attributes:
+        parameters: entries P of the encoder.
+        classes: number of classes C.
+        width: columns d of a structure proxy.
+    """
+
+    parameters: int
+    classes: int
+    width: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("parameters", self.parameters), ("classes", self.classes), ("width", self.width)):
+            if value < 1:
+                raise InputError(f"{name} must be at least 1; found {value}")
+
+    @classmethod
+    def of(cls, features: int, classes: int, width: int) -> ProxyLayout:
+        """That of a run with the encoder of these widths."""
+        return cls((features + 1) * width + 2 * (width + 1) * classes, classes, width)
+
+    @property
+    def model(self) -> slice:
+        """P entries: the encoder omega, times the client's weight."""
+        return slice(0, self.parameters)
+
+    @property
+    def proxies(self) -> slice:
+        """C d entries, class by class: the share of the class times its local proxy."""
+        return slice(self.parameters, self.parameters + self.classes * self.width)
+
+    @property
+    def right(self) -> slice:
+        """One entry, over the number of all nodes: what the round is chosen by.
+
+        That is how many validation nodes are predicted right, or the sum of their losses.
+        """
+        return slice(self.proxies.stop, self.proxies.stop + 1)
+
+    @property
+    def loss(self) -> slice:
+        """One entry: the loss of the client's network, times about one over the number of all nodes."""
+        return slice(self.right.stop, self.right.stop + 1)
+
+    @property
+    def weight(self) -> slice:
+        """One entry: the client's number of nodes over that of the whole graph (Eq. 14)."""
+        return slice(self.loss.stop, self.loss.stop + 1)
+
+    @property
+    def shares(self) -> slice:
+        """C entries: the share a_j of each class among the client's labelled nodes (Eq. 15)."""
+        return slice(self.weight.stop, self.weight.stop + self.classes)
+
+    @property
+    def scored(self) -> slice:
+        """One entry: the client's validation nodes, over the number of all nodes."""
+        return slice(self.shares.stop, self.shares.stop + 1)
+
+    @property
+    def length(self) -> int:
+        """Entries of a summand up to the counts of right predictions; the last one is the factor of the loss."""
+        return int(self.scored.stop) + 1
+
+
+def fractions(encoder: Floats, weight: float, proxies: Floats, shares: Floats) -> tuple[list[Floats], Floats]:
+    """One client's numerators and denominators.
+
+    Args:
+        encoder: [P], omega after the client's second phase.
+        weight: its nodes over those of the whole graph.
+        proxies: [C, d], its class-wise proxies.
+        shares: [C], of the classes among its labelled nodes.
+
+    Returns:
+        The encoder and each class's proxy, float64 [P] and C of [d], times their weights; and these, float64 [1 + C].
+    """
+    return [weight * encoder, *(shares[:, None] * proxies)], np.array([weight, *shares])
+
+
+def _validation_sums(subgraph: Subgraph, scores: torch.Tensor, choice: RoundChoice) -> tuple[float, float]:
+    """A client's validation figures, summed over its validation nodes, and how many there are."""
+    places = subgraph.validation
+    if choice is RoundChoice.LOSS:
+        total = functional.cross_entropy(scores[places], subgraph.labels[places], reduction="sum")
+    else:
+        total = (scores[places].argmax(dim=1) == subgraph.labels[places]).sum()
+    return float(total), float(len(places))
+
+
+def minority_nodes(silo: Silo) -> NDArray[np.bool_]:
+    """Bool [m], the nodes whose label is not the one that is most frequent among the client's labelled nodes."""
+    found: NDArray[np.bool_] = silo.labels != np.bincount(silo.labels[silo.train]).argmax()
+    return found
+
+
+class ChosenRounds(Rounds):
+    """A client's rounds, of which a validation figure chooses one: what FedSpray and its baselines have in common.
+
+    Args:
+        talk: the collectives of the run.
+        preset: rounds, patience, and how the round is chosen.
+        device: where model compute runs.
+
+    Attributes:
+        subgraph: what the client holds.
+        predictions: float32 [m, C], scores of its nodes by which the last round was judged.
+    """
+
+    def __init__(self, talk: Collectives, preset: FedSprayPreset, device: torch.device) -> None:
+        super().__init__(talk, preset.epochs, Selection.VALIDATION, preset.patience)
+        self.preset, self.subgraph, self.predictions = preset, Subgraph.of(talk.silo, device), torch.empty(0)
+
+    def added(
+        self, loss: float, parts: Sequence[Array] = (), denominators: Array = NOTHING
+    ) -> tuple[list[Floats], Figures]:
+        """One sum of all clients: of a round's fractions, and of the figures that judge it.
+
+        Args:
+            loss: of the client's network.
+            parts: float [P] each, numerators.
+            denominators: float, one for each part.
+
+        Returns:
+            The quotients, float64 [P] each, NaN where a sum of denominators is 0; and the figures.
+        """
+        n, choice = self.silo.facts.nodes, self.preset.choice
+        once = 0.5 ** n.bit_length()  # about one over all nodes, and exact on the grid
+        figure, nodes = _validation_sums(self.subgraph, self.predictions, choice)
+        own = self._counts()
+        (*found, chosen, mean), counts = self.talk.ratios(
+            [*parts, np.array([figure / n]), np.array([once * loss])],
+            np.array([*denominators, nodes / n, once]),
+            own,
+            grid=self.talk.grid(FRACTION_BITS),
+        )
+        score = float(chosen[0]) * (-1 if choice is RoundChoice.LOSS else 1)
+        return found, Figures(float(mean[0]), counts, own, score)
+
+    def _counts(self) -> NDArray[np.int64]:
+        """Int64 [COUNTS + 2]: with right predictions and predictions of minority nodes behind the others."""
+        predicted: NDArray[np.int64] = self.predictions.argmax(dim=1).cpu().numpy()
+        minority = minority_nodes(self.silo) & self.silo.test
+        right = int((minority & (predicted == self.silo.labels)).sum())
+        return np.array([*counts_of(self.silo, predicted), right, minority.sum()], dtype=np.int64)
+
+    @property
+    def report(self) -> dict[str, Array]:
+        """As of all training, and the accuracy over test nodes that are not of their client's majority class."""
+        return {**super().report, "minority": share_of(self._scores.best[COUNTS:])}
+
+
+def chosen(graph: FederatedGraph, scheme: Scheme, preset: FedSprayPreset, make: Make) -> Job:
+    """Rounds of all clients, of which one is reported for all of them.
+
+    Args:
+        graph: who has what; edges between clients go unused.
+        scheme: adds the clients' vectors up.
+        preset: rounds, and how the round is chosen.
+        make: makes a client's `ChosenRounds`.
+    """
+    return Job(Task(make, {SERVER: scheme}, preset.epochs), graph, heard=graph.restricted_to_silos())
 
 
 def divergence(targets: torch.Tensor, learner: torch.Tensor) -> torch.Tensor:
@@ -232,15 +440,22 @@ def first_proxies(classes: int, preset: FedSprayPreset) -> NDArray[np.float64]:
     return scale * np.repeat(np.arange(classes, dtype=np.float64)[:, None], preset.width, axis=1)
 
 
-def drawn_network(backbone: str, facts: Facts, preset: FedSprayPreset, draws: torch.Generator, client: int) -> Network:
+def drawn_network(
+    backbone: str,
+    facts: Facts,
+    preset: FedSprayPreset,
+    draws: torch.Generator,
+    client: int,
+    known: Mapping[str, MakeNetwork] = NETWORKS,
+) -> Network:
     """A client's fresh network, on the CPU, from coins that draw those of all clients one after the other.
 
     Raises:
-        UnknownNameError: there is no such backbone.
+        UnknownNameError: there is no such backbone among those that are known.
     """
-    if backbone not in NETWORKS:
-        raise UnknownNameError("backbone", backbone, tuple(NETWORKS))
-    network = NETWORKS[backbone](facts.features, preset.hidden, facts.classes)
+    if backbone not in known:
+        raise UnknownNameError("backbone", backbone, tuple(known))
+    network = known[backbone](facts.features, preset.hidden, facts.classes)
     for _ in range(client + 1):
         draw_weights(network, draws, preset.uniform_weights)
     return network
@@ -249,3 +464,30 @@ def drawn_network(backbone: str, facts: Facts, preset: FedSprayPreset, draws: to
 def adam(module: nn.Module, rate: float) -> Adam:
     """Adam on all parameters, without weight decay."""
     return Adam(module.parameters(), lr=rate, fused=True)
+
+
+def clients_of(
+    graph: FederatedGraph,
+    scheme: Scheme,
+    preset: FedSprayPreset,
+    *,
+    backbone: str = "gcn",
+    seed: int = 0,
+    device: torch.device | None = None,
+) -> Job:
+    """The clients; one round is reported for all of them, chosen as the preset says.
+
+    Args:
+        graph: who has what; edges between clients go unused.
+        scheme: adds the clients' vectors up.
+        preset: how to train.
+        backbone: "gcn", "sgc" or "sage".
+        seed: of initial weights.
+        device: where model compute runs; the CPU by default.
+    """
+    return chosen(
+        graph,
+        scheme,
+        preset,
+        lambda talk, _: FedSpray(talk, preset, backbone=backbone, seed=seed, device=device),
+    )

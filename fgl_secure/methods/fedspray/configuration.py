@@ -51,6 +51,6 @@ class FedSpray(Method):
 
     def make_plan(self, asked: Asked) -> Plan:
         """See `Method.make_plan`."""
-        from fgl_secure.methods.fedspray.subjects import fedspray_plan
+        from fgl_secure.methods.fedspray.audit_target import fedspray_plan
 
         return fedspray_plan(self, asked)

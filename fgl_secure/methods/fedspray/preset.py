@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-import numpy as np
-
-from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.training.presets import PRESETS
+from fgl_secure.errors import UnknownNameError
+from fgl_secure.training.presets import PRESETS, Schedule, check_fields
 
 
 class RoundChoice(StrEnum):
@@ -21,12 +19,10 @@ class RoundChoice(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FedSprayPreset:
+class FedSprayPreset(Schedule):
     """Everything about training that is not the graph, the backbone or how sums are computed.
 
     Attributes:
-        name: "honest" or "paper".
-        epochs: rounds.
         local_epochs: full-graph steps of each phase in a round.
         hidden: width of the graph neural network.
         width: columns of feature embeddings and structure proxies.
@@ -50,7 +46,6 @@ class FedSprayPreset:
         patience: rounds without improvement after which training stops; None never stops early.
     """
 
-    name: str
     epochs: int = 300
     local_epochs: int = 5
     hidden: int = 64
@@ -71,26 +66,13 @@ class FedSprayPreset:
     patience: int | None = None
 
     def __post_init__(self) -> None:
-        counts = {"epochs": self.epochs, "local_epochs": self.local_epochs, "hidden": self.hidden, "width": self.width}
-        for argument, count in counts.items():
-            if count < 1:
-                raise InputError(f"{argument} must be at least 1; found {count}")
-        for argument, rate in (("learning_rate", self.learning_rate), ("proxy_rate", self.proxy_rate)):
-            if not (np.isfinite(rate) and rate > 0):
-                raise InputError(f"{argument} must be positive; found {rate}")
-        for argument, weight in (("teaching", self.teaching), ("learning", self.learning)):
-            if not (np.isfinite(weight) and weight >= 0):
-                raise InputError(f"{argument} must be 0 or more; found {weight}")
-        if self.confidence is not None and not 0 <= self.confidence < 1:
-            raise InputError(f"confidence must lie in [0, 1); found {self.confidence}")
-        if self.patience is not None and self.patience < 1:
-            raise InputError(f"patience must be at least 1 round; found {self.patience}")
-        if self.share_grid is not None and self.share_grid < 1:
-            raise InputError(f"share_grid must be at least 1; found {self.share_grid}")
-
-    def with_epochs(self, epochs: int | None) -> FedSprayPreset:
-        """The same preset with another number of rounds; None changes nothing."""
-        return self if epochs is None else replace(self, epochs=epochs)
+        check_fields(
+            self,
+            counts=("epochs", "local_epochs", "hidden", "width", "patience", "share_grid"),
+            positive=("learning_rate", "proxy_rate"),
+            nonnegative=("teaching", "learning"),
+            shares=("confidence",),
+        )
 
 
 HONEST = FedSprayPreset("honest", teaching=1.0, share_grid=1024)

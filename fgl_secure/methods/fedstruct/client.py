@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,24 +16,223 @@ from torch import nn
 from torch.nn import functional
 
 from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph.adjacency_powers import normalised_adjacency
 from fgl_secure.graph.structure_features import hop2vec_start
-from fgl_secure.methods.fedstruct.models import (
-    FixedRows,
-    LearntRows,
-    NodeModel,
-    Perceptron,
-    Rows,
-    Sage,
-    feature_model,
-)
-from fgl_secure.methods.fedstruct.presets import FedStructPreset, Stepping, Weighting
+from fgl_secure.methods.fedstruct.preset import FeatureModelKind, FedStructPreset, Stepping, Weighting
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.optimisers import SGD, Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
 from fgl_secure.training.silo import Silo
-from fgl_secure.training.sparse_products import SparseMatrix
+from fgl_secure.training.sparse_products import MOST_DENSE, SparseMatrix
 from fgl_secure.typing import Array
+
+EPSILON = 1e-5
+"""Added to the variance, as torch's LayerNorm does."""
+
+
+class _Rows(ABC):
+    """One row of inputs a node."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The number of inputs of a node."""
+
+    @abstractmethod
+    def product(self, norm: nn.LayerNorm, linear: nn.Linear) -> torch.Tensor:
+        """The layer `linear` of the rows under `norm`: float [n, d_out]."""
+
+
+class FixedRows(_Rows):
+    """Rows that never change.
+
+    With x^ the standardised rows, LayerNorm and layer are (x^ * gain + shift) W + b = x^ (gain * W) + shift W + b.
+
+    Args:
+        rows: [n, d].
+        device: where model compute runs.
+    """
+
+    def __init__(self, rows: NDArray[np.float32], device: torch.device) -> None:
+        values = rows.astype(np.float64)
+        mean, scale = values.mean(axis=1, keepdims=True), 1 / np.sqrt(values.var(axis=1, keepdims=True) + EPSILON)
+        self._width = int(rows.shape[1])
+        self._matrix: SparseMatrix | None = None
+        if np.count_nonzero(rows) <= MOST_DENSE * rows.size:
+            self._matrix = SparseMatrix(sparse.csr_array(values * scale), device)
+            self._offset = torch.from_numpy((-mean * scale).astype(np.float32)).to(device)
+        else:
+            self._dense = torch.from_numpy(((values - mean) * scale).astype(np.float32)).to(device)
+
+    @property
+    def width(self) -> int:
+        """The number of inputs of a node."""
+        return self._width
+
+    def product(self, norm: nn.LayerNorm, linear: nn.Linear) -> torch.Tensor:
+        """The layer of the normalised rows."""
+        weight = norm.weight[:, None] * linear.weight.T
+        shift = functional.linear(norm.bias, linear.weight, linear.bias)
+        if self._matrix is None:
+            return self._dense @ weight + shift
+        return self._matrix(weight) + self._offset * weight.sum(dim=0) + shift
+
+
+class LearntRows(_Rows):
+    """Rows that training changes: Hop2Vec's structure features (section 5.5).
+
+    Args:
+        values: float [n, d], a leaf that wants gradients.
+    """
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.values = values
+
+    @property
+    def width(self) -> int:
+        """The number of inputs of a node."""
+        return int(self.values.shape[1])
+
+    def product(self, norm: nn.LayerNorm, linear: nn.Linear) -> torch.Tensor:
+        """The layer of the normalised rows."""
+        return cast("torch.Tensor", linear(norm(self.values)))
+
+
+class _NodeModel(nn.Module, ABC):
+    """From rows to one output a class and node."""
+
+    @abstractmethod
+    def forward(self, rows: _Rows, dropout: Dropout) -> torch.Tensor:
+        """The outputs, float [n, classes]; units are dropped in training mode alone."""
+
+
+class Perceptron(_NodeModel):
+    """LayerNorm, then linear layers with ReLU and dropout between them.
+
+    Args:
+        widths: of the input, of the hidden layers and of the output.
+    """
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(widths[0], eps=EPSILON)
+        self.layers = nn.ModuleList(nn.Linear(d_in, d_out) for d_in, d_out in pairwise(widths))
+
+    def forward(self, rows: _Rows, dropout: Dropout) -> torch.Tensor:
+        """The outputs, float [n, d_out]."""
+        hidden = rows.product(self.norm, cast("nn.Linear", self.layers[0]))
+        for layer in self.layers[1:]:
+            hidden = layer(dropout(torch.relu(hidden), training=self.training))
+        return hidden
+
+
+class DecoupledGCN(_NodeModel):
+    """A perceptron whose outputs are multiplied by D^-1 (A + I) of the local edges, `hops` times.
+
+    Args:
+        widths: of the perceptron.
+        local: the normalised local adjacency.
+        hops: how often.
+    """
+
+    def __init__(self, widths: tuple[int, ...], local: SparseMatrix, hops: int) -> None:
+        super().__init__()
+        self.perceptron = Perceptron(widths)
+        self._local, self._hops = local, hops
+
+    def forward(self, rows: _Rows, dropout: Dropout) -> torch.Tensor:
+        """The outputs, float [n, classes]."""
+        outputs: torch.Tensor = self.perceptron(rows, dropout)
+        for _ in range(self._hops):
+            outputs = self._local(outputs)
+        return outputs
+
+
+class SageLayer(nn.Module):
+    """W_own h + W_neighbours mean(h of the neighbours) + b (Hamilton et al. 2017); no neighbours have mean 0."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.own = nn.Linear(d_in, d_out, bias=False)
+        self.neighbours = nn.Linear(d_in, d_out, bias=False)
+        self.bias = nn.Parameter(torch.empty(d_out).uniform_(-(d_in**-0.5), d_in**-0.5))
+
+
+class Sage(_NodeModel):
+    """LayerNorm, GraphSAGE layers with ReLU and dropout between them, and a linear layer.
+
+    Args:
+        widths: of the input and of every GraphSAGE layer.
+        classes: outputs.
+        mean: the matrix that takes means over neighbours.
+    """
+
+    def __init__(self, widths: tuple[int, ...], classes: int, mean: SparseMatrix) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(widths[0], eps=EPSILON)
+        self.layers = nn.ModuleList(SageLayer(d_in, d_out) for d_in, d_out in pairwise(widths))
+        self.head = nn.Linear(widths[-1], classes)
+        self._mean = mean
+
+    def forward(self, rows: _Rows, dropout: Dropout) -> torch.Tensor:
+        """The outputs, float [n, classes]."""
+        first = cast("SageLayer", self.layers[0])
+        told = rows.product(self.norm, first.neighbours)
+        hidden = rows.product(self.norm, first.own) + self._mean(told) + first.bias
+        for each in self.layers[1:]:
+            layer = cast("SageLayer", each)
+            hidden = dropout(torch.relu(hidden), training=self.training)
+            hidden = layer.own(hidden) + self._mean(layer.neighbours(hidden)) + layer.bias
+        return cast("torch.Tensor", self.head(hidden))
+
+
+def feature_model(
+    graph: FederatedGraph, preset: FedStructPreset, device: torch.device, classes: int | None = None
+) -> _NodeModel:
+    """The model f of a preset on the local edges of all clients; draws initial weights from torch's generator.
+
+    Args:
+        graph: who has what.
+        preset: which kind of model.
+        device: where it lives.
+        classes: outputs; None takes as many as the graph has, which may be a part of it.
+    """
+    local = graph.restricted_to_silos()
+    features, classes = graph.graph.num_features, graph.num_classes if classes is None else classes
+    perceptron = (features, *preset.feature_hidden, classes)
+    if preset.feature_model is FeatureModelKind.SAGE:
+        return Sage((features, *preset.sage_widths), classes, SparseMatrix(neighbour_means(local), device)).to(device)
+    adjacency = normalised_adjacency(local.graph)
+    if preset.forgotten_loops:
+        adjacency = without_last_loops(adjacency, local)
+    return DecoupledGCN(perceptron, SparseMatrix(adjacency, device), preset.feature_hops).to(device)
+
+
+def without_last_loops(adjacency: sparse.csr_array, local: FederatedGraph) -> sparse.csr_array:
+    """The local adjacency without the loops of each client's nodes that come after its last node with an edge.
+
+    The public code has self-loops added without saying how many nodes there are, so that they end with the last node
+    that an edge within the client names. Later nodes get an empty row, and f(v) = 0.
+
+    Args:
+        adjacency: D^-1 (A + I) of the local edges.
+        local: the graph with local edges alone.
+    """
+    joined = np.unique(local.edges)
+    last = np.full(local.num_silos, -1, dtype=np.int64)
+    np.maximum.at(last, local.silo_of[joined], joined)
+    kept = np.arange(local.num_devices) <= last[local.silo_of]
+    return sparse.csr_array(sparse.diags_array(kept.astype(np.float64)) @ adjacency)
+
+
+def neighbour_means(graph: FederatedGraph) -> sparse.csr_array:
+    """The matrix [n, n] that takes, for every node, the mean over the sources of the edges that end in it."""
+    source, target = graph.edges
+    values = 1 / np.maximum(graph.in_degree, 1)[target]
+    return sparse.csr_array((values, (target, source)), shape=(graph.num_devices, graph.num_devices))
+
 
 Reals = NDArray[np.floating[Any]]
 
@@ -57,6 +258,9 @@ class ClientModel:
         alone: whether it is trained on its own loss alone.
         known: CSR [n, n], means over the neighbours of all nodes, where g is a GraphSAGE on the whole graph (App. H);
             None has a perceptron for it.
+
+    Attributes:
+        models: f, and g where there is one.
     """
 
     def __init__(
@@ -78,7 +282,7 @@ class ClientModel:
             torch.manual_seed(seed)
             f = feature_model(silo.alone, preset, device, silo.facts.classes)
             g = None if self._rows is None else _structure_model(self._rows, silo.facts.classes, preset, device, known)
-        self._models = nn.ModuleList(model for model in (f, g) if model is not None)
+        self.models = nn.ModuleList(model for model in (f, g) if model is not None)
         self._features = FixedRows(silo.features, device)
         members = torch.tensor(silo.nodes, device=device)
         self._dropout = Dropout(preset.dropout, seed, members, silo.facts.nodes)
@@ -93,7 +297,7 @@ class ClientModel:
     @property
     def theta(self) -> list[nn.Parameter]:
         """The model parameters, theta_f before theta_s."""
-        return list(self._models.parameters())
+        return list(self.models.parameters())
 
     @property
     def learnt(self) -> torch.Tensor | None:
@@ -116,24 +320,24 @@ class ClientModel:
 
     def embedding_model(self) -> Perceptron | None:
         """A copy of g as it is now, without dropout, which all parties hold; None where it is the identity."""
-        g = self._models[1] if len(self._models) > 1 else None
+        g = self.models[1] if len(self.models) > 1 else None
         return copy.deepcopy(g).eval() if isinstance(g, Perceptron) else None
 
     def train(self, mode: bool = True) -> None:
         """Whether units are dropped."""
-        self._models.train(mode)
+        self.models.train(mode)
 
     def scores(self) -> torch.Tensor:
         """F of own nodes, float [m, classes]."""
-        scores: torch.Tensor = self._models[0](self._features, self._dropout)
+        scores: torch.Tensor = self.models[0](self._features, self._dropout)
         return scores
 
     def embeddings(self) -> torch.Tensor:
         """g(s_u) of the nodes whose features the client has, float [., classes]."""
-        if len(self._models) == 1:
+        if len(self.models) == 1:
             assert self.learnt is not None, "fixed features have g"
             return self.learnt
-        found: torch.Tensor = self._models[1](self._rows, self._dropout)
+        found: torch.Tensor = self.models[1](self._rows, self._dropout)
         return found
 
     def loss(self, scores: torch.Tensor) -> torch.Tensor:
@@ -180,20 +384,6 @@ class ClientModel:
         own = self.own_features
         return {"theta": flat(self.theta), **({} if own is None else {"structure": own})}
 
-    def take(self, theta: Reals, *, norms: bool = True) -> None:
-        """Goes on with other parameters theta [|theta|], such as the mean over clients.
-
-        Args:
-            theta: the parameters.
-            norms: whether those of LayerNorms are taken as well; else they stay.
-        """
-        modules = () if norms else self._models.modules()
-        staying = {id(leaf) for each in modules if isinstance(each, nn.LayerNorm) for leaf in each.parameters()}
-        with torch.no_grad():
-            for leaf, values in zip(self.theta, unflatten(theta, self.theta), strict=True):
-                if id(leaf) not in staying:
-                    leaf.copy_(values)
-
     def state(self) -> dict[str, Array]:
         """Parameters, what the optimiser remembers, and where dropout's coins are."""
         values = {"values": flat(self._leaves), "coins": self._dropout.position}
@@ -206,7 +396,7 @@ class ClientModel:
         remind(self._optimiser, within("optimiser", state))
 
 
-def _rows(features: NDArray[np.float32], preset: FedStructPreset, device: torch.device, *, learnt: bool) -> Rows:
+def _rows(features: NDArray[np.float32], preset: FedStructPreset, device: torch.device, *, learnt: bool) -> _Rows:
     if learnt:
         return LearntRows(torch.tensor(features).to(device).requires_grad_())
     if preset.structure_hidden is None:
@@ -215,8 +405,8 @@ def _rows(features: NDArray[np.float32], preset: FedStructPreset, device: torch.
 
 
 def _structure_model(
-    rows: Rows, classes: int, preset: FedStructPreset, device: torch.device, known: sparse.csr_array | None
-) -> NodeModel | None:
+    rows: _Rows, classes: int, preset: FedStructPreset, device: torch.device, known: sparse.csr_array | None
+) -> _NodeModel | None:
     """The model g with initial weights from torch's generator; None where it is the identity."""
     if known is not None:
         return Sage((rows.width, *preset.sage_widths), classes, SparseMatrix(known, device))

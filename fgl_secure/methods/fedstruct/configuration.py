@@ -161,6 +161,6 @@ class FedStruct(Method):
 
     def make_plan(self, asked: Asked) -> Plan:
         """See `Method.make_plan`."""
-        from fgl_secure.methods.fedstruct.subjects import fedstruct_plan
+        from fgl_secure.methods.fedstruct.audit_target import fedstruct_plan
 
         return fedstruct_plan(self, asked)

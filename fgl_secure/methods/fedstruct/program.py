@@ -7,15 +7,17 @@ The prediction of a node is softmax(f(v) + z_v) with z = A-bar g(S) (Eq. 6 to 10
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.graph import Graph
+from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.structure_features import LEARNT, structure_features
 from fgl_secure.methods.fedstruct.client import ClientModel, first_features
 from fgl_secure.methods.fedstruct.exchange import (
@@ -26,8 +28,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     NoExchange,
     RowExchange,
 )
-from fgl_secure.methods.fedstruct.gradients import RowSums, SumsByOwners, SumsByServer
-from fgl_secure.methods.fedstruct.presets import Averaging, FedStructPreset, Weighting
+from fgl_secure.methods.fedstruct.preset import Averaging, FedStructPreset
 from fgl_secure.methods.fedstruct.queries import Answering, Queries, ask
 from fgl_secure.methods.fedstruct.row_exchange import (
     ClearTerms,
@@ -36,11 +37,12 @@ from fgl_secure.methods.fedstruct.row_exchange import (
     exchanged_owners,
     owners_of,
 )
-from fgl_secure.methods.fedstruct.structure import HeldRows, Hopwise, Structure
-from fgl_secure.runtime import Phase
+from fgl_secure.methods.fedstruct.structure import HeldRows, Hopwise, RowSums, Structure, SumsByOwners, SumsByServer
+from fgl_secure.runtime import Channel, Phase
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.loop import COUNTS, Counts, counts_of
+from fgl_secure.training.job import Job, Task
+from fgl_secure.training.parties import note_own_graph
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.rounds import Figures, Rounds
 from fgl_secure.training.silo import Silo
@@ -115,10 +117,12 @@ class FedStruct(Rounds):
         given: what it need not find out.
 
     Attributes:
+        alone: whether a client's loss counts by itself, not as a part of all clients' loss.
         model: from the end of what comes before the first round.
         structure: the same; None where nothing is shared.
     """
 
+    alone: ClassVar[bool] = False
     model: ClientModel
     structure: Structure | None
 
@@ -137,14 +141,6 @@ class FedStruct(Rounds):
             raise InputError(
                 f"silos must be at least 2, or there is nobody to exchange with; found {talk.silo.facts.silos}"
             )
-
-    @property
-    def _alone(self) -> bool:
-        return isinstance(self._task.exchange, NoExchange) and not self._task.exchange.together
-
-    @property
-    def _averaged(self) -> bool:
-        return isinstance(self._task.exchange, NoExchange) and self._task.exchange.averaged
 
     def begin(self) -> None:
         """The exchange of structure, and of structure features."""
@@ -209,7 +205,7 @@ class FedStruct(Rounds):
             seed=task.seed,
             device=self._device,
             owner=task.owners_step,
-            alone=self._alone or self._averaged,
+            alone=self.alone,
             known=self._given.known,
         )
 
@@ -244,27 +240,10 @@ class FedStruct(Rounds):
         else:
             self.structure.backward(loss)
         theta = self.model.gradient()
-        given: Array = theta[:0] if self._alone else theta
-        if self._averaged:
-            self.model.step(theta, None)
-            given = self._share * self.model.parameters()["theta"]
-        row, parts = np.append(given, float(loss.detach())), (len(given),) * bool(len(given))
+        row, parts = np.append(theta, float(loss.detach())), (len(theta),)
         told, sums = self.talk.server(row, own, parts=parts)
-        if self._averaged:
-            if not (self._preset.own_ends and number + 1 == self._preset.epochs):
-                self.model.take(told[:-1], norms=not self._preset.own_ends)
-        else:
-            self.model.step(theta if self._alone else told[:-1], self._structure_step())
-        total = float(told[-1]) / (self.silo.facts.silos if self._alone or self._averaged else 1)
-        return Figures(total, sums, own, self._score(sums, number))
-
-    @property
-    def _share(self) -> float:
-        """What the client's model weighs in the mean over clients."""
-        facts = self.silo.facts
-        if self._preset.weighting is Weighting.LABELLED:
-            return int(self.silo.train.sum()) / max(facts.labelled, 1)
-        return len(self.silo.nodes) / facts.nodes
+        self.model.step(told[:-1], self._structure_step())
+        return Figures(float(told[-1]), sums, own, self._score(sums, number))
 
     def _structure_step(self) -> Array | None:
         """The gradient of the structure features that this client steps on; None where it learns none."""
@@ -374,3 +353,75 @@ def _named(nodes: Ids, values: Table) -> Table:
 
 Shown = Callable[[tuple[FedStruct, ...]], None]
 """Shown the clients before the first round, and after the last."""
+
+
+def clients_of(
+    graph: FederatedGraph,
+    task: FedStructTask,
+    *,
+    device: torch.device | None = None,
+    given: Callable[[Silo], Given] | None = None,
+    shown: Shown | None = None,
+    kind: Callable[..., FedStruct] = FedStruct,
+) -> Job:
+    """The clients: structure is exchanged, and models are trained; a round is selected as the preset says.
+
+    `accuracy.test` is averaged as the preset says, and `selected_round` counts the steps that the reported model has
+    taken.
+
+    Args:
+        graph: who has what.
+        task: what is trained.
+        device: where model compute runs; the CPU by default.
+        given: what clients need not find out, in one process; by default what the `paper` preset gives them.
+        shown: shown the clients before the first round, and after the last.
+        kind: makes a client's program, as `FedStruct` does.
+
+    Raises:
+        InputError: rows travel hop by hop along edges that have no other direction.
+    """
+    hopwise, tell = isinstance(task.exchange, HopwiseExchange), given or published
+    if hopwise and not graph.graph.is_symmetric:
+        raise InputError("graph must have every edge in both directions where embeddings travel; it has not")
+
+    def settle(channel: Channel) -> None:
+        if not isinstance(task.exchange, NoExchange):
+            note_own_graph(channel, graph)
+
+    def make(talk: Collectives, _coins: Coins) -> FedStruct:
+        return kind(talk, task, device=device, given=tell(talk.silo))
+
+    told = Task(make, task.exchange.schemes, task.preset.epochs, graph.num_classes, crossing=hopwise)
+    show = None if shown is None else lambda programs: shown(cast("tuple[FedStruct, ...]", programs))
+    return Job(told, graph, settle=settle, shares=_shares_of(graph, task), shown=show)
+
+
+PUBLISHED = "published features"
+
+
+def _shares_of(graph: FederatedGraph, task: FedStructTask) -> tuple[Silo, ...]:
+    """What clients hold: under the `paper` preset with it their rows of fixed features of the whole graph.
+
+    That is how the public code has them, and what no client could compute.
+    """
+    shares = tuple(Silo.all_of(graph))
+    if task.preset.name != "paper" or task.learns or isinstance(task.exchange, NoExchange):
+        return shares
+    table = structure_features(task.features, graph.graph, task.preset.structure_width, task.seed)
+    return tuple(replace(silo, own={PUBLISHED: table[silo.nodes]}) for silo in shares)
+
+
+def published(silo: Silo) -> Given:
+    """What a client's share has of what it could not compute."""
+    return Given(features=silo.own[PUBLISHED]) if PUBLISHED in silo.own else Given()
+
+
+def client_features(graph: FederatedGraph, preset: FedStructPreset, name: str, seed: int) -> Table:
+    """Fixed structure features of all nodes float32 [n, d_s], each row as its client has it."""
+    task = FedStructTask(preset, NoExchange(), name, seed)
+    if preset.name == "paper":
+        return structure_features(name, graph.graph, preset.structure_width, seed)
+    shares = Silo.all_of(graph)
+    parts = [own_features(silo, task) for silo in shares]
+    order = np.argsort(np.concatenate([silo.nodes for silo in shares]))
+    return np.concatenate(parts)[order]

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.methods.fedstruct.gradients import RowSums
-from fgl_secure.methods.fedstruct.query_audit import AuditRule, QueryAudit, published_limit
+from fgl_secure.methods.fedstruct.exchange import AuditRule, QueryAudit, published_limit
 from fgl_secure.methods.fedstruct.row_exchange import entries_of
-from fgl_secure.methods.fedstruct.structure import Structure
+from fgl_secure.methods.fedstruct.structure import RowSums, Structure
 from fgl_secure.runtime import Phase
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.runtime.transcript import SECRETS

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import ProtocolError, SketchOverfullError
-from fgl_secure.methods.fedstruct.hop_adjacency import (
+from fgl_secure.methods.fedstruct.exchange import (
     BINS,
     DIGITS,
     MOST_ENTRIES,
@@ -182,7 +182,7 @@ class SummedTerms(TermSums):
         me, told = self._talk.silo.silo, NOTHING_WANTED
         if room:
             split = self._range.splits(self._shape(me), None)
-            plan = LinearSketch.for_entries(self._shape(me), room, seed=seed_of(hop, attempt, me), split=split)
+            plan = LinearSketch.for_entries(self._shape(me), room, seed=_seed_of(hop, attempt, me), split=split)
             told = DENSE if self._dense or plan.length >= self._length(me, None) else plan.third
         others = self._talk.silo.others
         heard = self._talk.exchange(Phase.CAPACITIES, dict.fromkeys(others, np.array([[told]])), layer=hop)
@@ -196,7 +196,7 @@ class SummedTerms(TermSums):
         shape = self._shape(receiver)
         if third == DENSE:
             return None
-        return LinearSketch(shape, third, seed_of(hop, attempt, receiver), self._range.splits(shape, None))
+        return LinearSketch(shape, third, _seed_of(hop, attempt, receiver), self._range.splits(shape, None))
 
     def _length(self, receiver: int, plan: LinearSketch | None) -> int:
         rows, columns = self._shape(receiver)
@@ -207,7 +207,7 @@ class SummedTerms(TermSums):
         return int(2 * self._range.largest_degree * 2 ** self.bits(receiver) * factor)
 
 
-def seed_of(hop: int, attempt: int, receiver: int) -> int:
+def _seed_of(hop: int, attempt: int, receiver: int) -> int:
     """The public seed of a table, below 2^62."""
     data = f"fgl-secure sketch of hop {hop}, attempt {attempt}, client {receiver}".encode()
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") >> 2

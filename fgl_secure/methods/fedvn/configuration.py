@@ -53,6 +53,6 @@ class FedVN(Method):
 
     def make_plan(self, asked: Asked) -> Plan:
         """See `Method.make_plan`."""
-        from fgl_secure.methods.fedvn.subjects import fedvn_plan
+        from fgl_secure.methods.fedvn.audit_target import fedvn_plan
 
         return fedvn_plan(self, asked)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-import numpy as np
-
-from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.training.presets import PRESETS, Selection
+from fgl_secure.errors import UnknownNameError
+from fgl_secure.training.presets import PRESETS, Schedule, Selection, check_fields
 
 
 class Statistics(StrEnum):
@@ -49,12 +47,10 @@ class LocalScore(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FedVNPreset:
+class FedVNPreset(Schedule):
     """Everything about training that is not the graphs or how sums are computed.
 
     Attributes:
-        name: "honest" or "paper".
-        epochs: rounds of the server.
         learning_rate: of stochastic gradient descent, for model, virtual nodes and edge generators.
         local_epochs: passes over a client's training graphs in each of the two phases of a round.
         batch: graphs of a step.
@@ -75,7 +71,6 @@ class FedVNPreset:
         selection: which accuracy picks the reported round.
     """
 
-    name: str
     epochs: int = 100
     learning_rate: float = 0.001
     local_epochs: int = 1
@@ -96,23 +91,13 @@ class FedVNPreset:
     selection: Selection = Selection.VALIDATION
 
     def __post_init__(self) -> None:
-        for argument in ("epochs", "local_epochs", "batch", "hidden", "layers", "virtual_nodes"):
-            if getattr(self, argument) < 1:
-                raise InputError(f"{argument} must be at least 1; found {getattr(self, argument)}")
-        for argument in ("learning_rate", "floor", "temperature"):
-            value = getattr(self, argument)
-            if not (np.isfinite(value) and value > 0):
-                raise InputError(f"{argument} must be positive; found {value}")
-        for argument in ("decoupling", "contrast"):
-            value = getattr(self, argument)
-            if not (np.isfinite(value) and value >= 0):
-                raise InputError(f"{argument} must be zero or positive; found {value}")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must be in [0, 1); found {self.dropout}")
-
-    def with_epochs(self, epochs: int | None) -> FedVNPreset:
-        """The same preset with another number of rounds; None changes nothing."""
-        return self if epochs is None else replace(self, epochs=epochs)
+        check_fields(
+            self,
+            counts=("epochs", "local_epochs", "batch", "hidden", "layers", "virtual_nodes"),
+            positive=("learning_rate", "floor", "temperature"),
+            nonnegative=("decoupling", "contrast"),
+            shares=("dropout",),
+        )
 
     def with_virtual_nodes(self, number: int | None) -> FedVNPreset:
         """The same preset with another M; None changes nothing."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
-from fgl_secure.auditing.program_method import ProgramMethod
+from fgl_secure.auditing.method import ProgramMethod
 from fgl_secure.backbones import maker, names
 from fgl_secure.choices import check_choices, choice, part, required
 from fgl_secure.errors import InputError
@@ -146,6 +146,6 @@ class HiFGL(ProgramMethod):
 
     def make_plan(self, asked: Asked) -> Plan:
         """See `Method.make_plan`."""
-        from fgl_secure.methods.hifgl.subjects import hifgl_plan
+        from fgl_secure.methods.hifgl.audit_target import hifgl_plan
 
         return hifgl_plan(self, asked)

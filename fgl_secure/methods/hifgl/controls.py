@@ -31,7 +31,7 @@ from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.hifgl.scenarios import (
+from fgl_secure.methods.hifgl.audit_runs import (
     deviating_run,
     drop_out_run,
     in_small_field,
@@ -39,7 +39,6 @@ from fgl_secure.methods.hifgl.scenarios import (
     silent_run,
     static_run,
     training_run,
-    variants_of,
 )
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -52,7 +51,7 @@ from fgl_secure.runtime import Channel, Direction, Draws, Messages, Phase, Publi
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
 
 
-def careless_run(graph: FederatedGraph, seed: int, *, masked: bool) -> RecordedRun:
+def _careless_run(graph: FederatedGraph, seed: int, *, masked: bool) -> RecordedRun:
     """What relays are sent when senders misuse the masks of relay-coded: one for all of them, or none at all."""
     scheme = RelayCoded(R=3, k_min=1, profile=Profile.SHOWN)
     channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed), Recording.everything())
@@ -124,7 +123,7 @@ def _both_ways(scheme: Scheme, graph: FederatedGraph) -> RecordedRun:
 
 
 def _small_field() -> RecordedRun:
-    return _both_ways(next(each for each in variants_of(SecretMessagePassing()) if in_small_field(each)), _tree())
+    return _both_ways(next(each for each in SecretMessagePassing().variants if in_small_field(each)), _tree())
 
 
 def _dropping_out() -> RecordedRun:
@@ -180,8 +179,8 @@ _MADE: dict[str, Callable[[], RecordedRun]] = {
     SILO_PATH: lambda: _both_ways(Plaintext(Path.SILO), _tree()),
     FRESH_TAGS: lambda: _both_ways(RelayCoded(k_min=1, profile=Profile.SHOWN), _meshed()),
     OWN_SILOS: lambda: _both_ways(OF_OWN_SILOS, _meshed()),
-    UNMASKED_SHARES: lambda: careless_run(_tree(), 0, masked=False),
-    SHARED_MASKS: lambda: careless_run(_tree(), 0, masked=True),
+    UNMASKED_SHARES: lambda: _careless_run(_tree(), 0, masked=False),
+    SHARED_MASKS: lambda: _careless_run(_tree(), 0, masked=True),
     SECMP_STATIC: lambda: static_run(SecretMessagePassing(), _half_graphs(), 0),
     CLEAR_GRADIENTS: lambda: gradient_run(_tree(), 0),
     SECMP_DROP_OUTS: _dropping_out,

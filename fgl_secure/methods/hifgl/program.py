@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,20 +14,19 @@ from fgl_secure.backbones import maker
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS
 from fgl_secure.runtime import Channel, Direction, Step
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers
+from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers, widest
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.one_process import open_neighbours
+from fgl_secure.training.job import Job, Task
+from fgl_secure.training.neighbourhood import open_neighbours
 from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unwritten
 from fgl_secure.training.parties import neighbour_sums, note_membership
 from fgl_secure.training.presets import Federation, Preset
 from fgl_secure.training.rounds import Figures, Rounds
 from fgl_secure.typing import Array
-
-UNSELECTED = -1.0
-"""The score of a round that is not to be chosen: below every accuracy."""
 
 
 class HiFGL(Rounds):
@@ -57,7 +56,6 @@ class HiFGL(Rounds):
         self.layers = make_layers(make, self._widths, seed).to(self._device)
         self._optimiser = Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
         self._steps = 0
-        self._anchor = self._copied() if preset.federation is Federation.FEDPROX else []
         self._coins = torch.Generator().manual_seed(seed)
         self._degrees = Degrees(*(self._column(each) for each in (silo.degrees, talk.partners, talk.summed)))
         self._features = unwritten(silo.features, self._device)
@@ -74,7 +72,7 @@ class HiFGL(Rounds):
     def _column(self, counts: NDArray[np.int64]) -> torch.Tensor:
         return self._placed(counts[:, None].astype(np.float32))
 
-    def train(self, number: int) -> Figures:
+    def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
         """One step on the mean gradient of the silo's training devices (4.1.2, item 2), and federation (4.3)."""
         self.talk.hand_down(self.layers)
         logits = self.forward(training=True)
@@ -82,13 +80,10 @@ class HiFGL(Rounds):
         judged = self.judged() if self.judges_apart else logits.detach()
         self.talk.backward(losses.sum())
         self.talk.gradients()
-        figures = self._step(judged, losses.detach())
-        return replace(figures, score=UNSELECTED) if number % self._preset.local_steps else figures
+        return self._step(judged, losses.detach())
 
-    def judge(self, number: int) -> Figures | None:
-        """Hands out the models as they are, and scores them; not between two averages."""
-        if number % self._preset.local_steps:
-            return None
+    def judge(self, number: int) -> Figures | None:  # noqa: ARG002  # whenever it is
+        """Hands out the models as they are, and scores them."""
         self.talk.hand_down(self.layers)
         return self.told(_classes(self.judged()))[1]
 
@@ -148,38 +143,21 @@ class HiFGL(Rounds):
         for parameter in self.layers.parameters():
             if parameter.grad is not None:
                 parameter.grad /= max(int(self.silo.train.sum()), 1)
-        self._pull()
         shared = self._preset.federation is Federation.SHARED
         if not shared:
             self._take_step()
-        federated = [p.grad for p in self.layers.parameters() if p.grad is not None] if shared else self._averaged
+        federated = [p.grad for p in self.layers.parameters() if p.grad is not None] if shared else self.averaged
         mean, figures = self.told(_classes(judged), losses.cpu().numpy(), flat(federated))
         overwrite(federated, mean.astype(np.float32))
         if shared:
             self._take_step()
-        elif self._anchor and federated:
-            self._anchor = self._copied()
         self._optimiser.zero_grad()
         return figures
 
-    def _pull(self) -> None:
-        """Adds the gradient of FedProx's term, which pulls the model to the server's last one."""
-        with torch.no_grad():
-            for parameter, anchor in zip(self.layers.parameters(), self._anchor, strict=bool(self._anchor)):
-                if parameter.grad is not None:
-                    parameter.grad += self._preset.proximal * (parameter - anchor)
-
-    def _copied(self) -> list[torch.Tensor]:
-        return [parameter.detach().clone() for parameter in self.layers.parameters()]
-
     @property
-    def _averaged(self) -> list[torch.Tensor]:
-        """What is averaged after a step: nothing where the next one is as local."""
-        depth = len(self.layers)
-        if self._steps % self._preset.local_steps:
-            return []
-        kept = {Federation.FEDAVG: depth, Federation.FEDPROX: depth, Federation.FEDPER: depth - 1}
-        return list(self.layers[: kept.get(self._preset.federation, 0)].parameters())
+    def averaged(self) -> list[torch.Tensor]:
+        """What is averaged after a step: the whole model."""
+        return list(self.layers.parameters())
 
     def _take_step(self) -> None:
         self._optimiser.step()
@@ -201,7 +179,6 @@ class HiFGL(Rounds):
             "rate": np.array([rate, self._steps], dtype=np.float64),
             "coins": self._coins.get_state().numpy(),
             **({} if self._static is None else {"static": self._static.cpu().numpy()}),
-            **({"anchor": flat(self._anchor)} if self._anchor else {}),
             **under("optimiser", remembered(self._optimiser)),
         }
 
@@ -209,8 +186,6 @@ class HiFGL(Rounds):
         """Goes on where a state was taken."""
         super().restore(state)
         overwrite(list(self.layers.parameters()), state["values"])
-        if self._anchor:
-            overwrite(self._anchor, state["anchor"])
         remind(self._optimiser, within("optimiser", state))
         self._optimiser.param_groups[0]["lr"], self._steps = float(state["rate"][0]), int(state["rate"][1])
         self._coins.set_state(torch.from_numpy(state["coins"].copy()))
@@ -252,3 +227,39 @@ def exchange(
     if both_ways:
         session.sum(values, Step(0, 0, Direction.BACKWARD))
     return sums
+
+
+def silos_of(
+    graph: FederatedGraph,
+    schemes: Scheme | Mapping[str, Scheme],
+    preset: Preset,
+    *,
+    backbone: str = "gcn",
+    seed: int = 0,
+    device: torch.device | None = None,
+    kind: Callable[..., HiFGL] = HiFGL,
+) -> Job:
+    """The silos; a round is selected as the preset says.
+
+    Args:
+        graph: who has what.
+        schemes: by topology, or one for neighbours' rows. What devices hand to their silo goes under the scheme of
+            neighbours unless it has one of its own; what is left is in the clear.
+        preset: how to train.
+        backbone: a name of `fgl_secure.backbones`.
+        seed: of initial weights and dropout.
+        device: where model compute runs; the CPU by default.
+        kind: makes a silo's program, as `HiFGL` does.
+    """
+    chosen = {NEIGHBOURS: schemes} if isinstance(schemes, Scheme) else dict(schemes)
+    if NEIGHBOURS in chosen:
+        chosen.setdefault(MEMBERS, chosen[NEIGHBOURS])
+    widths = preset.widths(graph.graph.num_features, graph.num_classes)
+    rows = widest(maker(backbone, published=preset.published_layers), widths)
+    task = Task(
+        lambda talk, _: kind(talk, preset, backbone=backbone, seed=seed, device=device),
+        chosen,
+        preset.epochs,
+        width=max(rows, graph.graph.num_features if preset.static_first_layer else 1),
+    )
+    return Job(task, graph, graph.restricted_to_split() if preset.split_restricted else None)

@@ -22,7 +22,7 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data
 from fgl_secure.host import library_settings
-from fgl_secure.methods.fedavg.small_rounds import fresh_model, full_batches, recorded_round
+from fgl_secure.methods.fedavg.audit_runs import fresh_model, full_batches, recorded_round
 from fgl_secure.schemes import server_scheme
 from fgl_secure.threads import one_thread
 from fgl_secure.typing import Floats, Ids

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
+from fgl_secure.methods.fedavg.program import GradientNoise
 from fgl_secure.schemes import names
 
 CLEAR = "plaintext"

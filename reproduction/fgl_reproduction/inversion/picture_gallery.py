@@ -21,8 +21,8 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, load
 from fgl_secure.host import library_settings
-from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
-from fgl_secure.methods.fedavg.small_rounds import fresh_model, recorded_round
+from fgl_secure.methods.fedavg.audit_runs import fresh_model, recorded_round
+from fgl_secure.methods.fedavg.program import GradientNoise
 from fgl_secure.runtime import Role
 from fgl_secure.schemes import server_scheme
 from fgl_secure.threads import one_thread

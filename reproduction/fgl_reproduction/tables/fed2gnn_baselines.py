@@ -13,9 +13,8 @@ from scipy import sparse
 from fgl_secure.coins import Coins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
-from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.program import model_of
+from fgl_secure.methods.fed2gnn.program import learn_latent, mapped, model_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER

@@ -18,8 +18,7 @@ from fgl_reproduction.tables.table import Choices, Metric
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN
-from fgl_secure.methods.fed2gnn.training import clients_of
+from fgl_secure.methods.fed2gnn.program import Fed2GNN, clients_of
 from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.schemes import parse
 from fgl_secure.training.job import Job

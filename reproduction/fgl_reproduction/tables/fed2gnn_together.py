@@ -14,9 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from fgl_secure.methods.fed2gnn.coordinates import Coordinates, directions
-from fgl_secure.methods.fed2gnn.decoder import Decoder
-from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods
+from fgl_secure.methods.fed2gnn.decoder import Coordinates, Decoder, Neighbourhoods, directions
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
 from fgl_secure.methods.fed2gnn.program import Fed2GNN
 from fgl_secure.training.collectives import Collectives

@@ -7,6 +7,7 @@ clients and is averaged; the rest is personal.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -19,20 +20,45 @@ from fgl_reproduction.methods.fedstar.structure import StructureEncoder, structu
 from fgl_reproduction.methods.gcfl.clusters import ClusterRule, Clusters
 from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedspray.client import adam, drawn_network
-from fgl_secure.methods.fedspray.networks import Affine, Network, draw_weights
+from fgl_secure.methods.fedspray.client import ChosenRounds, adam, chosen, drawn_network
+from fgl_secure.methods.fedspray.networks import NETWORKS, Affine, MakeNetwork, Network, Product, Subgraph, draw_weights
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
-from fgl_secure.methods.fedspray.scoring import ChosenRounds, chosen
-from fgl_secure.methods.fedspray.subgraph import Product, Subgraph
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.rounds import Figures
+from fgl_secure.training.scoring import COUNTS, share_of
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array
+
+
+class Perceptron(Network):
+    """Two layers that look at features alone: what section 3.1 compares with.
+
+    Args:
+        features: input width.
+        hidden: width between the layers.
+        classes: output width.
+    """
+
+    def __init__(self, features: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.first = Affine(features, hidden)
+        self.second = Affine(hidden, classes)
+
+    def scores(self, subgraph: Subgraph) -> torch.Tensor:
+        """relu(X W_1 + b_1) W_2 + b_2."""
+        h = functional.relu(subgraph.features(self.first.weight) + self.first.bias)
+        scores: torch.Tensor = self.second(h)
+        return scores
+
+
+KNOWN: Mapping[str, MakeNetwork] = {**NETWORKS, "mlp": Perceptron}
+"""Networks of baselines by name."""
+
 
 WALKS = DEGREES = 16
 """Columns of structure features, as in FedStar's public code."""
@@ -163,10 +189,15 @@ class PlainClient(ChosenRounds):
         else:
             alone = baseline is Baseline.LOCAL
             drawn = talk.silo.silo if alone else 0
-            self.network = drawn_network(backbone, talk.silo.facts, preset, draws, drawn).to(place)
+            self.network = drawn_network(backbone, talk.silo.facts, preset, draws, drawn, KNOWN).to(place)
             self._averaged = [] if alone else list(self.network.parameters())
         self._parameters = list(self.network.parameters())
         self._steps = adam(self.network, preset.learning_rate)
+
+    @property
+    def own_minority(self) -> float:
+        """The accuracy over this client's minority nodes, which no other party is told; NaN without any."""
+        return float(share_of(self._scores.own[COUNTS:]))
 
     def train(self, number: int) -> Figures:
         """Scores the network, trains it, and takes the mean of all where there is one."""

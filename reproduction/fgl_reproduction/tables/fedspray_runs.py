@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_reproduction.datasets.fedspray_clients import fedspray_partition, kept_clients, louvain_floor
-from fgl_reproduction.tables.fedspray_baselines import Baseline, plain_clients
+from fgl_reproduction.tables.fedspray_baselines import Baseline, PlainClient, plain_clients
 from fgl_reproduction.tables.table import Choices, Metric
 from fgl_secure.graph import FederatedGraph, Graph
+from fgl_secure.methods.fedspray.client import clients_of
 from fgl_secure.methods.fedspray.preset import FedSprayPreset, fedspray_preset
-from fgl_secure.methods.fedspray.scoring import ChosenRounds
-from fgl_secure.methods.fedspray.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
@@ -108,7 +107,7 @@ class MinorityRun:
         run, shares = BaselineRun(Baseline.FEDAVG, self.backbone, Clients.PUBLISHED), list[float]()
 
         def see(programs: tuple[Program, ...]) -> None:
-            shares[:] = [program.own_minority for program in programs if isinstance(program, ChosenRounds)]
+            shares[:] = [program.own_minority for program in programs if isinstance(program, PlainClient)]
 
         result = replace(run.job(data, choices, seed), shown=see).train()
         overall = {OVERALL: _measured(result)[OVERALL]}

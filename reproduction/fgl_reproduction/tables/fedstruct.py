@@ -42,7 +42,7 @@ from fgl_reproduction.tables.fedstruct_runs import (
 )
 from fgl_reproduction.tables.statistics import GRAPH_METRICS, WHOLE
 from fgl_reproduction.tables.table import Case
-from fgl_secure.methods.fedstruct.presets import FeatureModelKind
+from fgl_secure.methods.fedstruct.preset import FeatureModelKind
 from fgl_secure.methods.fedstruct.program import HOP2VEC
 
 CENTRAL = "central"

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.exchange import NoExchange
-from fgl_secure.methods.fedstruct.presets import FeatureModelKind, FedStructPreset
-from fgl_secure.methods.fedstruct.program import FedStructTask
-from fgl_secure.methods.fedstruct.training import clients_of
+from fgl_secure.methods.fedstruct.preset import FeatureModelKind, FedStructPreset, Weighting
+from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask, clients_of
 from fgl_secure.runtime import Channel
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.parameters import unflatten
 from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.rounds import Figures
+from fgl_secure.typing import Array
 
 
 class Sharing(Enum):
@@ -39,27 +46,100 @@ class FedStructBaseline:
 
     Attributes:
         name: what tables call it.
-        kind: of the model.
+        kind: of the model; None for a perceptron, which has no edges.
         sharing: what clients have in common.
     """
 
     name: str
-    kind: FeatureModelKind
+    kind: FeatureModelKind | None
     sharing: Sharing
 
 
 CENTRAL_GNN = FedStructBaseline("Central GNN", FeatureModelKind.SAGE, Sharing.EVERYTHING)
 CENTRAL_DGCN = FedStructBaseline("Central DGCN", FeatureModelKind.DGCN, Sharing.EVERYTHING)
-CENTRAL_MLP = FedStructBaseline("Central MLP", FeatureModelKind.MLP, Sharing.EVERYTHING)
+CENTRAL_MLP = FedStructBaseline("Central MLP", None, Sharing.EVERYTHING)
 FEDAVG_GNN = FedStructBaseline("FedAvg GNN", FeatureModelKind.SAGE, Sharing.MODELS)
 FEDAVG_DGCN = FedStructBaseline("FedAvg DGCN", FeatureModelKind.DGCN, Sharing.MODELS)
-FEDAVG_MLP = FedStructBaseline("FedAvg MLP", FeatureModelKind.MLP, Sharing.MODELS)
+FEDAVG_MLP = FedStructBaseline("FedAvg MLP", None, Sharing.MODELS)
 FEDSGD_GNN = FedStructBaseline("FedSGD GNN", FeatureModelKind.SAGE, Sharing.GRADIENTS)
 FEDSGD_DGCN = FedStructBaseline("FedSGD DGCN", FeatureModelKind.DGCN, Sharing.GRADIENTS)
-FEDSGD_MLP = FedStructBaseline("FedSGD MLP", FeatureModelKind.MLP, Sharing.GRADIENTS)
+FEDSGD_MLP = FedStructBaseline("FedSGD MLP", None, Sharing.GRADIENTS)
 LOCAL_GNN = FedStructBaseline("Local GNN", FeatureModelKind.SAGE, Sharing.NOTHING)
 LOCAL_DGCN = FedStructBaseline("Local DGCN", FeatureModelKind.DGCN, Sharing.NOTHING)
-LOCAL_MLP = FedStructBaseline("Local MLP", FeatureModelKind.MLP, Sharing.NOTHING)
+LOCAL_MLP = FedStructBaseline("Local MLP", None, Sharing.NOTHING)
+
+
+class BaselineClient(FedStruct):
+    """A client that trains a model of its own, which is averaged with those of others or not.
+
+    Args:
+        talk: the collectives of the run.
+        task: what is trained.
+        averaged: whether models are averaged after each step.
+        own_ends: whether clients are tested each with the model that its own last step left, which the mean of the last
+            round comes too late for, and keep LayerNorms that are never averaged, as in the public code.
+        rest: as for `FedStruct`.
+    """
+
+    alone = True
+
+    def __init__(
+        self, talk: Collectives, task: FedStructTask, *, averaged: bool, own_ends: bool = False, **rest: Any
+    ) -> None:
+        super().__init__(talk, task, **rest)
+        self._averaged, self._own_ends = averaged, own_ends
+
+    def train(self, number: int) -> Figures:
+        """The client's own step, and the mean of all models where they are averaged."""
+        own = self._counts(number)
+        self.model.train()
+        self.model.forget()
+        loss = self.model.loss(self.scores())
+        torch.autograd.backward(loss)
+        self.model.step(self.model.gradient(), None)
+        given = self._share * self.model.parameters()["theta"] if self._averaged else np.empty(0, dtype=np.float32)
+        row, parts = np.append(given, float(loss.detach())), (len(given),) * bool(len(given))
+        told, sums = self.talk.server(row, own, parts=parts)
+        if self._averaged and not (self._own_ends and number + 1 == self._preset.epochs):
+            self._take(told[:-1])
+        return Figures(float(told[-1]) / self.silo.facts.silos, sums, own, self._score(sums, number))
+
+    @property
+    def _share(self) -> float:
+        """What the client's model weighs in the mean over clients."""
+        facts = self.silo.facts
+        if self._preset.weighting is Weighting.LABELLED:
+            return int(self.silo.train.sum()) / max(facts.labelled, 1)
+        return len(self.silo.nodes) / facts.nodes
+
+    def _take(self, theta: Array) -> None:
+        """Goes on with the mean over clients, but for LayerNorms that stay."""
+        modules = self.model.models.modules() if self._own_ends else ()
+        staying = {id(leaf) for each in modules if isinstance(each, nn.LayerNorm) for leaf in each.parameters()}
+        with torch.no_grad():
+            for leaf, values in zip(self.model.theta, unflatten(theta, self.model.theta), strict=True):
+                if id(leaf) not in staying:
+                    leaf.copy_(values)
+
+
+def baseline_job(
+    baseline: FedStructBaseline,
+    graph: FederatedGraph,
+    preset: FedStructPreset,
+    *,
+    seed: int = 0,
+    device: torch.device | None = None,
+    own_ends: bool | None = None,
+) -> Job:
+    """A baseline's clients; arguments as for `train_baseline`."""
+    chosen = replace(preset, feature_model=baseline.kind or FeatureModelKind.DGCN)
+    chosen = chosen if baseline.kind else replace(chosen, feature_hops=0)
+    task = FedStructTask(chosen, NoExchange(), seed=seed)
+    if baseline.sharing in (Sharing.EVERYTHING, Sharing.GRADIENTS):
+        return clients_of(graph, task, device=device)
+    ends = preset.name == "paper" if own_ends is None else own_ends
+    averaged = baseline.sharing is Sharing.MODELS
+    return clients_of(graph, task, device=device, kind=partial(BaselineClient, averaged=averaged, own_ends=ends))
 
 
 def train_baseline(
@@ -70,6 +150,7 @@ def train_baseline(
     seed: int = 0,
     device: torch.device | None = None,
     progress: Progress | None = None,
+    own_ends: bool | None = None,
 ) -> TrainingResult:
     """Trains a baseline and selects a round as the preset says; one round is reported for all clients.
 
@@ -80,14 +161,14 @@ def train_baseline(
         seed: of initial weights and dropout.
         device: where model compute runs; the CPU by default.
         progress: called after each round.
+        own_ends: see `BaselineClient`; None has it under the `paper` preset.
     """
-    chosen = replace(preset, feature_model=baseline.kind)
     seen = graph.in_one_silo() if baseline.sharing is Sharing.EVERYTHING else graph
-    exchange = NoExchange(baseline.sharing is not Sharing.NOTHING, averaged=baseline.sharing is Sharing.MODELS)
-    if not exchange.together:
+    if baseline.sharing is Sharing.NOTHING:
         _check_labelled(seen)
     channel = Channel(hierarchy_of(seen), SimulationCoins(seed))
-    return clients_of(seen, FedStructTask(chosen, exchange, seed=seed), device=device).train(channel, progress)
+    job = baseline_job(baseline, seen, preset, seed=seed, device=device, own_ends=own_ends)
+    return job.train(channel, progress)
 
 
 def _check_labelled(graph: FederatedGraph) -> None:

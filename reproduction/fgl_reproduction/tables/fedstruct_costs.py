@@ -16,8 +16,7 @@ from fgl_reproduction.tables.fedstruct_runs import PAPER, Setting, chosen, undir
 from fgl_reproduction.tables.table import PLAINTEXT, Case, Choices, Metric
 from fgl_secure.graph import Graph
 from fgl_secure.methods.fedstruct.exchange import RowExchange
-from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructTask
-from fgl_secure.methods.fedstruct.training import clients_of
+from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructTask, clients_of
 from fgl_secure.protocols.topology import CLIENTS, SERVER
 from fgl_secure.schemes import parse
 

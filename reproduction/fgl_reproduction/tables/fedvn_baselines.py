@@ -24,8 +24,18 @@ from fgl_reproduction.methods.fedstar.structure import StructureEncoder, structu
 from fgl_reproduction.methods.gcfl.clusters import ClusterRule, Clusters
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.batches import GraphBatch, GraphStore
-from fgl_secure.methods.fedvn.losses import descend, task_loss
-from fgl_secure.methods.fedvn.models import BatchNorm, Dropout, Encoder, GINLayer, GraphModel, Linear, active, dropped
+from fgl_secure.methods.fedvn.models import (
+    BatchNorm,
+    Dropout,
+    Encoder,
+    GINLayer,
+    GraphModel,
+    Linear,
+    active,
+    descend,
+    dropped,
+    task_loss,
+)
 from fgl_secure.methods.fedvn.preset import FedVNPreset, GlobalScore, Statistics
 from fgl_secure.methods.fedvn.program import UNIT, ClientGraphs, FedVN
 from fgl_secure.runtime.packing import Arrays, under, within

@@ -17,8 +17,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph.datasets import load_set
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.methods.fedvn.program import FedVN
-from fgl_secure.methods.fedvn.training import clients_of
+from fgl_secure.methods.fedvn.program import FedVN, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.training.job import Job
 from fgl_secure.typing import Array, Floats

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -21,17 +22,104 @@ import torch
 
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import HiFGL as Choices
-from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import HiFGL, silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS
+from fgl_secure.runtime.packing import Arrays
 from fgl_secure.training.backbones import Degrees, MessageLayer
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.parameters import flat, overwrite
 from fgl_secure.training.presets import Federation, Preset
+from fgl_secure.training.rounds import Figures
 from fgl_secure.training.sparse_products import SparseMatrix
+from fgl_secure.typing import Array
+
+
+class Averaging(Enum):
+    """How silos' models become one, each after steps of its own optimiser."""
+
+    MODELS = "models"
+    """Models are averaged (FedAvg)."""
+    NOTHING = "nothing"
+    """Each silo keeps what it has learnt."""
+    PULLED = "pulled"
+    """FedAvg with (mu / 2) |w - w_global|^2 added to each silo's loss (Li et al. 2020, Eq. 2), w_global being the model
+    that the server sent last. With one local step, which starts at w_global, the step is FedAvg's for every mu."""
+    FIRST_LAYERS = "first layers"
+    """All layers but the last, which stays with its silo (Arivazhagan et al. 2019)."""
+
+
+class Averaged(HiFGL):
+    """A silo's model under another way of averaging.
+
+    Args:
+        talk: the collectives of the run.
+        preset: how to train.
+        averaging: how the silos' models become one; None leaves that to the preset.
+        local_steps: rounds after which they do, each of one step; none of the rounds between can be the reported one.
+        proximal: mu of FedProx.
+        rest: as for `HiFGL`.
+    """
+
+    def __init__(
+        self,
+        talk: Collectives,
+        preset: Preset,
+        *,
+        averaging: Averaging | None = None,
+        local_steps: int = 1,
+        proximal: float = 0.01,
+        **rest: Any,
+    ) -> None:
+        super().__init__(talk, preset, **rest)
+        self._averaging, self._local_steps, self._proximal = averaging, local_steps, proximal
+        self._anchor = self._copied() if averaging is Averaging.PULLED else []
+
+    def train(self, number: int) -> Figures:
+        """A round; between two averages it is not to be chosen."""
+        figures = super().train(number)
+        return replace(figures, score=-1.0) if number % self._local_steps else figures
+
+    def judge(self, number: int) -> Figures | None:
+        """Scores the models, but not between two averages."""
+        return None if number % self._local_steps else super().judge(number)
+
+    @property
+    def averaged(self) -> list[torch.Tensor]:
+        """What is averaged after a step: nothing where the next one is as local."""
+        if self._averaging is Averaging.NOTHING or self._steps % self._local_steps:
+            return []
+        kept = len(self.layers) - (self._averaging is Averaging.FIRST_LAYERS)
+        return list(self.layers[:kept].parameters())
+
+    def _step(self, judged: torch.Tensor, losses: torch.Tensor) -> Figures:
+        figures = super()._step(judged, losses)
+        if self._anchor and self.averaged:
+            self._anchor = self._copied()
+        return figures
+
+    def _take_step(self) -> None:
+        with torch.no_grad():
+            for parameter, anchor in zip(self.layers.parameters(), self._anchor, strict=bool(self._anchor)):
+                if parameter.grad is not None:
+                    parameter.grad += self._proximal * (parameter - anchor)
+        super()._take_step()
+
+    def _copied(self) -> list[torch.Tensor]:
+        return [parameter.detach().clone() for parameter in self.layers.parameters()]
+
+    def state(self) -> dict[str, Array]:
+        """As of HiFGL, with the server's last model."""
+        return {**super().state(), **({"anchor": flat(self._anchor)} if self._anchor else {})}
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on where a state was taken."""
+        super().restore(state)
+        if self._anchor:
+            overwrite(self._anchor, state["anchor"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +129,14 @@ class Framework:
     Attributes:
         name: what tables call it.
         sees: from the whole federated graph to the one that messages travel on.
-        federation: how the silos' models become one; None takes the preset's.
+        averaging: how the silos' models become one; None takes the preset's.
         tested_on_all: whether models are scored on all edges, whatever they are trained on.
         local_steps: steps of a silo between two averages.
     """
 
     name: str
     sees: Callable[[FederatedGraph], FederatedGraph]
-    federation: Federation | None = None
+    averaging: Averaging | None = None
     tested_on_all: bool = False
     local_steps: int = 1
 
@@ -62,15 +150,15 @@ def _everything(graph: FederatedGraph) -> FederatedGraph:
     return graph
 
 
-LOCAL_MLP = Framework("Local-MLP", FederatedGraph.without_edges, Federation.LOCAL)
+LOCAL_MLP = Framework("Local-MLP", FederatedGraph.without_edges, Averaging.NOTHING)
 """Each silo alone, on features: a layer that adds the own row is a layer of a perceptron where no message arrives."""
-LOCAL = Framework("Local", FederatedGraph.restricted_to_silos, Federation.LOCAL)
+LOCAL = Framework("Local", FederatedGraph.restricted_to_silos, Averaging.NOTHING)
 """Each silo alone, on the edges within it."""
-FEDAVG = Framework("FedAvg", FederatedGraph.restricted_to_silos, Federation.FEDAVG)
+FEDAVG = Framework("FedAvg", FederatedGraph.restricted_to_silos, Averaging.MODELS)
 """Models are averaged, edges between silos are lost (McMahan et al. 2017)."""
-FEDPROX = Framework("FedProx", FederatedGraph.restricted_to_silos, Federation.FEDPROX, local_steps=5)
+FEDPROX = Framework("FedProx", FederatedGraph.restricted_to_silos, Averaging.PULLED, local_steps=5)
 """FedAvg with a proximal term (Li et al. 2020), which the second local step is the first to feel."""
-FEDPER = Framework("FedPer", FederatedGraph.restricted_to_silos, Federation.FEDPER)
+FEDPER = Framework("FedPer", FederatedGraph.restricted_to_silos, Averaging.FIRST_LAYERS)
 """FedAvg with a last layer for each silo (Arivazhagan et al. 2019)."""
 HIFGL = Framework("HiFGL", _everything)
 """All edges, federated as the preset says."""
@@ -106,14 +194,14 @@ class Examiner:
         return h
 
 
-class Examined(HiFGL):
+class Examined(Averaged):
     """A silo's model, trained on the edges that the silo sees, and scored on its nodes by who has all of them.
 
     Args:
         talk: the collectives of the run.
         preset: how to train.
         examiner: scores models.
-        rest: as for `HiFGL`.
+        rest: as for `Averaged`.
     """
 
     def __init__(self, talk: Collectives, preset: Preset, *, examiner: Examiner, **rest: Any) -> None:
@@ -139,7 +227,7 @@ def framework_job(
     seed: int,
     scheme: Scheme | None = None,
     device: torch.device | None = None,
-    kind: Callable[..., HiFGL] = HiFGL,
+    kind: Callable[..., Averaged] | None = None,
 ) -> Job:
     """A framework's silos, ready to be trained.
 
@@ -152,16 +240,16 @@ def framework_job(
         scheme: how neighbourhood sums are computed, and those of gradients where it serves them; in the clear by
             default.
         device: where model compute runs; the CPU by default.
-        kind: makes a silo's program, where models are not tested on all edges.
+        kind: makes a silo's program, where models are not tested on all edges; `Averaged` unless given.
     """
     scheme = scheme or Plaintext()
     seen = framework.sees(graph)
-    federation = framework.federation or preset.federation
-    federated = replace(preset, federation=federation, local_steps=framework.local_steps)
+    federated = preset if framework.averaging is None else replace(preset, federation=Federation.FEDAVG)
     schemes = Choices().assigned({NEIGHBOURS: scheme, MEMBERS: scheme})
     if framework.tested_on_all:
         heard = graph.restricted_to_split() if preset.split_restricted else graph
         kind = partial(Examined, examiner=Examiner(graph, heard, device or torch.device("cpu")))
+    kind = partial(kind or Averaged, averaging=framework.averaging, local_steps=framework.local_steps)
     return silos_of(seen, schemes, federated, backbone=backbone, seed=seed, device=device, kind=kind)
 
 

@@ -17,7 +17,7 @@ from fgl_secure.attacks.gradients.inversion import Effort
 from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.cli.main import BAD_INPUT, OK, main
 from fgl_secure.errors import FglSecureError, InputError
-from fgl_secure.methods.fedavg.small_rounds import small_trees
+from fgl_secure.methods.fedavg.audit_runs import small_trees
 from fgl_secure.schemes import names
 
 

@@ -13,8 +13,8 @@ from fgl_reproduction.methods.ditto import program
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods import FedAvg
-from fgl_secure.methods.fedavg.training import FedAvg as Averaging
-from fgl_secure.methods.fedavg.training import LocalTraining, UpdateRule, clients_of
+from fgl_secure.methods.fedavg.program import FedAvg as Averaging
+from fgl_secure.methods.fedavg.program import LocalTraining, UpdateRule, clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme

@@ -14,7 +14,7 @@ from fgl_reproduction.methods.gcfl.clusters import ClusterRule, Clusters, cut, w
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedavg.training import LocalTraining, UpdateRule, clients_of
+from fgl_secure.methods.fedavg.program import LocalTraining, UpdateRule, clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme

@@ -8,12 +8,9 @@ import pytest
 import torch
 
 from fgl_reproduction.tables.fed2gnn_together import Together, TogetherClient, TogetherDecoder
-from fgl_secure.methods.fed2gnn.coordinates import Coordinates
-from fgl_secure.methods.fed2gnn.decoder import Decoder
-from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods
+from fgl_secure.methods.fed2gnn.decoder import Coordinates, Decoder, Neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN
-from fgl_secure.methods.fed2gnn.training import clients_of
+from fgl_secure.methods.fed2gnn.program import Fed2GNN, clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Phase, Recording

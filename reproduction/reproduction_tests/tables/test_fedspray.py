@@ -34,8 +34,8 @@ from fgl_reproduction.tables.rows import printed_figures
 from fgl_reproduction.tables.table import Choices, PaperTable
 from fgl_secure.errors import DataNotFoundError, InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, load
+from fgl_secure.methods.fedspray.client import minority_nodes
 from fgl_secure.methods.fedspray.preset import FedSprayPreset, fedspray_preset
-from fgl_secure.methods.fedspray.scoring import minority_nodes
 from fgl_secure.training.job import Job
 from fgl_secure.training.silo import Silo
 

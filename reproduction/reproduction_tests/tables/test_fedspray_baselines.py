@@ -10,13 +10,13 @@ import torch
 
 from fgl_reproduction.methods.gcfl.clusters import ClusterRule
 from fgl_reproduction.tables.fedspray_baselines import (
+    KNOWN,
     Baseline,
     ClusteredClient,
     PlainClient,
     StructuredNetwork,
     plain_clients,
 )
-from fgl_secure.methods.fedspray.networks import NETWORKS
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Phase, Recording
@@ -31,7 +31,7 @@ CLEAR = Plaintext(threshold=1)
 
 @pytest.mark.parametrize(
     ("baseline", "backbone"),
-    [each for each in product(Baseline, NETWORKS) if each != (Baseline.FEDSTAR, "mlp")],  # whose layers hear structure
+    [each for each in product(Baseline, KNOWN) if each != (Baseline.FEDSTAR, "mlp")],  # whose layers hear structure
 )
 def test_baselines_learn(baseline: Baseline, backbone: str) -> None:
     """Ten rounds reach half of the test nodes, and the scores are those of the result."""

@@ -52,9 +52,9 @@ from fgl_reproduction.tables.rows import printed_figures
 from fgl_reproduction.tables.table import Choices, PaperTable
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph, load
-from fgl_secure.graph.partition import partition
-from fgl_secure.methods.fedstruct.models import neighbour_means
-from fgl_secure.methods.fedstruct.presets import FeatureModelKind
+from fgl_secure.graph.partition import binomial_partition
+from fgl_secure.methods.fedstruct.client import neighbour_means
+from fgl_secure.methods.fedstruct.preset import FeatureModelKind
 from fgl_secure.methods.fedstruct.program import HOP2VEC
 from reproduction_tests.tables.small import NODES, run_small, small_graph
 from tests.error_codes import about

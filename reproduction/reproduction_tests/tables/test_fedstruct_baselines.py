@@ -14,15 +14,14 @@ from fgl_reproduction.tables.fedstruct_baselines import (
     FEDSGD_GNN,
     LOCAL_GNN,
     FedStructBaseline,
+    Sharing,
+    baseline_job,
     train_baseline,
 )
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.fedstruct.exchange import NoExchange
-from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, Weighting
-from fgl_secure.methods.fedstruct.program import FedStructTask
-from fgl_secure.methods.fedstruct.training import clients_of
+from fgl_secure.methods.fedstruct.preset import Averaging, FeatureModelKind, FedStructPreset, Weighting
 from fgl_secure.runtime import Channel
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.typing import Array
@@ -66,13 +65,16 @@ def test_local_models_know_their_own_client_alone() -> None:
 
 
 def _local_parameters(graph: FederatedGraph) -> list[Array]:
-    return _parameters(graph, NoExchange(together=False))
+    return _parameters(graph, Sharing.NOTHING)
 
 
-def _parameters(graph: FederatedGraph, exchange: NoExchange, preset: FedStructPreset = QUICK) -> list[Array]:
+def _parameters(
+    graph: FederatedGraph, sharing: Sharing, preset: FedStructPreset = QUICK, *, own_ends: bool = False
+) -> list[Array]:
     """Of all clients after one round."""
-    task = FedStructTask(replace(preset, feature_model=FeatureModelKind.SAGE), exchange)
-    process = clients_of(graph, task).opened(Channel(hierarchy_of(graph), SimulationCoins(0)))
+    baseline = FedStructBaseline("a GNN", FeatureModelKind.SAGE, sharing)
+    job = baseline_job(baseline, graph, preset, own_ends=own_ends)
+    process = job.opened(Channel(hierarchy_of(graph), SimulationCoins(0)))
     process.begin()
     process.round(0)
     return [program.report["theta"] for program in process.programs]
@@ -101,9 +103,9 @@ def test_a_client_without_labelled_nodes_is_refused() -> None:
 
 def test_fedavg_is_the_mean_of_what_clients_learn_alone() -> None:
     """After one round: each client's own step from the same start, weighed by labelled nodes."""
-    alone = [_parameters(GRAPH, NoExchange(together=False))[silo] for silo in range(GRAPH.num_silos)]
+    alone = [_parameters(GRAPH, Sharing.NOTHING)[silo] for silo in range(GRAPH.num_silos)]
     weights = np.bincount(GRAPH.silo_of[GRAPH.train_mask], minlength=GRAPH.num_silos) / GRAPH.train_mask.sum()
-    together = _parameters(GRAPH, NoExchange(averaged=True))
+    together = _parameters(GRAPH, Sharing.MODELS)
     expected = sum(weight * own for weight, own in zip(weights, alone, strict=True))
     for own in together:
         np.testing.assert_allclose(own, expected, atol=1e-6)
@@ -113,22 +115,22 @@ def test_fedavg_is_the_mean_of_what_clients_learn_alone() -> None:
 def test_fedavg_weighs_clients_by_nodes_where_the_preset_does() -> None:
     """As the public code."""
     preset = replace(QUICK, weighting=Weighting.NODES)
-    alone = _parameters(GRAPH, NoExchange(together=False), preset)
+    alone = _parameters(GRAPH, Sharing.NOTHING, preset)
     weights = np.bincount(GRAPH.silo_of) / GRAPH.num_devices
     expected = sum(weight * own for weight, own in zip(weights, alone, strict=True))
-    np.testing.assert_allclose(_parameters(GRAPH, NoExchange(averaged=True), preset)[0], expected, atol=1e-6)
+    np.testing.assert_allclose(_parameters(GRAPH, Sharing.MODELS, preset)[0], expected, atol=1e-6)
 
 
-OWN_ENDS = replace(QUICK, own_ends=True, selection=None)
+OWN_ENDS = replace(QUICK, selection=None)
 NORMS = 2 * GRAPH.graph.num_features
 """Parameters of the LayerNorm, which are the first."""
 
 
 def test_with_own_ends_fedavg_averages_all_but_norms() -> None:
     """After a round that another one follows; a LayerNorm is where the client's own step left it."""
-    alone = _parameters(GRAPH, NoExchange(together=False), OWN_ENDS)
-    together = _parameters(GRAPH, NoExchange(averaged=True), OWN_ENDS)
-    mean = _parameters(GRAPH, NoExchange(averaged=True))[0]
+    alone = _parameters(GRAPH, Sharing.NOTHING, OWN_ENDS)
+    together = _parameters(GRAPH, Sharing.MODELS, OWN_ENDS, own_ends=True)
+    mean = _parameters(GRAPH, Sharing.MODELS)[0]
     for own, lone in zip(together, alone, strict=True):
         np.testing.assert_array_equal(own[:NORMS], lone[:NORMS])
         np.testing.assert_allclose(own[NORMS:], mean[NORMS:], atol=1e-6)
@@ -138,8 +140,8 @@ def test_with_own_ends_fedavg_averages_all_but_norms() -> None:
 def test_with_own_ends_fedavg_ends_before_the_last_mean() -> None:
     """After the last round each client has its own step."""
     last = replace(OWN_ENDS, epochs=1)
-    alone = _parameters(GRAPH, NoExchange(together=False), last)
-    together = _parameters(GRAPH, NoExchange(averaged=True), last)
+    alone = _parameters(GRAPH, Sharing.NOTHING, last)
+    together = _parameters(GRAPH, Sharing.MODELS, last, own_ends=True)
     np.testing.assert_array_equal(together, alone)
     assert not np.allclose(together[0], together[1], atol=1e-4)
 
@@ -148,9 +150,7 @@ def test_with_own_ends_each_client_is_tested_with_its_own_model() -> None:
     """Where each client has one label, its own step leads there, and the mean does not."""
     graph = Graph.from_arrays("apart", GRAPH.features, GRAPH.silo_of, GRAPH.edges)
     apart, last = replace(GRAPH, graph=graph), replace(OWN_ENDS, epochs=1, learning_rate=1.0)
-    own, mean = (
-        train_baseline(FEDAVG_MLP, apart, replace(last, own_ends=each)).accuracy.test for each in (True, False)
-    )
+    own, mean = (train_baseline(FEDAVG_MLP, apart, last, own_ends=each).accuracy.test for each in (True, False))
     assert own == 1
     assert mean is not None
     assert mean < 1

@@ -10,7 +10,7 @@ from fgl_reproduction.methods.gcfl.clusters import ClusterRule
 from fgl_reproduction.tables.fedvn_baselines import FEDAVG, PROGRAMS, Clustered
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.methods.fedvn.training import clients_of
+from fgl_secure.methods.fedvn.program import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme

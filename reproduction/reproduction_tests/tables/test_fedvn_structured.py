@@ -21,7 +21,7 @@ from fgl_reproduction.tables.fedvn_baselines import (
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.methods.fedvn.training import clients_of
+from fgl_secure.methods.fedvn.program import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Phase, Recording

@@ -1,6 +1,8 @@
 """Frameworks: HiFGL's program on other edges and under other federations."""
 
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +16,13 @@ from fgl_reproduction.tables.hifgl_baselines import (
     HIFGL,
     LOCAL,
     LOCAL_MLP,
+    Averaged,
+    Averaging,
     Framework,
     train_framework,
 )
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, Role
@@ -28,6 +31,7 @@ from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Federation, Preset
 from tests.graphs import two_communities
+from tests.methods.hifgl.test_hierarchy import RATE, Given, trained
 
 QUICK = replace(HONEST, hidden=8, epochs=6)
 GRAPH = two_communities()
@@ -75,17 +79,16 @@ def test_messages_travel_on_the_edges_that_a_framework_sees(framework: Framework
 def logits_in_silo_0(framework: Framework, graph: FederatedGraph) -> torch.Tensor:
     """What silo 0 predicts for its own devices after three rounds."""
     seen = framework.sees(graph)
-    preset = replace(QUICK, federation=framework.federation or QUICK.federation)
     found: list[torch.Tensor] = []
 
-    class Told(HiFGL):
+    class Told(Averaged):
         def judged(self) -> torch.Tensor:
             found.append(super().judged())
             return found[-1]
 
     channel = Channel(hierarchy_of(seen), SimulationCoins(0))
-    preset = replace(preset, epochs=3)
-    silos = OneProcess(seen, {}, channel, lambda talk: Told(talk, preset), width=preset.hidden)
+    preset = replace(QUICK, epochs=3)
+    silos = OneProcess(seen, {}, channel, lambda talk: Told(talk, preset, averaging=framework.averaging), width=8)
     for number in range(4):
         silos.round(number)
     return found[0]
@@ -205,3 +208,80 @@ def test_any_number_of_layers_trains(layers: int) -> None:
     result = train_framework(HIFGL, GRAPH, replace(QUICK, layers=layers), backbone="gcn", seed=0)
     assert messages(result) == GRAPH.edges.shape[1] * layers * (2 * QUICK.epochs + 1)
     assert result.losses[-1] < result.losses[0]
+
+
+class GivenAveraged(Given, Averaged):
+    """A silo whose gradients are given, under another way of averaging."""
+
+
+def two_layers(averaging: Averaging, gradients: list[float], steps: int = 1, **more: Any) -> list[torch.nn.ModuleList]:
+    """The models of silos that took steps on these gradients of all parameters, every silo a training device."""
+    kind, devices = partial(GivenAveraged, averaging=averaging, **more), [1] * len(gradients)
+    return [silo.layers for silo in trained(Federation.FEDAVG, gradients, devices, 2, steps, kind)]
+
+
+def flat(*layers: torch.nn.Module) -> torch.Tensor:
+    """All parameters as one vector."""
+    return torch.cat([parameter.detach().flatten() for layer in layers for parameter in layer.parameters()])
+
+
+def test_local_silos_keep_what_they_learnt() -> None:
+    """Without federation each silo follows its own gradient, as if the other were not there."""
+    up, down = two_layers(Averaging.NOTHING, [-1.0, 1.0], steps=3)
+    assert torch.equal(flat(up), flat(*two_layers(Averaging.NOTHING, [-1.0], steps=3)))
+    assert torch.equal(flat(down), flat(*two_layers(Averaging.NOTHING, [1.0], steps=3)))
+    assert (flat(up) > flat(down)).all()
+
+
+def test_fedper_averages_all_but_the_last_layer() -> None:
+    """First layers are those of federated averaging, last layers those of silos alone."""
+    personal = two_layers(Averaging.FIRST_LAYERS, [1.0, -20.0, 3.0], steps=3)
+    averaged = two_layers(Averaging.MODELS, [1.0, -20.0, 3.0], steps=3)
+    alone = two_layers(Averaging.NOTHING, [1.0, -20.0, 3.0], steps=3)
+    for mine, shared, own in zip(personal, averaged, alone, strict=True):
+        assert torch.equal(flat(mine[0]), flat(shared[0]))
+        assert torch.equal(flat(mine[1]), flat(own[1]))
+        assert not torch.equal(flat(mine[1]), flat(shared[1]))
+        assert not torch.equal(flat(mine[0]), flat(own[0]))
+
+
+def test_fedprox_with_one_local_step_is_fedavg() -> None:
+    """A round that starts at the server's model does not feel the proximal term: bit for bit FedAvg's models."""
+    proximal, averaged = (two_layers(each, [1.0, -20.0], steps=4) for each in (Averaging.PULLED, Averaging.MODELS))
+    assert torch.equal(flat(*proximal), flat(*averaged))
+
+
+def test_models_are_averaged_after_their_local_steps_alone() -> None:
+    """Before the third step silos have the models of silos alone; after it they have the mean of these."""
+    gradients = [1.0, -20.0]
+    alone = two_layers(Averaging.NOTHING, gradients, steps=2)
+    between = two_layers(Averaging.MODELS, gradients, steps=2, local_steps=3)
+    assert torch.equal(flat(*between), flat(*alone))
+    third = two_layers(Averaging.NOTHING, gradients, steps=3)
+    mean = (flat(third[0]) + flat(third[1])) / 2
+    for model in two_layers(Averaging.MODELS, gradients, steps=3, local_steps=3):
+        assert torch.allclose(flat(model), mean, atol=1e-6)
+
+
+def test_fedprox_pulls_later_local_steps_to_the_servers_model() -> None:
+    """Each step of Adam is on the gradient and mu (w - w_server), w_server being the last mean; mu = 0 is FedAvg."""
+    gradients, mu, steps = [1.0, -0.3], 7.0, 5
+    start = flat(two_layers(Averaging.PULLED, gradients, steps=0)[0])
+    silos = [start.clone().requires_grad_() for _ in gradients]
+    optimisers = [torch.optim.Adam([w], lr=RATE) for w in silos]
+    server = start.clone()
+    for step in range(steps):
+        for w, optimiser, gradient in zip(silos, optimisers, gradients, strict=True):
+            w.grad = gradient + mu * (w.detach() - server)
+            optimiser.step()
+            if (step + 1) % HONEST.decay_every == 0:
+                optimiser.param_groups[0]["lr"] *= HONEST.decay
+        if step % 2:
+            server = torch.stack([w.detach() for w in silos]).mean(dim=0)
+            for w in silos:
+                w.data.copy_(server)
+    found = two_layers(Averaging.PULLED, gradients, steps, local_steps=2, proximal=mu)
+    assert torch.allclose(flat(*found), torch.cat([w.detach() for w in silos]), atol=1e-6)
+    freed = two_layers(Averaging.PULLED, gradients, steps, local_steps=2, proximal=0.0)
+    assert torch.equal(flat(*freed), flat(*two_layers(Averaging.MODELS, gradients, steps, local_steps=2)))
+    assert not torch.allclose(flat(*freed), flat(*found), atol=1e-4)

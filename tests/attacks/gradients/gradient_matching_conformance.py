@@ -16,8 +16,7 @@ from fgl_secure.attacks.gradients.matching import GradientMatching, Inverted
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedavg.scenarios import with_fields
-from fgl_secure.methods.fedavg.small_rounds import CONTROLS
+from fgl_secure.methods.fedavg.audit_runs import CONTROLS, with_fields
 from fgl_secure.runtime import Recording, View
 from fgl_secure.runtime.channel import Loss
 from tests.attacks import conformance

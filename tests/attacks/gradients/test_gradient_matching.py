@@ -21,8 +21,8 @@ from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
-from fgl_secure.methods.fedavg.small_rounds import fresh_model, full_batches, recorded_round, small_trees
+from fgl_secure.methods.fedavg.audit_runs import fresh_model, full_batches, recorded_round, small_trees
+from fgl_secure.methods.fedavg.program import GradientNoise
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Role
 from tests.attacks.gradients.gradient_matching_conformance import (

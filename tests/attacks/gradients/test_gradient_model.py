@@ -20,7 +20,7 @@ from fgl_secure.attacks.gradients.model import (
 )
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedavg.small_rounds import fresh_model
+from fgl_secure.methods.fedavg.audit_runs import fresh_model
 from tests.attacks.gradients.gradient_runs import clusters
 from tests.error_codes import about
 

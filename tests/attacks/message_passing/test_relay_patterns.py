@@ -19,8 +19,8 @@ from fgl_secure.auditing.matrix import State
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods import HiFGL
+from fgl_secure.methods.hifgl.audit_runs import recorded_exchange, silent_run
 from fgl_secure.methods.hifgl.controls import OF_OWN_SILOS, UnmixedCryptography
-from fgl_secure.methods.hifgl.scenarios import recorded_exchange, silent_run
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
 from fgl_secure.protocols.scheme import Scheme

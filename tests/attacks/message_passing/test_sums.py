@@ -18,9 +18,8 @@ from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.programs import public_of
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.networks import Absence, Deviation
+from fgl_secure.methods.hifgl.audit_runs import Absence, Deviation, deviating_run, sum_in_rounds
 from fgl_secure.methods.hifgl.program import exchange
-from fgl_secure.methods.hifgl.scenarios import deviating_run, sum_in_rounds
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme

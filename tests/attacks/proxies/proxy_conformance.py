@@ -7,8 +7,15 @@ import pytest
 
 from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.methods.fedspray.controls import CONTROLS, drawn_nodes, drawn_pairs, graph_of, growing, recorded_rounds
-from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes
+from fgl_secure.methods.fedspray.audit_runs import (
+    CONTROLS,
+    LabelledNodes,
+    drawn_nodes,
+    drawn_pairs,
+    graph_of,
+    growing,
+    recorded_rounds,
+)
 from fgl_secure.runtime import Channel, Recording
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.schemes import server_scheme

@@ -26,8 +26,8 @@ from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.verdict import Verdict, judge
-from fgl_secure.methods.fedspray.alignment import ProxyLayout, shares_of
-from fgl_secure.methods.fedspray.controls import drawn_nodes, drawn_sizes, graph_of, recorded_rounds
+from fgl_secure.methods.fedspray.audit_runs import drawn_nodes, drawn_sizes, graph_of, recorded_rounds
+from fgl_secure.methods.fedspray.client import ProxyLayout, shares_of
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.server_sums import ServerSums

@@ -11,8 +11,7 @@ from fgl_secure.attacks.proxies.additions import Addition
 from fgl_secure.attacks.proxies.knowledge import ProxyKnowledge
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.methods.fedspray.controls import drawn_nodes, drawn_pairs, growing, recorded_rounds
-from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes
+from fgl_secure.methods.fedspray.audit_runs import LabelledNodes, drawn_nodes, drawn_pairs, growing, recorded_rounds
 from fgl_secure.runtime import Channel, Role
 from fgl_secure.training.server_sums import ServerSums
 from tests.attacks.conformance import Claims, measured

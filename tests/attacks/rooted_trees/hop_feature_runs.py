@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.truth import TreeTruth
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.scenarios import HopSetting, drawn_hops, drawn_rows
+from fgl_secure.methods.fed2gnn.audit_runs import HopSetting, drawn_hops, drawn_rows
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from tests.attacks.recorded import Run

@@ -18,7 +18,7 @@ from fgl_secure.attacks.rooted_trees.knowledge import client_sums
 from fgl_secure.attacks.truth import TreeTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
-from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, drawn_rows
+from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS, drawn_rows
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme

@@ -7,12 +7,10 @@ import numpy as np
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
-from fgl_secure.methods.fed2gnn.completed_graph import sent_values
 from fgl_secure.methods.fed2gnn.hop_sums import hop_sums
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset, fed2gnn_preset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN
-from fgl_secure.methods.fed2gnn.training import clients_of
-from fgl_secure.methods.fed2gnn.tree_levels import UNKNOWN, Children, Level
+from fgl_secure.methods.fed2gnn.program import Fed2GNN, clients_of
+from fgl_secure.methods.fed2gnn.trees import UNKNOWN, Children, Level, sent_values
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.scheme import Scheme as ServerScheme

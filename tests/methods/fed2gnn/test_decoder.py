@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fed2gnn.decoder import Decoder
-from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods
+from fgl_secure.methods.fed2gnn.decoder import Decoder, Neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
 from tests.error_codes import about
 

@@ -11,14 +11,16 @@ from fgl_secure.attacks.base import Attack, guess_of
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.truth import TreeTruth
 from fgl_secure.auditing.audit import audit
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.report import Report
 from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.errors import FglSecureError
 from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods import Fed2GNN
-from fgl_secure.methods.fed2gnn.claims import claim_of
+from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS, along_communities, trained_hops
+from fgl_secure.methods.fed2gnn.audit_target import claim_of
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
-from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, along_communities, trained_hops
+from fgl_secure.methods.fed2gnn.program import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -70,6 +72,12 @@ def test_the_reference_follows_communities() -> None:
     assert graph.crosses_silos.mean() < 0.4
 
 
+def exchanged(scheme: Plaintext | RelayCoded) -> RecordedRun:
+    """What clients say before training."""
+    job = clients_of(attached(), {"neighbours": scheme}, QUICK, device=DEVICE)
+    return trained_hops(job, QUICK, scheme, "gcn", 0)
+
+
 @pytest.mark.parametrize(
     ("scheme", "k_min"),
     [
@@ -80,9 +88,9 @@ def test_the_reference_follows_communities() -> None:
 )
 def test_what_is_exchanged_before_training_is_what_attacks_read(scheme: Plaintext | RelayCoded, k_min: int) -> None:
     """Rows read from a total over one neighbour are those that were mapped and sent; with k_min = 3 there are none."""
-    run = trained_hops(attached(), QUICK, scheme, Plaintext(), backbone="gcn", seed=0, device=DEVICE)
-    guess = named("hop-feature-single").infer(run.transcript.views(Role.SILO), run.public)
-    assert isinstance(guess, Any)
+    run = exchanged(scheme)
+    guess = HopFeatureSingle().infer(run.transcript.views(Role.SILO), run.public)
+    assert isinstance(guess, SingleRows)
     assert bool(len(guess.nodes)) is (k_min == 1)
     assert guess.values.shape[1] == 6
     assert guess.values == pytest.approx(run.truth(TreeTruth).features[guess.nodes], abs=1e-4)
@@ -92,7 +100,7 @@ def test_what_is_exchanged_before_training_is_what_attacks_read(scheme: Plaintex
 def report() -> Report:
     """An audit of both demonstrated protocols on a small graph of the caller's own, over few rounds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fgl_secure.methods.fed2gnn.subjects.fed2gnn_preset", lambda *_: QUICK)
+        patch.setattr("fgl_secure.methods.fed2gnn.audit_target.fed2gnn_preset", lambda *_: QUICK)
         return audit(METHOD, attached(), device="cpu", command="fgl-secure audit fed2gnn")
 
 
@@ -137,9 +145,9 @@ def test_a_twin_that_answers_groups_of_one_contradicts_the_claim() -> None:
         RelayCoded(bound=64.0, k_min=1, profile=Profile.SHOWN),
         RelayCoded(bound=64.0, profile=Profile.SHOWN),
     )
-    run = trained_hops(attached(), QUICK, twin, Plaintext(), backbone="gcn", seed=0, device=DEVICE)
-    card = named("hop-feature-single").card
-    guess = named("hop-feature-single").infer(run.transcript.views(card.observer), run.public)
+    run = exchanged(twin)
+    card = HopFeatureSingle().card
+    guess = HopFeatureSingle().infer(run.transcript.views(card.observer), run.public)
     assert guess is not None
     found = named("hop-feature-single").score(guess, run.truth(TreeTruth))
     assert found[0].value == 1
@@ -221,7 +229,7 @@ def test_a_graph_without_cross_edges_trains_in_the_clear() -> None:
     whole = attached(60)
     inside = whole.restricted_to_silos()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fgl_secure.methods.fed2gnn.subjects.fed2gnn_preset", lambda *_: QUICK)
+        patch.setattr("fgl_secure.methods.fed2gnn.audit_target.fed2gnn_preset", lambda *_: QUICK)
         (subject,) = METHOD.plan(inside, ["plaintext"]).subjects
     result = subject.train(recording=Recording.everything(1))
     (run,) = subject.runs(result)
@@ -267,7 +275,7 @@ def test_runs_are_named_after_both_schemes() -> None:
 def test_trees_are_as_asked() -> None:
     """Depth and breadth reach the exchange."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fgl_secure.methods.fed2gnn.subjects.fed2gnn_preset", lambda *_: QUICK)
+        patch.setattr("fgl_secure.methods.fed2gnn.audit_target.fed2gnn_preset", lambda *_: QUICK)
         plan = Fed2GNN(epochs=1, hops=3, neighbours=2).plan(attached(), ["plaintext"])
     result = plan.subjects[0].train(recording=Recording.everything(1))
     run = next(iter(plan.subjects[0].runs(result)))

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
 from fgl_secure.methods.fed2gnn.preset import LatentPreset
+from fgl_secure.methods.fed2gnn.program import learn_latent, mapped
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel, Phase, Recording
 from fgl_secure.schemes import server_scheme

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fed2gnn.matching import MOST_LISTED, best_matching, matched
+from fgl_secure.methods.fed2gnn.decoder import MOST_LISTED, best_matching, matched
 from tests.error_codes import about
 
 SIZES = st.integers(1, MOST_LISTED + 2)

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fed2gnn.decoder import Neighbourhoods, own_neighbourhoods, walk_sums
 from fgl_secure.methods.fed2gnn.hop_sums import hop_sums
-from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods, own_neighbourhoods, walk_sums
 from fgl_secure.protocols.plaintext import Plaintext
 from tests.methods.fed2gnn.oracles import graphs, neighbours_of, random_graph, walks
 from tests.methods.fed2gnn.small import channel_of

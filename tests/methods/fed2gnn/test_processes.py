@@ -6,7 +6,7 @@ import pytest
 
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
-from fgl_secure.methods.fed2gnn.training import clients_of
+from fgl_secure.methods.fed2gnn.program import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded

@@ -10,8 +10,7 @@ import pytest
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN
-from fgl_secure.methods.fed2gnn.training import clients_of
+from fgl_secure.methods.fed2gnn.program import Fed2GNN, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import least_group

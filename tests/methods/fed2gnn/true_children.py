@@ -3,8 +3,8 @@
 import numpy as np
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.neighbourhoods import walk_sums
-from fgl_secure.methods.fed2gnn.tree_levels import UNKNOWN, Children, Level
+from fgl_secure.methods.fed2gnn.decoder import walk_sums
+from fgl_secure.methods.fed2gnn.trees import UNKNOWN, Children, Level
 from fgl_secure.typing import Floats
 
 

@@ -13,11 +13,18 @@ from fgl_secure.attacks.gradients.knowledge import update_sums
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
+from fgl_secure.methods.fedavg.audit_runs import drawn_batches, gradient_model
+from fgl_secure.methods.fedavg.audit_target import local_of
 from fgl_secure.methods.fedavg.configuration import FedAvg as Choices
-from fgl_secure.methods.fedavg.noisy_updates import NoisyUpdates
-from fgl_secure.methods.fedavg.scenarios import drawn_batches, gradient_model
-from fgl_secure.methods.fedavg.subjects import local_of
-from fgl_secure.methods.fedavg.training import FedAvg, LocalTraining, UpdateRule, batch_of, clients_of, draws_of
+from fgl_secure.methods.fedavg.program import (
+    FedAvg,
+    LocalTraining,
+    NoisyUpdates,
+    UpdateRule,
+    batch_of,
+    clients_of,
+    draws_of,
+)
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme

@@ -6,8 +6,8 @@ import pytest
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp.accountant import gaussian_epsilon
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
-from fgl_secure.methods.fedavg.small_rounds import full_batches, small_trees
+from fgl_secure.methods.fedavg.audit_runs import full_batches, small_trees
+from fgl_secure.methods.fedavg.program import GradientNoise
 from tests.error_codes import about
 
 

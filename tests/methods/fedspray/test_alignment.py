@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.attacks.proxies.knowledge import ProxySlices
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fedspray.alignment import ProxyLayout, fractions
+from fgl_secure.methods.fedspray.client import ProxyLayout, fractions
 from fgl_secure.training.server_sums import quotients
 
 Seed = st.integers(0, 2**32 - 1)

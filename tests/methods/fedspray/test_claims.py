@@ -1,6 +1,6 @@
 import pytest
 
-from fgl_secure.methods.fedspray.claims import claim_of
+from fgl_secure.methods.fedspray.audit_target import claim_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Circumstance, Role, Secret
 from fgl_secure.schemes import names, server_scheme

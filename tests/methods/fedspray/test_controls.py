@@ -5,10 +5,9 @@ import pytest
 
 from fgl_secure.attacks.proxies.additions import adders
 from fgl_secure.attacks.proxies.knowledge import FEDSPRAY, FEDSPRAY_ROUNDS
-from fgl_secure.attacks.truth import ProxyTruth
-from fgl_secure.methods.fedspray.alignment import ProxyLayout
-from fgl_secure.methods.fedspray.controls import CONTROLS, drawn_nodes, growing
-from fgl_secure.methods.fedspray.labelled_nodes import summands
+from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.methods.fedspray.audit_runs import CONTROLS, drawn_nodes, growing, summands
+from fgl_secure.methods.fedspray.client import ProxyLayout
 
 
 def test_one_client_adds_one_node_each_round() -> None:

@@ -9,16 +9,18 @@ from scipy import sparse
 
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.networks import (
+    DENSE,
     GCN,
     NETWORKS,
     SGC,
     Affine,
     Encoder,
     GraphSAGE,
+    Subgraph,
     draw_encoder,
     draw_weights,
+    product,
 )
-from fgl_secure.methods.fedspray.subgraph import DENSE, Subgraph, product
 from fgl_secure.training.silo import Silo
 from tests.methods.fedspray.runs import digits, tiny
 

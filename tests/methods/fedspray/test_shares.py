@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.methods.fedspray.alignment import fractions, shares_of
+from fgl_secure.methods.fedspray.client import fractions, shares_of
 
 Counts = st.lists(st.integers(0, 400), min_size=1, max_size=8).filter(any).map(np.array)
 Grid = st.integers(1, 5000)

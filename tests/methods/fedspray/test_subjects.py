@@ -14,8 +14,8 @@ from fgl_secure.auditing.report import Report
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods import FedSpray
-from fgl_secure.methods.fedspray import scenarios
-from fgl_secure.methods.fedspray.growth import turns, with_few_labels
+from fgl_secure.methods.fedspray import audit_runs
+from fgl_secure.methods.fedspray.audit_runs import turns, with_few_labels
 from fgl_secure.runtime import Recording, Role
 from tests.error_codes import about
 
@@ -35,7 +35,7 @@ ATTACKS = (
 def report() -> Report:
     """Summands in the clear and under masks, read by all attacks on them; six rounds follow the first."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(scenarios, "ADDITIONS", 6)
+        patched.setattr(audit_runs, "ADDITIONS", 6)
         return audit(QUICK, DATA, attacks=ATTACKS)
 
 
@@ -79,7 +79,7 @@ def test_one_sum_of_exact_shares_is_explained_and_one_on_the_grid_is_not(
 
     They are those of five clients, which are too few for a verdict. The first round tells, so that hardly any follow.
     """
-    monkeypatch.setattr(scenarios, "ADDITIONS", 1)
+    monkeypatch.setattr(audit_runs, "ADDITIONS", 1)
     method = replace(QUICK, preset=preset)
     records = audit(method, DATA, "pairwise-masking", "proxy-partial-fractions").records
     read = [each for each in records if each.attack == "proxy-partial-fractions"]
@@ -121,7 +121,7 @@ def test_rounds_grow_by_one_label_of_one_client() -> None:
 
 def test_clients_without_further_labels_add_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every label is used from the start there is one round, and nothing about additions is measured."""
-    monkeypatch.setattr(scenarios, "FEW_LABELS", 10_000)
+    monkeypatch.setattr(audit_runs, "FEW_LABELS", 10_000)
     (subject,) = QUICK.plan(DATA, ["plaintext"]).subjects
     *_, grown = subject.runs(subject.train(recording=Recording.everything(1)))
     assert grown.truth(ProxyTruth).added.shape[1] == 1
@@ -154,7 +154,7 @@ def test_lonely_clients_are_refused() -> None:
 def test_a_graph_without_edges_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Isolated nodes, a class that nobody has labelled, another that one client has a single node of: the audit runs,
     and that node's proxy shows in the sum, which is declared."""
-    monkeypatch.setattr(scenarios, "ADDITIONS", 1)
+    monkeypatch.setattr(audit_runs, "ADDITIONS", 1)
     labels = np.tile([0, 0, 1, 1], 15)
     clients = np.repeat(np.arange(3), 20)
     train = np.arange(60) % 4 < 3

@@ -8,12 +8,9 @@ import torch
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedspray.alignment import ProxyLayout
-from fgl_secure.methods.fedspray.client import FedSpray, first_proxies
+from fgl_secure.methods.fedspray.client import FedSpray, ProxyLayout, clients_of, first_proxies, minority_nodes
 from fgl_secure.methods.fedspray.networks import NETWORKS
 from fgl_secure.methods.fedspray.preset import HONEST, FedSprayPreset, RoundChoice, fedspray_preset
-from fgl_secure.methods.fedspray.scoring import minority_nodes
-from fgl_secure.methods.fedspray.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme

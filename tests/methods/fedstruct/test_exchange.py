@@ -9,18 +9,17 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.exchange import (
+    AuditRule,
     Exchange,
     FeatureSharing,
     GradientDelivery,
     HopwiseExchange,
+    Pruning,
     RowExchange,
     helpers_of,
 )
-from fgl_secure.methods.fedstruct.hop_adjacency import Pruning
-from fgl_secure.methods.fedstruct.presets import FedStructPreset, Stepping, fedstruct_preset
-from fgl_secure.methods.fedstruct.program import FedStructTask
-from fgl_secure.methods.fedstruct.query_audit import AuditRule
-from fgl_secure.methods.fedstruct.training import client_features, clients_of
+from fgl_secure.methods.fedstruct.preset import FedStructPreset, Stepping, fedstruct_preset
+from fgl_secure.methods.fedstruct.program import FedStructTask, client_features, clients_of
 from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext

@@ -12,9 +12,9 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedstruct.claims import claim_of
+from fgl_secure.methods.fedstruct.audit_target import claim_of
 from fgl_secure.methods.fedstruct.exchange import RowExchange
-from fgl_secure.methods.fedstruct.gradients import CONTRIBUTORS, STRUCTURE_SUM, SumsByOwners, SumsByServer
+from fgl_secure.methods.fedstruct.structure import CONTRIBUTORS, STRUCTURE_SUM, SumsByOwners, SumsByServer
 from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking

@@ -11,10 +11,9 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.structure_features import adjacency_powers, combined_adjacency
 from fgl_secure.methods.fedstruct.exchange import HopwiseExchange
-from fgl_secure.methods.fedstruct.presets import fedstruct_preset
-from fgl_secure.methods.fedstruct.program import FedStructTask
+from fgl_secure.methods.fedstruct.preset import fedstruct_preset
+from fgl_secure.methods.fedstruct.program import FedStructTask, clients_of
 from fgl_secure.methods.fedstruct.structure import HOP_GRADIENTS, HOP_SUMS, OWN_HOP_ROWS, HeldRows, Hopwise
-from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.graph.structure_features import normalised_adjacency
-from fgl_secure.methods.fedstruct.models import (
+from fgl_secure.graph.adjacency_powers import normalised_adjacency
+from fgl_secure.methods.fedstruct.client import (
     DecoupledGCN,
     FixedRows,
     LearntRows,
@@ -21,7 +21,7 @@ from fgl_secure.methods.fedstruct.models import (
     neighbour_means,
     without_last_loops,
 )
-from fgl_secure.methods.fedstruct.presets import FeatureModelKind, FedStructPreset
+from fgl_secure.methods.fedstruct.preset import FeatureModelKind, FedStructPreset
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.sparse_products import SparseMatrix
 from tests.graphs import two_communities

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fedstruct.presets import (
+from fgl_secure.methods.fedstruct.preset import (
     Averaging,
     FeatureModelKind,
     FedStructPreset,
@@ -14,7 +14,6 @@ from fgl_secure.methods.fedstruct.presets import (
     fedstruct_preset,
 )
 from fgl_secure.training.presets import Selection
-from tests.error_codes import about
 
 
 @pytest.mark.parametrize(
@@ -40,13 +39,12 @@ def test_presets_differ_in_named_switches_alone() -> None:
     """`paper` is the public code's way of weighing, losing, averaging and reporting; everything else is the same."""
     honest, paper = fedstruct_preset("honest", "Cora"), fedstruct_preset("paper", "Cora")
     differing = {each.name for each in fields(honest) if getattr(honest, each.name) != getattr(paper, each.name)}
-    assert differing == {"name", "weighting", "double_softmax", "forgotten_loops", "own_ends", "averaging", "selection"}
+    assert differing == {"name", "weighting", "double_softmax", "forgotten_loops", "averaging", "selection"}
     assert (honest.weighting, honest.averaging, honest.selection) == (
         Weighting.LABELLED, Averaging.POOLED, Selection.VALIDATION,
     )  # fmt: skip
     assert not honest.double_softmax
     assert not honest.forgotten_loops
-    assert not honest.own_ends
     assert paper.selection is None
     assert paper.stepping is Stepping.ADAM
     assert paper.feature_model is FeatureModelKind.DGCN
@@ -87,9 +85,3 @@ def test_settings_that_make_no_sense_are_refused(change: dict[str, object], mess
 
 def _changed(preset: FedStructPreset, change: dict[str, object]) -> FedStructPreset:
     return replace(preset, **change)  # type: ignore[arg-type]
-
-
-def test_own_ends_go_with_the_last_round() -> None:
-    """A round that validation data choose is one of averaged models."""
-    with pytest.raises(InputError, check=about("selection")):
-        replace(fedstruct_preset("paper", "Cora"), selection=Selection.VALIDATION)

@@ -8,15 +8,16 @@ from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.exchange import (
+    AuditRule,
     Exchange,
     FeatureSharing,
     GradientDelivery,
     HopwiseExchange,
     NoExchange,
+    Pruning,
     RowExchange,
 )
-from fgl_secure.methods.fedstruct.hop_adjacency import Pruning
-from fgl_secure.methods.fedstruct.presets import (
+from fgl_secure.methods.fedstruct.preset import (
     Averaging,
     FeatureModelKind,
     FedStructPreset,
@@ -24,9 +25,7 @@ from fgl_secure.methods.fedstruct.presets import (
     Weighting,
     fedstruct_preset,
 )
-from fgl_secure.methods.fedstruct.program import FedStructTask
-from fgl_secure.methods.fedstruct.query_audit import AuditRule
-from fgl_secure.methods.fedstruct.training import clients_of
+from fgl_secure.methods.fedstruct.program import FedStructTask, clients_of
 from fgl_secure.protocols.ckks import Ckks, SharedKeyCkks
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking

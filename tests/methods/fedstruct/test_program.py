@@ -14,6 +14,7 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.structure_features import adjacency_powers
 from fgl_secure.methods.fedstruct.client import ClientModel, first_features, loss_weight
 from fgl_secure.methods.fedstruct.exchange import (
+    AuditRule,
     Exchange,
     FeatureSharing,
     GradientDelivery,
@@ -21,11 +22,9 @@ from fgl_secure.methods.fedstruct.exchange import (
     NoExchange,
     RowExchange,
 )
-from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, Stepping, Weighting
-from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask, Given
-from fgl_secure.methods.fedstruct.query_audit import AuditRule
+from fgl_secure.methods.fedstruct.preset import Averaging, FeatureModelKind, FedStructPreset, Stepping, Weighting
+from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask, Given, clients_of
 from fgl_secure.methods.fedstruct.structure import HeldRows
-from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -51,7 +50,7 @@ KINDS = {
     "identity": (replace(QUICK, structure_hidden=None), None),
     "fixed": (QUICK, np.eye(40, 8, dtype=np.float32)),
     "sage": (replace(QUICK, feature_model=FeatureModelKind.SAGE), None),
-    "mlp": (replace(QUICK, feature_model=FeatureModelKind.MLP, weighting=Weighting.NODES), None),
+    "mlp": (replace(QUICK, feature_hops=0, weighting=Weighting.NODES), None),
     "double softmax": (replace(QUICK, double_softmax=True, stepping=Stepping.DESCENT), None),
 }
 EXCHANGES: dict[str, Exchange] = {

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fedstruct.query_audit import AuditRule, QueryAudit, published_limit
+from fgl_secure.methods.fedstruct.exchange import AuditRule, QueryAudit, published_limit
 from tests.error_codes import about
 
 NODES = 8

@@ -14,7 +14,7 @@ from fgl_secure.errors import InputError, ProtocolError, SketchOverfullError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.structure_features import adjacency_powers, combined_adjacency, looped_adjacency
 from fgl_secure.methods.fedstruct import row_exchange
-from fgl_secure.methods.fedstruct.hop_adjacency import HopSettings, Pruning, next_rows, term
+from fgl_secure.methods.fedstruct.exchange import HopSettings, Pruning, next_rows, term
 from fgl_secure.methods.fedstruct.row_exchange import (
     ClearTerms,
     HopExchange,

@@ -15,11 +15,10 @@ from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import Data
 from fgl_secure.methods import FedStruct
-from fgl_secure.methods.fedstruct.claims import claim_of
+from fgl_secure.methods.fedstruct.audit_runs import CONTROLS
+from fgl_secure.methods.fedstruct.audit_target import FedStructSubject, claim_of, exchange_of, name_of
 from fgl_secure.methods.fedstruct.exchange import FeatureSharing, GradientDelivery, HopwiseExchange, RowExchange
-from fgl_secure.methods.fedstruct.presets import Stepping
-from fgl_secure.methods.fedstruct.scenarios import CONTROLS
-from fgl_secure.methods.fedstruct.subjects import FedStructSubject, exchange_of, name_of
+from fgl_secure.methods.fedstruct.preset import Stepping
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded

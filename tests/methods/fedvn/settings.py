@@ -9,8 +9,8 @@ from fgl_secure.graph import SplitMasks
 from fgl_secure.graph.datasets import load_set
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods import FedVN
+from fgl_secure.methods.fedvn.audit_runs import Setting
 from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.methods.fedvn.scenarios import Setting
 
 QUICK = FedVN(epochs=6, virtual_nodes=3)
 

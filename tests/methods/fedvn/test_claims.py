@@ -2,7 +2,7 @@
 
 import pytest
 
-from fgl_secure.methods.fedvn.claims import claim_of
+from fgl_secure.methods.fedvn.audit_target import claim_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Circumstance, Role, Secret
 from fgl_secure.schemes import names, server_scheme

@@ -10,7 +10,7 @@ from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.truth import VirtualNodeTruth
 from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, FEDVN_SKEWED
 from fgl_secure.auditing.verdict import MARGIN
-from fgl_secure.methods.fedvn.controls import CONTROLS
+from fgl_secure.methods.fedvn.audit_runs import CONTROLS
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fgl_secure.methods.fedvn.losses import contrast_loss, decoupling_loss, penalties, task_loss
+from fgl_secure.methods.fedvn.models import contrast_loss, decoupling_loss, penalties, task_loss
 from tests.methods.fedvn.slow import Reals, slow_contrast, slow_decoupling
 
 ENTRIES = st.integers(-64, 64).map(lambda value: value / 16)  # exact sums: equal entries have no variance

@@ -8,8 +8,7 @@ import pytest
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Injection, fedvn_preset
-from fgl_secure.methods.fedvn.program import ClientGraphs
-from fgl_secure.methods.fedvn.training import clients_of
+from fgl_secure.methods.fedvn.program import ClientGraphs, clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme

@@ -13,8 +13,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import SplitMasks
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.preset import FedVNPreset, fedvn_preset
-from fgl_secure.methods.fedvn.program import SCORED, UNIT, ClientGraphs, FedVN, first_model
-from fgl_secure.methods.fedvn.training import clients_of
+from fgl_secure.methods.fedvn.program import SCORED, UNIT, ClientGraphs, FedVN, clients_of, first_model
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Phase, Recording
 from fgl_secure.training.parameters import flat

@@ -77,7 +77,7 @@ class Leaking(OneProcess):
 
 def test_clients_that_leak_under_masks_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: what clients send beside their masked vectors contradicts what masks promise."""
-    monkeypatch.setattr("fgl_secure.methods.fedvn.training.OneProcess", Leaking)
+    monkeypatch.setattr("fgl_secure.methods.fedvn.program.OneProcess", Leaking)
     twin = audit(replace(QUICK, epochs=8), None, "pairwise-masking", READING)
     assert {record.attack for record in twin.contradictions} == {"virtual-node-clients"}
     assert any(record.attack == "virtual-node-labels" for record in twin.records)

@@ -11,8 +11,7 @@ from fgl_secure.graph.datasets import load_set
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.graph.split import SplitMasks
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Statistics, fedvn_preset
-from fgl_secure.methods.fedvn.program import SCORED, first_model
-from fgl_secure.methods.fedvn.training import clients_of
+from fgl_secure.methods.fedvn.program import SCORED, clients_of, first_model
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
 from fgl_secure.schemes import server_scheme

@@ -20,7 +20,7 @@ from fgl_secure.dp import (
     Unit,
 )
 from fgl_secure.errors import InputError
-from fgl_secure.methods.hifgl.privacy import canary_scores
+from fgl_secure.methods.hifgl.audit_target import canary_scores
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import SecretMessagePassing

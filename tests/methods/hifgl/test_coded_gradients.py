@@ -14,9 +14,9 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, SplitMasks
 from fgl_secure.methods import HiFGL
+from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
-from fgl_secure.methods.hifgl.subjects import HiFGLSubject
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
@@ -36,6 +36,15 @@ QUICK = replace(HONEST, hidden=4, epochs=3)
 def schemes_of(method: HiFGL, text: str = "relay-coded") -> dict[str, Scheme]:
     """What a run of the method takes."""
     return dict(method.assigned(filled(assignment(text, method.topologies), 4)))
+
+
+@pytest.mark.parametrize(("members", "promised"), [("", True), (",members=plaintext", False)])
+def test_gradients_are_promised_to_be_hidden_by_the_scheme_that_adds_them_up(members: str, promised: bool) -> None:
+    """What devices hand to their silo is promised nothing where it goes in the clear beside rows that don't."""
+    (subject,) = HiFGL().plan(None, f"relay-coded{members}", device="cpu").subjects
+    told = {each.secret for each in subject.claims[subject.name].guarantees}
+    assert Secret.EMBEDDING in told
+    assert (Secret.PARAMETER_GRADIENT in told) is promised
 
 
 def test_products_are_the_default_beside_relay_coded_rows() -> None:

@@ -23,9 +23,9 @@ from fgl_secure.attacks.message_passing.knowledge import (
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.graph import load
-from fgl_secure.methods.fedavg.small_rounds import CONTROLS as UPDATE_CONTROLS
+from fgl_secure.methods.fedavg.audit_runs import CONTROLS as UPDATE_CONTROLS
+from fgl_secure.methods.hifgl.audit_runs import NARROW, WIDEST, recorded_exchange, variant_runs
 from fgl_secure.methods.hifgl.controls import CONTROLS
-from fgl_secure.methods.hifgl.scenarios import NARROW, WIDEST, recorded_exchange, variant_runs
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Step

@@ -9,8 +9,7 @@ import torch
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.graph import Graph
-from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import HiFGL, silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded

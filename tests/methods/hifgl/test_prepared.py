@@ -16,19 +16,18 @@ from fgl_secure.errors import (
 from fgl_secure.graph import Data, FederatedGraph, Graph
 from fgl_secure.graph.split import random_split
 from fgl_secure.methods import HiFGL
+from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
-from fgl_secure.methods.hifgl.prepared import Prepared
-from fgl_secure.methods.hifgl.subjects import HiFGLSubject
 from tests.error_codes import about
 from tests.graphs import two_communities
 
 
 def prepared(
     scheme: str = "secmp", data: Data | str | None = None, *, method: HiFGL | None = None, **rest: Any
-) -> Prepared:
+) -> HiFGLSubject:
     """What an audit of one scheme runs on."""
     (subject,) = (method or HiFGL()).plan(data, [scheme], **{"device": "cpu", **rest}).subjects
-    return cast(HiFGLSubject, subject).prepared
+    return cast(HiFGLSubject, subject)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +134,7 @@ def test_there_is_a_round(epochs: int) -> None:
 
 def test_a_small_field_runs_when_wrapping_is_asked_for() -> None:
     """The paper's field is accepted by those who ask for sums that wrap."""
-    assert prepared("secmp[p=11,wrap]").schemes[0].public.modulus == 11
+    assert prepared("secmp[p=11,wrap]").scheme.public.modulus == 11
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")

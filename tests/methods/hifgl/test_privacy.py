@@ -15,9 +15,9 @@ from fgl_secure.dp import BudgetExhaustedError
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data
 from fgl_secure.methods import HiFGL
+from fgl_secure.methods.hifgl.audit_target import perturbed, releases
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
-from fgl_secure.methods.hifgl.privacy import perturbed, releases
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded

@@ -8,7 +8,7 @@ import pytest
 from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.attributed_graph import read_only
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.partnering import Contributors
@@ -31,17 +31,10 @@ IN_THE_CLEAR: dict[str, tuple[Preset, str, int]] = {
     "three layers, large groups": (replace(HIFGL, layers=3), "gcn", 4),
     "sums of features kept": (replace(HIFGL, static_first_layer=True), "gcn", 1),
     "one model": (replace(HIFGL, federation=Federation.SHARED), "gcn", 1),
-    "local models": (replace(HIFGL, federation=Federation.LOCAL), "gcn", 1),
-    "last layer stays": (replace(HIFGL, federation=Federation.FEDPER, epochs=6), "gcn", 1),
     "stops early": (replace(HIFGL, patience=1, epochs=30), "gcn", 1),
     "published gcn": (replace(HIFGL, published_layers=True), "gcn", 1),
     "published sage": (replace(HIFGL, published_layers=True), "sage", 1),
     "equations 2 and 3": (HIFGL, "gcn_without_loops", 1),
-    "pulled between averages": (
-        replace(HIFGL, federation=Federation.FEDPROX, local_steps=2, proximal=5.0, epochs=6),
-        "gcn",
-        1,
-    ),
 }
 OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded, bool]] = {
     "gcn": (HIFGL, "gcn", RelayCoded(k_min=1, profile=Profile.SHOWN), False),
@@ -62,12 +55,6 @@ OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded, bool]] = {
         "gcn",
         RelayCoded(k_min=5, profile=Profile.SHOWN, contributors=Contributors.FOREIGN),
         True,
-    ),
-    "averaged every second round": (
-        replace(HIFGL, local_steps=2),
-        "gcn",
-        RelayCoded(k_min=1, profile=Profile.SHOWN),
-        False,
     ),
     "gat, coded": (replace(HIFGL, epochs=2), "gat", RelayCoded(k_min=1, profile=Profile.SHOWN), True),
     "sums of features kept, coded": (

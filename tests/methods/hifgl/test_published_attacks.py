@@ -12,7 +12,7 @@ from fgl_secure.attacks.message_passing.relay_patterns import certain_edges, cla
 from fgl_secure.attacks.registry import attack
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
-from fgl_secure.methods.hifgl.scenarios import drop_out_run, static_run
+from fgl_secure.methods.hifgl.audit_runs import drop_out_run, static_run
 from fgl_secure.protocols.secmp import SecretMessagePassing
 
 SCHEME = SecretMessagePassing(bound=1.0, fraction_bits=16)

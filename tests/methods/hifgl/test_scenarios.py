@@ -17,9 +17,8 @@ from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.audit import audit
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods import HiFGL
-from fgl_secure.methods.hifgl import scenarios
-from fgl_secure.methods.hifgl.controls import gradient_run
-from fgl_secure.methods.hifgl.scenarios import (
+from fgl_secure.methods.hifgl import audit_runs
+from fgl_secure.methods.hifgl.audit_runs import (
     as_words,
     deviating_run,
     drop_out_run,
@@ -28,6 +27,7 @@ from fgl_secure.methods.hifgl.scenarios import (
     static_run,
     variant_runs,
 )
+from fgl_secure.methods.hifgl.controls import gradient_run
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
@@ -61,11 +61,11 @@ def test_static_rows_of_wide_graphs_are_of_some_devices(monkeypatch: pytest.Monk
     """Above a bound of all messages' numbers some devices with their neighbours take part, and the run says so."""
     graph, scheme = sparse_graph(), RelayCoded()
     numbers = graph.edges.shape[1] * graph.features.shape[1]
-    monkeypatch.setattr(scenarios, "MOST_RELEASED", numbers)
-    monkeypatch.setattr(scenarios, "SAMPLED", 10 * graph.features.shape[1])
+    monkeypatch.setattr(audit_runs, "MOST_RELEASED", numbers)
+    monkeypatch.setattr(audit_runs, "SAMPLED", 10 * graph.features.shape[1])
     assert released(graph, 0) is graph
     (whole,) = special_runs(scheme, graph, 0, {STATIC_ROWS}, released(graph, 0))
-    monkeypatch.setattr(scenarios, "MOST_RELEASED", numbers - 1)
+    monkeypatch.setattr(audit_runs, "MOST_RELEASED", numbers - 1)
     some = released(graph, 0)
     (run,) = special_runs(scheme, graph, 0, {STATIC_ROWS}, some)
     assert 1 < some.num_devices < graph.num_devices
@@ -75,8 +75,8 @@ def test_static_rows_of_wide_graphs_are_of_some_devices(monkeypatch: pytest.Monk
 
 def test_an_audit_of_a_wide_graph_has_null_controls_of_the_same_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guesses of the other run, on redealt inputs, can be scored: neighbourhoods there would be of other sizes."""
-    monkeypatch.setattr(scenarios, "MOST_RELEASED", 1)
-    monkeypatch.setattr(scenarios, "SAMPLED", 12 * 8)
+    monkeypatch.setattr(audit_runs, "MOST_RELEASED", 1)
+    monkeypatch.setattr(audit_runs, "SAMPLED", 12 * 8)
     attacks = ("containment-device", "fingerprint-device")
     for seed in range(3):
         report = audit(HiFGL(epochs=1), two_communities(), "relay-coded", attacks, seed=seed, device="cpu")
@@ -96,7 +96,7 @@ def test_projections_do_not_depend_on_how_many_rows_are_cast_together(monkeypatc
     """Up to the last bits of a product."""
     graph, found = sparse_graph(), []
     for at_once in (2**28, 1024):
-        monkeypatch.setattr("fgl_secure.methods.hifgl.scenarios._CAST_AT_ONCE", at_once)
+        monkeypatch.setattr("fgl_secure.methods.hifgl.audit_runs._CAST_AT_ONCE", at_once)
         run = drop_out_run(Plaintext(), graph, 0, rounds=2, presence=0.5)
         assert run is not None
         found.append(next(iter(run.truth(MessageTruth).embeddings.values())))
@@ -158,7 +158,7 @@ def test_an_audit_by_one_attack_makes_no_run_for_others(monkeypatch: pytest.Monk
     """Neither for the audited run, nor for its null control, nor in the clear; figures are those of a whole audit."""
     whole = audit(HiFGL(epochs=1), two_communities(), "secmp", ("visible-devices", "containment-silo"), device="cpu")
     for name in ("static_run", "drop_out_run", "silent_run", "deviating_run"):
-        monkeypatch.setattr(scenarios, name, lambda *_, **__: pytest.fail("no attack reads it"))
+        monkeypatch.setattr(audit_runs, name, lambda *_, **__: pytest.fail("no attack reads it"))
     one = audit(HiFGL(epochs=1), two_communities(), "secmp", "visible-devices", device="cpu")
     found = [each for each in whole.records if each.attack == "visible-devices"]
     assert found

@@ -10,9 +10,8 @@ from functools import partial
 from random import Random
 
 from fgl_secure.methods.fedstruct.exchange import RowExchange
-from fgl_secure.methods.fedstruct.program import FedStructTask
-from fgl_secure.methods.fedstruct.training import clients_of
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.fedstruct.program import FedStructTask, clients_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking

@@ -10,7 +10,7 @@ from fgl_secure.auditing.method import Method
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.methods import FedAvg, FedStruct, HiFGL
-from fgl_secure.methods.fedavg.training import UpdateRule, clients_of
+from fgl_secure.methods.fedavg.program import UpdateRule, clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Phase, Step
 from fgl_secure.schemes import server_scheme

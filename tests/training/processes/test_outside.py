@@ -8,7 +8,7 @@ import pytest
 
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.errors import InputError
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded

@@ -9,7 +9,7 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.attributed_graph import read_only
-from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.partners.agreement import FIRST_ALIAS
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded

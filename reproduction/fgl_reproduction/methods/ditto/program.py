@@ -19,8 +19,8 @@ from torch.nn import functional
 from fgl_reproduction.methods.ditto.configuration import Ditto
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan
-from fgl_secure.methods.fedavg.subjects import fedavg_plan
-from fgl_secure.methods.fedavg.training import FedAvg
+from fgl_secure.methods.fedavg.audit_target import fedavg_plan
+from fgl_secure.methods.fedavg.program import FedAvg
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.optimisers import Adam

@@ -7,23 +7,22 @@ such sums, and not else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fgl_reproduction.methods.fedgcn.configuration import FedGCN
 from fgl_reproduction.methods.fedgcn.program import FedGCNClient, clients_of, fedgcn_preset, row_range
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.plan import Plan, pooled_over
+from fgl_secure.auditing.programs import beside_models
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.errors import InputError
-from fgl_secure.methods.fed2gnn import claims as hop_claims
+from fgl_secure.methods.fed2gnn import audit_target as hop_target
+from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS, HopSetting, before_training
+from fgl_secure.methods.fed2gnn.audit_target import NOTES, HopSubject, check_sums
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
-from fgl_secure.methods.fed2gnn.hop_subjects import NOTES, HopSubject, check_sums, schemes_of
-from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, HopSetting, before_training
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
 from fgl_secure.runtime import Circumstance, Claim, Leak, Role, Secret
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import compute_device
 from fgl_secure.training.presets import AveragedPreset, choice_of_round
 from fgl_secure.training.program import Program
 from fgl_secure.typing import Floats
@@ -99,7 +98,7 @@ def claim_of(scheme: Scheme, averaging: Scheme, clients: int, hops: int) -> Clai
         hops: 1 or 2.
     """
     told = ONE_HOP if hops == 1 else (*ONE_HOP, *TWO_HOPS)
-    return hop_claims.claim_of(scheme, averaging, clients, told, PAIR_LEAKS)
+    return hop_target.claim_of(scheme, averaging, clients, told, PAIR_LEAKS)
 
 
 SPLIT = (0.1, 0.1, 0.8)
@@ -112,20 +111,16 @@ OWN_NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FedGCNSubject(HopSubject):
-    """FedGCN under one scheme for sums of features and one for models.
-
-    Attributes:
-        preset: how to train.
-    """
+    """FedGCN under one scheme for sums of features and one for models."""
 
     preset: AveragedPreset
 
     @property
-    def claims(self) -> Mapping[str, Claim]:
+    def claim(self) -> Claim:
         """That of both schemes."""
-        return {self.name: claim_of(self.scheme, self.averaging, self.graph.num_silos, self.preset.hops)}
+        return claim_of(self.schemes[NEIGHBOURS], self.schemes[SERVER], self.graph.num_silos, self.preset.hops)
 
     @property
     def job(self) -> Job:
@@ -134,7 +129,8 @@ class FedGCNSubject(HopSubject):
 
     def exchange(self) -> RecordedRun:
         """The exchange of sums, run without training."""
-        setting = HopSetting(1, self.scheme, rows=row_range(self.preset, self.scheme))
+        scheme = self.schemes[NEIGHBOURS]
+        setting = HopSetting(1, scheme, rows=row_range(self.preset, scheme))
         return before_training(self.job, setting, _sums_of, f"{self.preset.hops} hops of FedGCN", self.seed)
 
 
@@ -145,27 +141,18 @@ def _sums_of(client: Program) -> tuple[Floats, Floats]:
 
 def fedgcn_plan(method: FedGCN, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
-    device = compute_device(asked.device)
     preset = fedgcn_preset(method.preset, method.hops).with_epochs(method.epochs)
-    runs = [schemes_of(method, run) for run in asked.runs]
-    graph = asked.federated(SPLIT)
-    if graph.num_silos < 2:
-        raise InputError(f"silos must be at least 2 for fedgcn; found {graph.num_silos}")
+    runs, graph = beside_models(asked, NEIGHBOURS), asked.federated(SPLIT, least=2)
     check_undirected(graph)
     for run in runs:
-        check_sums(graph, *run)
+        check_sums(graph, run["schemes"])
+    shared = asked.shared(graph, preset)
     return Plan(
-        method.name,
-        "gcn",
-        asked.seed,
-        graph,
-        int(graph.crosses_silos.sum()),
-        preset.name,
-        preset.epochs,
-        device,
-        f"pooled over {int(graph.test_mask.sum()):,} nodes",
-        choice_of_round(preset.selection, graph),
-        tuple(FedGCNSubject(asked.seed, graph, *run, device, preset) for run in runs),
+        tuple(FedGCNSubject(**shared, **run) for run in runs),
         CONTROLS,
         (*OWN_NOTES, *NOTES),
+        messages=int(graph.crosses_silos.sum()),
+        averaged=pooled_over(graph),
+        chosen_on=choice_of_round(preset.selection, graph),
+        backbone="gcn",
     )

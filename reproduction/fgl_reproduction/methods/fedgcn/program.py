@@ -27,9 +27,9 @@ from scipy import sparse
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.completed_graph import sent_values
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs, between_clients, check_undirected
 from fgl_secure.methods.fed2gnn.hop_sums import RowRange, exchanged
+from fgl_secure.methods.fed2gnn.trees import sent_values
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS

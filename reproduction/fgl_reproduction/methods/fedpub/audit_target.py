@@ -5,25 +5,23 @@ The paper promises nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 
 import numpy as np
-import torch
 
 from fgl_reproduction.attacks.personal_averages import FEDPUB, PERSONAL_AVERAGES, AverageRules, ModelTruth
 from fgl_reproduction.methods.fedpub.configuration import FedPub
 from fgl_reproduction.methods.fedpub.program import FedPubClient, FedPubPreset, clients_of, fedpub_preset
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
+from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.programs import beside_models
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER, Topology
 from fgl_secure.runtime import (
@@ -37,10 +35,8 @@ from fgl_secure.runtime import (
     Role,
     Secret,
 )
-from fgl_secure.schemes import parse
-from fgl_secure.schemes import promises as promised
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.presets import choice_of_round
 
@@ -186,43 +182,21 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FedPubSubject(Subject):
-    """FED-PUB under one scheme for averages and one for figures.
+    """FED-PUB under one scheme for averages and one for figures."""
 
-    Attributes:
-        seed: of all that is drawn.
-        graph: who has what.
-        averages: computes each client's average.
-        figures: adds up what the server is told.
-        device: where model compute runs.
-        preset: how to train.
-    """
-
-    seed: int
-    graph: FederatedGraph
-    averages: Scheme
-    figures: Scheme
-    device: torch.device
     preset: FedPubPreset
 
     @property
-    def name(self) -> str:
-        """The scheme's for averages; with the one for figures where that is another than goes with it."""
-        if self.figures == usual_for(self.averages):
-            return self.averages.name
-        return f"clients={self.averages.name},server={self.figures.name}"
-
-    @property
-    def claims(self) -> Mapping[str, Claim]:
+    def claim(self) -> Claim:
         """That of both schemes."""
-        return {self.name: claim_of(self.averages, self.figures, self.graph.num_silos)}
+        return claim_of(self.schemes[CLIENTS], self.schemes[SERVER], self.graph.num_silos)
 
     @property
     def job(self) -> Job:
         """The clients, each with its own subgraph."""
-        schemes = {CLIENTS: self.averages, SERVER: self.figures}
-        return clients_of(self.graph, schemes, self.preset, seed=self.seed, device=self.device)
+        return clients_of(self.graph, self.schemes, self.preset, seed=self.seed, device=self.device)
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # the round is run once more
         """The first round."""
@@ -230,32 +204,15 @@ class FedPubSubject(Subject):
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places, and whose clients have the next one's."""
-        graph = self.graph.redealt(seed, split_apart=True, clients_too=True)
-        return replace(self, seed=seed, graph=graph, preset=self.preset.with_epochs(RECORDED_ROUNDS))
-
-    def unprotected(self) -> tuple[Subject, ...]:
-        """One round in the clear."""
-        return (replace(self, averages=Plaintext(), figures=Plaintext()),)
+        return self.brief(seed=seed, graph=self.graph.redealt(seed, split_apart=True, clients_too=True))
 
     def recorded(self, seed: int) -> Iterator[RecordedRun]:  # noqa: ARG002  # of the coins, which are of the run's seed
         """The first round, which is run for attacks alone."""
         yield first_round(self.job, self.preset, self.name, "first round of training", self.seed)
 
 
-def usual_for(averages: Scheme) -> Scheme:
-    """What adds up figures where no scheme is named for them: in the clear beside averages in the clear."""
-    return PairwiseMasking() if promised(averages, CLIENTS) else Plaintext()
-
-
-def schemes_of(method: FedPub, run: Mapping[str, Scheme]) -> tuple[Scheme, Scheme]:
-    """What computes the averages, and what adds up figures."""
-    averages = run.get(CLIENTS) or parse(method.trained, (CLIENTS,), method.usual)[1]
-    return averages, run.get(SERVER, usual_for(averages))
-
-
 def fedpub_plan(method: FedPub, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
-    device = compute_device(asked.device)
     preset = fedpub_preset(method.preset).with_epochs(method.epochs)
     preset = replace(
         preset,
@@ -263,24 +220,18 @@ def fedpub_plan(method: FedPub, asked: Asked) -> Plan:
         temperature=preset.temperature if method.temperature is None else method.temperature,
         sparsity=preset.sparsity if method.sparsity is None else method.sparsity,
     )
-    runs = [schemes_of(method, run) for run in asked.runs]
-    graph = asked.federated()
-    for averages, figures in runs:
-        clients_of(graph, {CLIENTS: averages}, preset)  # checks alone
-        averages.threshold_for(graph.num_silos - 1)
-        figures.threshold_for(graph.num_silos)
+    runs, graph = beside_models(asked, CLIENTS), asked.federated()
+    for run in runs:
+        clients_of(graph, {CLIENTS: run["schemes"][CLIENTS]}, preset)  # checks alone
+        run["schemes"][CLIENTS].threshold_for(graph.num_silos - 1)
+        run["schemes"][SERVER].threshold_for(graph.num_silos)
+    shared = asked.shared(graph, preset)
     return Plan(
-        method.name,
-        "gcn",
-        asked.seed,
-        graph,
-        int((~graph.crosses_silos).sum()),
-        preset.name,
-        preset.epochs,
-        device,
-        f"pooled over {int(graph.test_mask.sum()):,} nodes",
-        choice_of_round(preset.selection, graph),
-        tuple(FedPubSubject(asked.seed, graph, *run, device, preset) for run in runs),
+        tuple(FedPubSubject(**shared, **run) for run in runs),
         {},  # attacks on it bring their controls
         NOTES,
+        messages=int((~graph.crosses_silos).sum()),
+        averaged=pooled_over(graph),
+        chosen_on=choice_of_round(preset.selection, graph),
+        backbone="gcn",
     )

@@ -6,14 +6,14 @@ and generators go to all clients as they are. Schemes hide one client's gradient
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
+from typing import Any, Self
 
 import networkx as nx
 import numpy as np
-import torch
 
 from fgl_reproduction.attacks.generators import FEDSAGE, GENERATORS, ClientRows, GeneratorShape
 from fgl_reproduction.methods.fedsage.configuration import FedSage
@@ -21,13 +21,13 @@ from fgl_reproduction.methods.fedsage.generator import GeneratorPreset
 from fgl_reproduction.methods.fedsage.program import HONEST, FedSagePreset, clients_of, fedsage_preset
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
+from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject, pooled_over
+from fgl_secure.auditing.programs import beside_models
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.fedavg.claims import SUM_LEAKS
-from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.methods.fedavg.audit_target import SUM_LEAKS
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER, Topology
@@ -42,10 +42,9 @@ from fgl_secure.runtime import (
     Secret,
     Transcript,
 )
-from fgl_secure.schemes import parse
 from fgl_secure.schemes import promises as promised
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.presets import choice_of_round
 from fgl_secure.training.server_sums import grid_for, promises
 
@@ -209,9 +208,6 @@ CONTROLS: Makers = MappingProxyType({FEDSAGE: _in_the_clear})
 SPLIT = (0.1, 0.1, 0.8)
 """Shares of the nodes that train, validate and test, as FedStruct (ICLR 2025, section 6) compares it."""
 
-AVERAGING: Scheme = PairwiseMasking()
-"""What adds up the models beside gradients that are hidden, when no scheme is named."""
-
 NOTES = (
     "A client of FedSage+ is a silo of this report: it holds its nodes, their features and the edges between them; "
     "edges to other clients are lost.",
@@ -223,96 +219,58 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FedSageSubject(Subject):
-    """FedSage+ under one scheme for gradients of generators and one for models.
+    """FedSage+ under one scheme for gradients of generators and one for models."""
 
-    Attributes:
-        seed: of all that is drawn.
-        graph: who has what.
-        gradients: adds up gradients of generators.
-        averaging: adds up models.
-        preset: how to train.
-        device: where model compute runs.
-    """
-
-    seed: int
-    graph: FederatedGraph
-    gradients: Scheme
-    averaging: Scheme
     preset: FedSagePreset
-    device: torch.device
 
     @property
-    def name(self) -> str:
-        """The scheme's for gradients; with the one for models where that is another than goes with it."""
-        if self.averaging == usual_for(self.gradients):
-            return self.gradients.name
-        return f"clients={self.gradients.name},server={self.averaging.name}"
-
-    @property
-    def claims(self) -> Mapping[str, Claim]:
+    def claim(self) -> Claim:
         """That of both schemes."""
-        return {self.name: claim_of(self.gradients, self.averaging, self.graph.num_silos)}
+        return claim_of(self.schemes[CLIENTS], self.schemes[SERVER], self.graph.num_silos)
 
     @property
     def job(self) -> Job:
         """The clients, each with its own subgraph."""
-        schemes = {CLIENTS: self.gradients, SERVER: self.averaging}
-        return clients_of(self.graph, schemes, self.preset, seed=self.seed, device=self.device)
+        return clients_of(self.graph, self.schemes, self.preset, seed=self.seed, device=self.device)
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round for generators."""
         what = "first round for generators"
-        yield generator_run(self.graph, self.preset, self.gradients, result.transcript, self.name, what)
+        yield generator_run(self.graph, self.preset, self.schemes[CLIENTS], result.transcript, self.name, what)
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places and moved on by a client."""
-        return replace(self._brief(), seed=seed, graph=self.graph.redealt(seed, clients_too=True))
+        return self.brief(seed=seed, graph=self.graph.redealt(seed, clients_too=True))
 
-    def unprotected(self) -> tuple[Subject, ...]:
-        """One round with gradients and models in the clear."""
-        return (replace(self._brief(), gradients=Plaintext(), averaging=Plaintext()),)
+    @property
+    def most_rounds(self) -> int:
+        """Rounds for generators, and those of models."""
+        return self.preset.rounds_together + self.preset.epochs
 
-    def _brief(self) -> FedSageSubject:
+    def brief(self, **changes: Any) -> Self:
+        """For one round of models, and as many for generators as attacks read."""
         most = min(self.preset.rounds_together, RECORDED_ROUNDS)
-        return replace(self, preset=self.preset.with_generator(most, None).with_epochs(1))
-
-
-def usual_for(gradients: Scheme) -> Scheme:
-    """What adds up models where no scheme is named for them: in the clear beside gradients in the clear."""
-    return AVERAGING if promised(gradients, CLIENTS) else Plaintext()
-
-
-def schemes_of(method: FedSage, run: Mapping[str, Scheme]) -> tuple[Scheme, Scheme]:
-    """What adds up gradients of generators, and what adds up models."""
-    named = run.get(CLIENTS) or parse(method.trained, (CLIENTS,), method.usual)[1]
-    return named, run.get(SERVER, usual_for(named))
+        return replace(self, **{"preset": self.preset.with_generator(most, None).with_epochs(1), **changes})
 
 
 def fedsage_plan(method: FedSage, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
-    device = compute_device(asked.device)
     preset = fedsage_preset(method.preset).with_generator(method.generator_rounds, method.generated)
     preset = preset.with_epochs(method.epochs)
-    runs = [schemes_of(method, run) for run in asked.runs]
-    graph = asked.federated(SPLIT)
+    runs, graph = beside_models(asked, CLIENTS), asked.federated(SPLIT)
     for run in runs:
-        _check_clients(graph, *run)
+        _check_clients(graph, run["schemes"][CLIENTS], run["schemes"][SERVER])
+    shared = asked.shared(graph, preset)
     return Plan(
-        method.name,
-        "sage",
-        asked.seed,
-        graph,
-        int((~graph.crosses_silos).sum()),
-        preset.name,
-        preset.rounds_together + preset.epochs,
-        device,
-        f"pooled over {int(graph.test_mask.sum()):,} nodes",
-        choice_of_round(preset.selection, graph),
-        tuple(FedSageSubject(asked.seed, graph, *run, preset, device) for run in runs),
+        tuple(FedSageSubject(**shared, **run) for run in runs),
         {},  # attacks on it bring their controls
         NOTES,
+        messages=int((~graph.crosses_silos).sum()),
+        averaged=pooled_over(graph),
+        chosen_on=choice_of_round(preset.selection, graph),
+        backbone="sage",
     )
 
 

@@ -5,7 +5,7 @@ The paper has clients share an encoder of structure so that features stay, and p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -21,15 +21,16 @@ from fgl_reproduction.methods.fedstar.program import HONEST, FedStarPreset, clie
 from fgl_reproduction.methods.fedstar.structure import StructureEncoder
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
+from fgl_secure.auditing.plan import Plan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Circumstance, Claim, Leak, PublicParameters, Recording, Role, Secret, Transcript
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.presets import choice_of_round
 from fgl_secure.training.server_sums import promises, server_schemes
@@ -181,38 +182,21 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FedStarSubject(Subject):
-    """FedStar under one scheme.
+    """FedStar under one scheme."""
 
-    Attributes:
-        seed: of all that is drawn.
-        graph: who has what.
-        scheme: adds up structure encoders, and figures.
-        preset: how to train.
-        device: where model compute runs.
-    """
-
-    seed: int
-    graph: FederatedGraph
-    scheme: Scheme
     preset: FedStarPreset
-    device: torch.device
 
     @property
-    def name(self) -> str:
-        """The scheme's."""
-        return self.scheme.name
-
-    @property
-    def claims(self) -> Mapping[str, Claim]:
+    def claim(self) -> Claim:
         """What the scheme promises for so many clients, and what a mean tells whatever the scheme."""
-        return {self.name: claim_of(self.scheme, self.graph.num_silos)}
+        return claim_of(self.schemes[SERVER], self.graph.num_silos)
 
     @property
     def job(self) -> Job:
         """The clients, each with its own subgraph."""
-        return clients_of(self.graph, self.scheme, self.preset, seed=self.seed, device=self.device)
+        return clients_of(self.graph, self.schemes[SERVER], self.preset, seed=self.seed, device=self.device)
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round."""
@@ -221,33 +205,21 @@ class FedStarSubject(Subject):
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places and moved on by a client."""
-        graph = self.graph.redealt(seed, split_apart=True, clients_too=True)
-        return replace(self, seed=seed, graph=graph, preset=self.preset.with_epochs(RECORDED_ROUNDS))
-
-    def unprotected(self) -> tuple[Subject, ...]:
-        """One round in the clear."""
-        return (replace(self, scheme=Plaintext(), preset=self.preset.with_epochs(RECORDED_ROUNDS)),)
+        return self.brief(seed=seed, graph=self.graph.redealt(seed, split_apart=True, clients_too=True))
 
 
 def fedstar_plan(method: FedStar, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
-    device, preset = compute_device(asked.device), fedstar_preset(method.preset).with_epochs(method.epochs)
+    preset = fedstar_preset(method.preset).with_epochs(method.epochs)
     chosen = {name: getattr(method, name) or getattr(preset, name) for name in ("local_steps", "walks", "degrees")}
-    preset = replace(preset, **chosen)
-    graph = asked.federated()
-    schemes = server_schemes(asked.runs, graph.num_silos)
+    preset, graph = replace(preset, **chosen), asked.federated()
+    shared, schemes = asked.shared(graph, preset), server_schemes(asked.runs, graph.num_silos)
     return Plan(
-        method.name,
-        "gin",
-        asked.seed,
-        graph,
-        int((~graph.crosses_silos).sum()),
-        preset.name,
-        preset.epochs,
-        device,
-        f"pooled over {int(graph.test_mask.sum()):,} nodes",
-        choice_of_round(preset.selection, graph),
-        tuple(FedStarSubject(asked.seed, graph, scheme, preset, device) for scheme in schemes),
+        tuple(FedStarSubject(**shared, schemes={SERVER: each}, name=each.name) for each in schemes),
         {},  # attacks on it bring their controls
         NOTES,
+        messages=int((~graph.crosses_silos).sum()),
+        averaged=pooled_over(graph),
+        chosen_on=choice_of_round(preset.selection, graph),
+        backbone="gin",
     )

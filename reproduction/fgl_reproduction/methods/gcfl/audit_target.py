@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -11,7 +10,7 @@ from fgl_reproduction.methods.gcfl.clusters import Clustered, ClusterRule
 from fgl_reproduction.methods.gcfl.configuration import GCFL
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan
-from fgl_secure.methods.fedavg.subjects import FedAvgSubject, fedavg_plan
+from fgl_secure.methods.fedavg.audit_target import FedAvgSubject, claim_of, fedavg_plan
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret
 
 NOTES = (
@@ -32,7 +31,7 @@ CLUSTER_LEAKS = tuple(
 """What clusters are found by, whatever adds updates up."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class GCFLSubject(FedAvgSubject):
     """GCFL+ under one scheme.
 
@@ -43,9 +42,9 @@ class GCFLSubject(FedAvgSubject):
     least: int = 1
 
     @property
-    def claims(self) -> Mapping[str, Claim]:
-        """Those of federated averaging, said of a cluster's mean."""
-        return {name: clustered(claim, self.least) for name, claim in super().claims.items()}
+    def claim(self) -> Claim:
+        """That of federated averaging, said of a cluster's mean."""
+        return clustered(claim_of(self.rule, self.graph.num_silos), self.least)
 
 
 def clustered(claim: Claim, least: int) -> Claim:

@@ -15,7 +15,7 @@ import networkx as nx
 import numpy as np
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fedavg.training import FedAvg
+from fgl_secure.methods.fedavg.program import FedAvg
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.presets import Preset

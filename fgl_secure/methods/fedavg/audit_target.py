@@ -1,35 +1,33 @@
-"""Federated averaging under each scheme for sums of updates, as an audit runs it."""
+"""Federated averaging under each scheme for sums of updates: what it promises, and how an audit runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
+from fgl_secure.auditing.plan import Plan, Subject, pooled_over
 from fgl_secure.auditing.privacy_cost import CANARIES, Measured, PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import grid_rows
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedavg.claims import claim_of
-from fgl_secure.methods.fedavg.scenarios import attacked_round, gradient_model, one_round, with_fields
-from fgl_secure.methods.fedavg.small_rounds import CONTROLS
-from fgl_secure.methods.fedavg.training import FedAvg as Program
-from fgl_secure.methods.fedavg.training import LocalTraining, UpdateRule, batch_of, clients_of, draws_of
+from fgl_secure.methods.fedavg.audit_runs import CONTROLS, attacked_round, gradient_model, one_round, with_fields
+from fgl_secure.methods.fedavg.program import FedAvg as Program
+from fgl_secure.methods.fedavg.program import LocalTraining, UpdateRule, batch_of, clients_of, draws_of
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Claim
+from fgl_secure.protocols.topology import SERVER
+from fgl_secure.runtime import Claim, Guarantee, Role, Secret, Strength, leaks
 from fgl_secure.statistics.lower_bounds import gaussian_bound
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.presets import Preset, choice_of_round, preset
 from fgl_secure.training.server_sums import promises, server_schemes
 
@@ -37,17 +35,51 @@ if TYPE_CHECKING:
     from fgl_secure.methods.fedavg.configuration import FedAvg
 
 
-def measured_updates(noise: DistributedNoise, threshold: int, seed: int) -> Measured:
+SUM_LEAKS = leaks(
+    Role.SERVER,
+    {
+        Secret.LABEL: "the sum of the updates is exact and tells how often each label is trained on, by all clients "
+        "together",
+        Secret.TRAINING_NODE: "whoever knows a node's features can tell from the sum whether some client trains on it "
+        "or next to it; whose node it is, the sum does not say",
+        Secret.NODE_FEATURES: "where the batches of all clients together are small, rows can be read from their sum",
+    },
+)
+"""What a sum tells, whatever computes it."""
+
+
+def claim_of(rule: UpdateRule, clients: int) -> Claim:
+    """The claim of a run.
+
+    Args:
+        rule: how updates become their mean; in the clear it promises nothing.
+        clients: how many there are.
+    """
+    inner = promises(rule.scheme, clients)
+    if inner is None:
+        return Claim((), (), ())
+    private = () if rule.noise is None else (_private(rule.noise),)
+    return Claim((*inner.guarantees, *private), (*inner.leaks_by_design, *SUM_LEAKS), inner.assumptions)
+
+
+def _private(noise: DistributedNoise) -> Guarantee:
+    """Leaks of the sum stay declared beside it: an epsilon of several rounds and few clients hides no batch."""
+    return Guarantee(
+        Secret.SUMMAND,
+        {Role.SERVER: 1},
+        Strength.DIFFERENTIAL_PRIVACY,
+        f"({noise.epsilon:.4g}, {noise.delta:g})-differential privacy of one client's updates, present or all zero, "
+        f"over {noise.rounds} rounds",
+        "Kairouz, Liu and Steinke (ICML 2021), Theorem 1",
+    )
+
+
+def _measured_updates(noise: DistributedNoise, threshold: int, seed: int) -> Measured:
     """Plays canaries against the noise of all rounds and says what they rule out.
 
     A canary is a client that sends C e_1 in every round, with the sign changed from round to round, into sums of as
     many clients as there must be, whose other updates are zero. The signed sum of what the server learns tells it
     from a client that sends nothing as well as the claimed noise permits.
-
-    Args:
-        noise: what clients add.
-        threshold: least clients of a sum.
-        seed: of the coins.
     """
     settings = noise.perturbation(1, threshold)
     coins, canary = SimulationCoins(seed), grid_rows(np.array([[noise.clip]]), noise.clip, settings.fraction_bits).rows
@@ -83,67 +115,49 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FedAvgSubject(Subject):
     """Federated averaging under one scheme.
 
     Attributes:
-        method: checked choices.
-        seed: of weights and batches.
-        graph: who has what.
-        preset: how to train.
-        rule: how updates become their mean.
-        device: where model compute runs.
+        noise: what clients add to updates; None for nothing.
         kind: makes a client's program.
     """
 
     method: FedAvg
-    seed: int
-    graph: FederatedGraph
     preset: Preset
-    rule: UpdateRule
-    device: torch.device
+    noise: DistributedNoise | None = None
     kind: Callable[..., Program] = Program
+    apart: ClassVar = (SMALL, SINGLE)
 
     @property
-    def name(self) -> str:
-        """The scheme's, and whether there is noise."""
-        scheme = self.rule.scheme.name
-        return scheme if self.rule.noise is None else f"{scheme}+dp"
+    def rule(self) -> UpdateRule:
+        """How updates become their mean."""
+        return UpdateRule(self.schemes[SERVER], self.noise)
 
     @property
-    def claims(self) -> Mapping[str, Claim]:
-        """What the scheme promises for so many clients and a sum tells whatever the scheme, for each kind of round."""
-        claim = claim_of(self.rule, self.graph.num_silos)
-        return dict.fromkeys((self.name, f"{self.name}[{SMALL}]", f"{self.name}[{SINGLE}]"), claim)
+    def claim(self) -> Claim:
+        """What the scheme promises for so many clients, and what a sum tells whatever the scheme."""
+        return claim_of(self.rule, self.graph.num_silos)
 
     @property
     def job(self) -> Job:
         """The clients, each with its own subgraph."""
-        return clients_of(
-            self.graph,
-            self.rule,
-            self.preset,
-            self._local,
-            backbone=self.method.backbone,
-            seed=self.seed,
-            device=self.device,
-            kind=self.kind,
-        )
+        return clients_of(self.graph, self.rule, self.preset, local_of(self.method), kind=self.kind, **self.chosen)
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
         """Of noise on updates, if there is any."""
-        noise = self.rule.noise
+        noise, scheme = self.noise, self.schemes[SERVER]
         if noise is None:
             return None
-        quiet = replace(self, rule=replace(self.rule, noise=None), preset=self.preset.with_epochs(result.rounds))
+        quiet = replace(self, noise=None, name=scheme.name, preset=self.preset.with_epochs(result.rounds))
         without = quiet.train(progress=progress(quiet.name))
-        found = measured_updates(noise, self._threshold, self.seed)
+        found = _measured_updates(noise, scheme.threshold_for(self.graph.num_silos), self.seed)
         return PrivacyCost(found, noise.delta, str(noise.target.relation), noise.rounds, without.accuracy.test)
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, a round of small batches, and one of single nodes and a single layer."""
-        graph, seed, local = self.graph, self.seed, self._local
+        graph, seed, local = self.graph, self.seed, local_of(self.method)
         model = gradient_model(graph, self.preset, local, self.method.backbone, seed)
         labelled = [own[graph.train_mask[own]] for own in map(graph.devices_of, range(graph.num_silos))]
         batches = tuple(batch_of(nodes, local.batch, draws_of(seed, k, 0)) for k, nodes in enumerate(labelled))
@@ -156,12 +170,12 @@ class FedAvgSubject(Subject):
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places inside their clients, which train on others of them."""
-        brief = self.preset.with_epochs(RECORDED_ROUNDS)
-        return replace(self, seed=seed, graph=self.graph.redealt(seed, split_apart=True), preset=brief)
+        return self.brief(seed=seed, graph=self.graph.redealt(seed, split_apart=True))
 
     def unprotected(self) -> tuple[Subject, ...]:
         """One round in the clear, without noise."""
-        return (replace(self, rule=UpdateRule(), preset=self.preset.with_epochs(RECORDED_ROUNDS)),)
+        clear = Plaintext()
+        return (self.brief(schemes={SERVER: clear}, name=clear.name, noise=None),)
 
     def _small_round(self, name: str, batch: int, layers: int) -> RecordedRun:
         return one_round(
@@ -174,14 +188,6 @@ class FedAvgSubject(Subject):
             backbone=self.method.backbone,
             seed=self.seed,
         )
-
-    @property
-    def _local(self) -> LocalTraining:
-        return local_of(self.method)
-
-    @property
-    def _threshold(self) -> int:
-        return self.rule.scheme.threshold_for(self.graph.num_silos)
 
 
 def local_of(method: FedAvg) -> LocalTraining:
@@ -197,26 +203,20 @@ def fedavg_plan(method: FedAvg, asked: Asked, kind: Callable[..., Program] = Pro
         asked: what a caller asks of it.
         kind: makes a client's program.
     """
-    device = compute_device(asked.device)
     local_of(method)
     graph = asked.federated()
     training = preset("honest", graph.graph.name).with_epochs(method.epochs)
     noise = _noise(method, training.epochs)
     rules = _rules(server_schemes(asked.runs, graph.num_silos), graph.num_silos, noise, named=asked.named)
+    shared = asked.shared(graph, training)
     return Plan(
-        method.name,
-        method.backbone,
-        asked.seed,
-        graph,
-        int((~graph.crosses_silos).sum()),
-        training.name,
-        training.epochs,
-        device,
-        f"pooled over {int(graph.test_mask.sum()):,} nodes",
-        choice_of_round(training.selection, graph),
-        tuple(FedAvgSubject(method, asked.seed, graph, training, rule, device, kind) for rule in rules),
+        tuple(FedAvgSubject(**shared, **rule, kind=kind) for rule in rules),
         CONTROLS,
         NOTES,
+        messages=int((~graph.crosses_silos).sum()),
+        averaged=pooled_over(graph),
+        chosen_on=choice_of_round(training.selection, graph),
+        backbone=method.backbone,
     )
 
 
@@ -228,12 +228,18 @@ def _noise(method: FedAvg, rounds: int) -> DistributedNoise | None:
 
 def _rules(
     schemes: tuple[Scheme, ...], clients: int, noise: DistributedNoise | None, *, named: bool
-) -> list[UpdateRule]:
-    """One for each scheme; with noise one more for each that hides updates, or these alone where schemes are named."""
+) -> list[dict[str, Any]]:
+    """Schemes, name and noise of each run.
+
+    There is one for each scheme; with noise one more for each that hides updates, or these alone where schemes are
+    named.
+    """
     hiding = [scheme for scheme in schemes if promises(scheme, clients) is not None]
-    noisy = [] if noise is None else [UpdateRule(scheme, noise) for scheme in hiding]
-    if noise is None or not named:
-        return [UpdateRule(scheme) for scheme in schemes] + noisy
-    if len(hiding) < len(schemes):
+    if noise is not None and named and len(hiding) < len(schemes):
         raise InputError("noise must go with a scheme other than plaintext, for a client adds a share of it alone")
-    return noisy
+    plain = [{"schemes": {SERVER: each}, "name": each.name} for each in schemes if noise is None or not named]
+    noisy = [
+        {"schemes": {SERVER: each}, "name": f"{each.name}+dp", "noise": UpdateRule(each, noise).noise}
+        for each in hiding
+    ]
+    return plain if noise is None else plain + noisy

@@ -29,6 +29,7 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.structure_features import structure_features
+from fgl_secure.methods.fedstruct.client import LearntRows, Perceptron
 from fgl_secure.methods.fedstruct.exchange import (
     Exchange,
     FeatureSharing,
@@ -36,10 +37,8 @@ from fgl_secure.methods.fedstruct.exchange import (
     RowExchange,
     helpers_of,
 )
-from fgl_secure.methods.fedstruct.models import LearntRows, Perceptron
-from fgl_secure.methods.fedstruct.presets import FedStructPreset
-from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask
-from fgl_secure.methods.fedstruct.training import client_features, clients_of
+from fgl_secure.methods.fedstruct.preset import FedStructPreset
+from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask, client_features, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
 from fgl_secure.training.dropout import Dropout
@@ -77,7 +76,7 @@ class SeenModels:
             seed: of node2vec's walks and of the crawl.
             rate: share of the edges that the crawl has.
         """
-        crawl = thinned(graph, rate, seed)
+        crawl = _thinned(graph, rate, seed)
         first, last = (self._models[0], self._models[-1]) if self._models else (None, None)
         learnt = features == HOP2VEC
         rule = None if learnt else _rule(graph, preset, features, seed)
@@ -86,7 +85,7 @@ class SeenModels:
         return CrawledGraph(crawl, graph.silo_of, rate, rule), EmbeddingModel(embed, jacobian)
 
 
-def thinned(graph: FederatedGraph, rate: float, seed: int) -> Ids:
+def _thinned(graph: FederatedGraph, rate: float, seed: int) -> Ids:
     """Both directions of a share of the edges, int64 [2, m]."""
     one_way = graph.edges[:, graph.edges[0] < graph.edges[1]]
     kept = one_way[:, np.random.default_rng(seed).random(one_way.shape[1]) < rate]
@@ -163,16 +162,16 @@ def structure_run(
         transcript: what was said.
         knowledge: what attackers know beside their views.
     """
-    truth = structure_truth(transcript, graph)
-    return RecordedRun(label, what, STRUCTURE, structure_public(exchange), transcript, (truth,), knowledge)
+    truth = _structure_truth(transcript, graph)
+    return RecordedRun(label, what, STRUCTURE, _structure_public(exchange), transcript, (truth,), knowledge)
 
 
-def structure_public(exchange: Exchange) -> PublicParameters:
+def _structure_public(exchange: Exchange) -> PublicParameters:
     """What everybody knows of the schemes of an exchange."""
     return exchange.sums.public if isinstance(exchange, HopwiseExchange) else PublicParameters()
 
 
-def structure_truth(transcript: Transcript, graph: FederatedGraph) -> StructureTruth:
+def _structure_truth(transcript: Transcript, graph: FederatedGraph) -> StructureTruth:
     """The secrets of a recorded run."""
     # a scheme notes field elements, and clients their own real rows
     rows = {**sent_rows(transcript), **noted_embeddings(transcript)}

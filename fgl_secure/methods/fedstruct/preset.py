@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import numpy as np
+
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fedstruct.hop_adjacency import check_betas
-from fgl_secure.training.presets import PRESETS, Selection
+from fgl_secure.training.presets import PRESETS, Schedule, Selection, check_fields
 
 
 class FeatureModelKind(StrEnum):
@@ -17,8 +18,6 @@ class FeatureModelKind(StrEnum):
     """Decoupled GCN: LayerNorm, perceptron, then powers of the local adjacency."""
     SAGE = "sage"
     """GraphSAGE with mean aggregation after a LayerNorm, then one linear layer."""
-    MLP = "mlp"
-    """LayerNorm and perceptron: no edges."""
 
 
 class Weighting(StrEnum):
@@ -50,13 +49,21 @@ class Averaging(StrEnum):
     """Over the test nodes of all clients together."""
 
 
+def check_betas(betas: tuple[float, ...] | None, hops: int) -> None:
+    """Raises unless there is a finite weight for each of the powers 0 to `hops`, and not 0 for all beyond power 0."""
+    if betas is None:
+        return
+    if len(betas) != hops + 1:
+        raise InputError(f"betas must be {hops + 1}, for the powers 0 to {hops}; found {len(betas)}")
+    if not np.isfinite(betas).all() or not np.any(betas[1:]):
+        raise InputError(f"betas must be finite and not 0 for all beyond power 0; found {betas}")
+
+
 @dataclass(frozen=True, slots=True)
-class FedStructPreset:
+class FedStructPreset(Schedule):
     """Everything about training that is not the graph, the structure features or how sums are computed.
 
     Attributes:
-        name: "honest" or "paper".
-        epochs: rounds; a round is one full-graph step of all clients together.
         learning_rate: of the model parameters theta.
         structure_rate: of learnt structure features S (Hop2Vec).
         weight_decay: factor of the L2 penalty, on theta and on learnt S.
@@ -76,13 +83,10 @@ class FedStructPreset:
         double_softmax: whether cross-entropy is applied to probabilities as if they were logits.
         forgotten_loops: whether a decoupled GCN's local adjacency lacks the loops of each client's last nodes without
             local edges, as in the public code.
-        own_ends: whether clients of FedAvg are tested each with the model that its own last step left, which the mean
-            of the last round comes too late for, and keep LayerNorms that are never averaged, as in the public code.
         averaging: of the reported test accuracy.
         selection: which accuracy picks the reported round; None reports the model after the last.
     """
 
-    name: str
     epochs: int
     learning_rate: float
     structure_rate: float
@@ -101,30 +105,14 @@ class FedStructPreset:
     stepping: Stepping = Stepping.ADAM
     double_softmax: bool = False
     forgotten_loops: bool = False
-    own_ends: bool = False
     averaging: Averaging = Averaging.POOLED
     selection: Selection | None = Selection.VALIDATION
 
     def __post_init__(self) -> None:
-        at_least_one = {"epochs": self.epochs, "hops": self.hops, "structure_width": self.structure_width}
-        for argument, value in at_least_one.items():
-            if value < 1:
-                raise InputError(f"{argument} must be at least 1; found {value}")
-        if self.kept is not None and self.kept < 1:
-            raise InputError(f"kept must be at least 1 entry a node; found {self.kept}")
+        check_fields(self, counts=("epochs", "hops", "structure_width", "kept"), shares=("dropout",))
         check_betas(self.betas, self.hops)
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must be in [0, 1); found {self.dropout}")
         if self.feature_model is FeatureModelKind.SAGE and not self.sage_widths:
             raise InputError("sage_widths must name at least one layer; found none")
-        if self.own_ends and self.selection is not None:
-            raise InputError(
-                f"selection must be None with own_ends, which belong to the last round; found {self.selection}"
-            )
-
-    def with_epochs(self, epochs: int | None) -> FedStructPreset:
-        """The same preset with another number of rounds; None changes nothing."""
-        return self if epochs is None else replace(self, epochs=epochs)
 
 
 def _setting(
@@ -158,7 +146,6 @@ def _as_published(setting: FedStructPreset) -> FedStructPreset:
         weighting=Weighting.NODES,
         double_softmax=True,
         forgotten_loops=True,
-        own_ends=True,
         averaging=Averaging.CLIENTS,
         selection=None,
     )

@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 import networkx as nx
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.rooted_trees.knowledge import ASKED, FED2GNN, HOP_SUMS, OWN_ROWS, HopRules, PublicTopology
@@ -22,11 +21,10 @@ from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, partition
 from fgl_secure.methods.fed2gnn.grouping import agreed_neighbours, client_pairs
 from fgl_secure.methods.fed2gnn.hop_sums import RowRange, hop_sums, note_heard
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN
-from fgl_secure.methods.fed2gnn.training import clients_of, row_range
+from fgl_secure.methods.fed2gnn.program import Fed2GNN, row_range
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
-from fgl_secure.protocols.topology import NEIGHBOURS, SERVER, Grouping
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.job import Job
@@ -80,29 +78,16 @@ def drawn_hops(
     return _run(graph, asked, values, setting, channel, ("drawn for attacks", what))
 
 
-def trained_hops(
-    graph: FederatedGraph,
-    preset: Fed2GNNPreset,
-    scheme: Scheme,
-    averaging: Scheme,
-    *,
-    backbone: str,
-    seed: int,
-    device: torch.device,
-) -> RecordedRun:
+def trained_hops(job: Job, preset: Fed2GNNPreset, scheme: Scheme, backbone: str, seed: int) -> RecordedRun:
     """What a run says before its first round of training, with everything recorded: equal seeds give equal messages.
 
     Args:
-        graph: who has what.
+        job: the run.
         preset: how to train.
         scheme: computes the hop sums.
-        averaging: adds up what the server learns.
         backbone: "gcn", "sage" or "dagnn".
-        seed: of the run and its coins.
-        device: where model compute runs.
+        seed: of the coins.
     """
-    schemes = {NEIGHBOURS: scheme, SERVER: averaging}
-    job = clients_of(graph, schemes, preset, backbone=backbone, seed=seed, device=device)
     setting = HopSetting(preset.hops, scheme, preset.neighbours, row_range(preset, scheme))
 
     def sums_of(client: Program) -> tuple[Floats, Floats]:

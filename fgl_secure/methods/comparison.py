@@ -1,12 +1,14 @@
-"""Audits every method that fits a data set, in the clear and under one scheme, and sets them side by side."""
+"""Methods side by side on one data set: in the clear and under one scheme, what each reaches, costs and shows."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any, cast
 
 import numpy as np
@@ -14,10 +16,12 @@ import numpy as np
 from fgl_secure import __version__
 from fgl_secure.auditing import Report
 from fgl_secure.auditing.audit import chosen_attacks, examine
+from fgl_secure.auditing.html import environment
 from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.method import SEEDS, Method, Source
-from fgl_secure.auditing.tables import UnderScheme, groups
-from fgl_secure.auditing.wording import Score
+from fgl_secure.auditing.report import write_files
+from fgl_secure.auditing.schema import Score
+from fgl_secure.auditing.wording import DASH, bytes_text, figure, score_text, seconds_text
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import Data, FederatedGraph
 from fgl_secure.graph.data import GraphSets
@@ -26,8 +30,6 @@ from fgl_secure.host import library_settings
 from fgl_secure.ledger import Entry, Ledger, Run, Watch, completed, provenance
 from fgl_secure.methods import method as method_of
 from fgl_secure.methods import names
-from fgl_secure.methods.comparison.lines import TONES, LeftOut, Line, Reading, side_of
-from fgl_secure.methods.comparison.page import Comparison
 from fgl_secure.schemes import TOPOLOGIES, assignment
 from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress, compute_device
@@ -37,6 +39,170 @@ CLEAR = "plaintext"
 SECURED = ("relay-coded", "pairwise-masking")
 """Where no scheme is named: relays where sums are for clients or devices, masks that cancel where they are for the
 server."""
+
+TONES = ("contradicted", "found", "quiet")
+"""The outcome of an attack, the worst first: it contradicts a claim, it recovered something, it recovered nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one attack recovered under one scheme, in the seed and circumstance in which it did worst damage.
+
+    Attributes:
+        attack: its name.
+        scheme: of the run, with what was special about it in brackets behind.
+        metric: what is measured.
+        value: the figure; 0 is nothing and 1 everything.
+        low: lower end of its 95 % interval.
+        high: upper end.
+        prior: the figure of the best guess without having seen anything.
+        n: units behind the figure, such as rows that were claimed.
+        verdict: what the figure says.
+        tone: one of `TONES`.
+        seed: of the run.
+    """
+
+    attack: str
+    scheme: str
+    metric: str
+    value: float
+    low: float
+    high: float
+    prior: float
+    n: int
+    verdict: str
+    tone: str
+    seed: int
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """The order of readings: contradicted claims first, then the largest excess over the prior."""
+        return TONES.index(self.tone), self.prior - self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A method under one scheme.
+
+    Attributes:
+        scheme: what it ran under.
+        scores: on test data at the selected round, one a seed: fractions of right answers, or mean absolute errors.
+        bytes: everything that was sent in a run, mean over seeds.
+        seconds: of training, mean over seeds.
+        readings: one for each attack that could read the run, the worst first.
+        not_attacked: roles of parties that received messages, and from whose view no attack read the run.
+    """
+
+    scheme: str
+    scores: tuple[float, ...]
+    bytes: float
+    seconds: float
+    readings: tuple[Reading, ...]
+    not_attacked: tuple[str, ...]
+
+    @property
+    def score(self) -> float:
+        """The mean over seeds."""
+        return fmean(self.scores)
+
+    @property
+    def deviation(self) -> float | None:
+        """The sample standard deviation over seeds; None of one."""
+        return stdev(self.scores) if len(self.scores) > 1 else None
+
+    @property
+    def worst(self) -> Reading | None:
+        """The first reading that recovered something; None if there is none."""
+        return next((each for each in self.readings if each.tone != "quiet"), None)
+
+    @property
+    def recovered(self) -> float:
+        """How far the worst reading exceeds its prior, 0 if there is none."""
+        return 0.0 if self.worst is None else max(self.worst.value - self.worst.prior, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One method.
+
+    Attributes:
+        name: of the method.
+        title: as its paper calls it.
+        score: what its scores are.
+        clear: in the clear, as published.
+        secured: under a scheme; None where that was the plain sum itself.
+    """
+
+    name: str
+    title: str
+    score: Score
+    clear: Side
+    secured: Side | None
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Both, the one in the clear first."""
+        return (self.clear,) if self.secured is None else (self.clear, self.secured)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A method that doesn't fit.
+
+    Attributes:
+        name: of the method.
+        title: as its paper calls it.
+        reason: why, a sentence.
+    """
+
+    name: str
+    title: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison:
+    """Methods on one data set.
+
+    Attributes:
+        run: the data set, its partition, seeds, version, and how to repeat it: JSON values.
+        lines: one a method that fits.
+        left_out: the others.
+    """
+
+    run: Mapping[str, Any]
+    lines: tuple[Line, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def contradictions(self) -> tuple[Reading, ...]:
+        """The readings that contradict what a chosen scheme claims; runs in the clear are for comparison alone."""
+        return tuple(r for line in self.lines for r in line.sides[-1].readings if r.tone == "contradicted")
+
+    def as_json(self) -> dict[str, Any]:
+        """The comparison as JSON values: scores are fractions or errors, times seconds."""
+        return {
+            "run": dict(self.run),
+            "methods": [asdict(line) for line in self.lines],
+            "left_out": [asdict(each) for each in self.left_out],
+        }
+
+    def write(self, folder: Path | str) -> tuple[Path, ...]:
+        """Writes compare.html, compare.json and compare.md into a folder, all or none; gives their paths.
+
+        Raises:
+            InputError: the folder can't be made or written to.
+        """
+        text = json.dumps(self.as_json(), ensure_ascii=False, indent=2) + "\n"
+        texts = {"compare.html": render_html(self), "compare.json": text, "compare.md": render_markdown(self)}
+        return write_files(Path(folder), texts)
+
+    def _repr_html_(self) -> str:
+        """The table, as notebooks show it."""
+        return _rendered(self, "compare_table.html.j2")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(line.title for line in self.lines)} on {self.run['dataset']})"
 
 
 @library_settings()
@@ -288,3 +454,121 @@ def _line(method: Method, founds: Sequence[Mapping[str, Any]]) -> Line:
     clear = side_of(founds, 0)
     assert clear is not None, "every audit has a run in the clear"
     return Line(method.name, method.title, Score(founds[0]["score"]), clear, side_of(founds, 1))
+
+
+def side_of(founds: Sequence[Mapping[str, Any]], index: int) -> Side | None:
+    """One side over all seeds.
+
+    Args:
+        founds: of each seed what its run came to.
+        index: 0 in the clear, 1 secured.
+    """
+    if any(len(found["sides"]) <= index for found in founds):
+        return None
+    sides = [found["sides"][index] for found in founds]
+    readings: dict[str, Reading] = {}
+    for reading in (Reading(**each) for side in sides for each in side["readings"]):
+        known = readings.setdefault(reading.attack, reading)
+        if reading.rank < known.rank:
+            readings[reading.attack] = reading
+    return Side(
+        sides[0]["scheme"],
+        tuple(side["score"] for side in sides),
+        fmean(side["bytes"] for side in sides),
+        fmean(side["seconds"] for side in sides),
+        tuple(sorted(readings.values(), key=lambda each: each.rank)),
+        tuple(sorted({role for side in sides for role in side["not_attacked"]})),
+    )
+
+
+COLUMNS = ("method", "scheme", "{score}", "sent", "time", "worst finding", "by attack", "prior", "not attacked")
+
+
+def render_html(comparison: Comparison) -> str:
+    """The whole page as text; it loads nothing from outside itself."""
+    run = comparison.run
+    known = [(key, run.get(key)) for key in ("dataset", "partition", "silos", "epochs", "version")]
+    subject = [*((key, str(value)) for key, value in known if value not in (None, ""))]
+    subject.append(("seeds", ", ".join(map(str, run["seeds"])) or DASH))
+    return _rendered(
+        comparison, "compare.html.j2", summary=summary(comparison), subject=subject, command=run["command"]
+    )
+
+
+def _rendered(comparison: Comparison, template: str, **rest: object) -> str:
+    named = {"title": title(comparison), "columns": columns(comparison), "table": rows(comparison)}
+    return environment().get_template(template).render(**named, left_out=comparison.left_out, **rest)
+
+
+def render_markdown(comparison: Comparison) -> str:
+    """The table, what was left out, and how to repeat it, for a pull request."""
+    said = [columns(comparison), ["---"] * len(COLUMNS), *(cells for _, cells in rows(comparison))]
+    table = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |" for cells in said]
+    left = [f"- {each.title} is left out: {each.reason}." for each in comparison.left_out]
+    command = comparison.run["command"]
+    repeat = ["", f"Repeat it: `{command}`"] if command else []
+    return (
+        "\n".join([f"# {title(comparison)}", "", summary(comparison), "", *table, "", *left, *repeat]).rstrip() + "\n"
+    )
+
+
+def title(comparison: Comparison) -> str:
+    """The page's title."""
+    return f"Methods on {comparison.run['dataset']}, in the clear and secured"
+
+
+def summary(comparison: Comparison) -> str:
+    """How many methods fit, what contradicts claims, and what was not attacked, in two sentences."""
+    count, chosen = len(comparison.lines), [line.sides[-1] for line in comparison.lines]
+    fell, read = len(comparison.contradictions), sum(side.worst is not None for side in chosen)
+    open_ = sum(bool(side.not_attacked) for side in chosen)
+    promises = f"{fell} findings contradict" if fell > 1 else f"{'One' if fell else 'No'} finding contradicts"
+    return (
+        f"{count} of {count + len(comparison.left_out)} methods fit. {promises} a claim of a secured run; "
+        f"attacks recovered something from {read} of {len(chosen)} secured runs; in {open_} of them parties of some "
+        "role received messages and were not attacked."
+    )
+
+
+def columns(comparison: Comparison) -> list[str]:
+    """Headings of the table."""
+    scores = {str(line.score) for line in comparison.lines}
+    return [each.format(score=" or ".join(sorted(scores)) or "score") for each in COLUMNS]
+
+
+def rows(comparison: Comparison) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The lines of the table, two a method, each with its tone."""
+    return tuple(
+        (
+            _tone(side),
+            (
+                line.title if not i else "",
+                side.scheme,
+                _score(line, side),
+                bytes_text(side.bytes or None),
+                seconds_text(side.seconds),
+                *_worst(side),
+                ", ".join(side.not_attacked),
+            ),
+        )
+        for line in comparison.lines
+        for i, side in enumerate(line.sides)
+    )
+
+
+def _tone(side: Side) -> str:
+    return "quiet" if side.worst is None else side.worst.tone
+
+
+def _score(line: Line, side: Side) -> str:
+    more = "" if side.deviation is None else f" ± {score_text(line.score, side.deviation)}"
+    return score_text(line.score, side.score) + more
+
+
+def _worst(side: Side) -> tuple[str, str, str]:
+    """The worst reading, its attack and its prior; without one, whether attacks read the run and found nothing."""
+    reading = side.worst
+    if reading is None:
+        return "nothing found" if side.readings else "not attacked", "", ""
+    broken = ", contradicts the claim" if reading.tone == "contradicted" else ""
+    return f"{figure(reading.value)} {reading.metric}{broken}", reading.attack, figure(reading.prior)

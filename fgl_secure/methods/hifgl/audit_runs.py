@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
-from typing import cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Overflow, PrimeField
 from fgl_secure.algebra.quantization import largest_magnitude
 from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
@@ -31,16 +29,94 @@ from fgl_secure.auditing.programs import public_of
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.networks import Absence, Deviation, Silence
 from fgl_secure.methods.hifgl.program import exchange
-from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
-from fgl_secure.runtime import Channel, Phase, Recording, Role, Step, Transcript
+from fgl_secure.runtime import PAYLOAD, Channel, Messages, Phase, Recording, Role, Step, Tampered, Transcript
 from fgl_secure.runtime.channel import Level
 from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
 from fgl_secure.training.ranges import shrunk
+from fgl_secure.typing import Ids
+
+CARRYING = (Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES, Phase.SEALED)
+"""Messages that an absent device does not send; of what is sealed for relays, those of which each device sends several:
+shares, where relays are not to see the graph. What fetches its own sum is one for each relay."""
+
+
+@dataclass(slots=True, eq=False)
+class Absence:
+    """A network without the messages of devices that are not there.
+
+    Attributes:
+        absent: bool [rounds, n].
+        first: identifier of the first device.
+        effective: whether any message of a device was left out.
+    """
+
+    absent: NDArray[np.bool_]
+    first: int
+    effective: bool = False
+
+    def __call__(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
+        """Bool [m]: which messages arrive."""
+        arrives = np.ones(len(receivers), dtype=np.bool_)
+        devices = self.absent.shape[1]
+        of_devices = (senders >= self.first) & (senders < self.first + devices)
+        several = phase is not Phase.SEALED or len(np.unique(senders)) < len(senders)
+        if phase in CARRYING and several and len(senders) and bool(of_devices.all()):
+            arrives = ~self.absent[step.round, senders - self.first]
+            self.effective |= not arrives.all()
+        return arrives
+
+
+@dataclass(slots=True, eq=False)
+class _Silence:
+    """A network in which nothing that silent devices seal for relays reaches their silos.
+
+    Attributes:
+        by_round: int64 [rounds, k], identifiers of silent devices; others for nobody.
+    """
+
+    by_round: Ids = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
+
+    def __call__(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
+        """Bool [m]: which messages arrive."""
+        if phase is not Phase.SEALED:
+            return np.ones(len(receivers), dtype=np.bool_)
+        return ~np.isin(senders, self.by_round[step.round])
+
+
+@dataclass(slots=True, eq=False)
+class Deviation:
+    """Devices that send the codes of their first neighbour where the protocol has them send a sum.
+
+    Attributes:
+        devices: int64 [k], those with several neighbours.
+        chosen: int64 [k], the neighbour of each.
+    """
+
+    devices: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    chosen: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    codes: NDArray[Any] | None = None
+
+    def __call__(self, messages: Messages) -> Tampered | None:
+        """Remembers codes, and puts those of one neighbour in the place of aggregates."""
+        phase, senders, receivers = messages.phase, messages.senders, messages.receivers
+        if phase is Phase.CODES:
+            order = np.lexsort((senders, receivers))
+            owners, first, counts = np.unique(receivers[order], return_index=True, return_counts=True)
+            rows, several = order[first], counts > 1
+            self.devices, self.chosen, self.codes = (
+                owners[several],
+                senders[rows[several]],
+                messages[PAYLOAD][rows[several]],
+            )
+        if phase is not Phase.AGGREGATE or self.codes is None:
+            return None
+        sent = messages[PAYLOAD].copy()
+        sent[np.searchsorted(senders, self.devices)] = self.codes
+        return Tampered.of_payload(np.arange(len(senders)), sent)
+
 
 SMALL_FIELD = 31
 """Largest field that counts as small: its decoders can be tried one by one."""
@@ -92,33 +168,6 @@ def training_run(scheme: Scheme, graph: FederatedGraph, transcript: Transcript, 
     return _recorded(scheme, graph, transcript, what, TRAINING)
 
 
-def variants_of(scheme: Scheme) -> tuple[Scheme, ...]:
-    """The same scheme under other parameters or readings of its source, which an audit of HiFGL runs as well."""
-    make = _VARIANTS.get(scheme.label)
-    return () if make is None else make(scheme)
-
-
-def _readings(scheme: Scheme) -> tuple[Scheme, ...]:
-    """The paper's field of 11 elements, in which sums wrap, and the other reading of who hands out mu."""
-    published = cast(SecretMessagePassing, scheme)
-    other = MuDelivery.TARGET if published.delivery is MuDelivery.SILO else MuDelivery.SILO
-    small = replace(
-        published,
-        field=PrimeField(11),
-        T=min(published.T, 4),
-        bound=1.0,
-        fraction_bits=0,
-        points=None,
-        overflow=Overflow.WRAP,
-    )
-    return (small, replace(published, delivery=other))
-
-
-_VARIANTS: Mapping[str, Callable[[Scheme], tuple[Scheme, ...]]] = MappingProxyType(
-    {SecretMessagePassing.label: _readings}
-)
-
-
 def recorded_exchange(
     scheme: Scheme,
     graph: FederatedGraph,
@@ -163,11 +212,11 @@ def variant_runs(
         seed: of the coins.
         read: the scenarios that attacks read; exchanges of others are left out.
     """
-    for variant in variants_of(scheme):
+    for variant in scheme.variants:
         if _kind_of_exchange(variant) not in read:
             continue
         if not in_small_field(variant):
-            values = within_bound(graph.features[:, :WIDEST].astype(np.float64), variant)
+            values = _within_bound(graph.features[:, :WIDEST].astype(np.float64), variant)
             yield recorded_exchange(variant, graph, values, f"{values.shape[1]} feature columns", seed)
             continue
         binary = as_words(graph)
@@ -176,7 +225,7 @@ def variant_runs(
             yield recorded_exchange(variant, graph, columns, f"{columns.shape[1]} feature columns as 0/1", seed)
 
 
-def within_bound(values: NDArray[np.float64], scheme: Scheme) -> NDArray[np.float64]:
+def _within_bound(values: NDArray[np.float64], scheme: Scheme) -> NDArray[np.float64]:
     """Return rows over the least power of two that leaves them within a scheme's bound; as they are where they are."""
     fixed = scheme.fixed_point(1)
     excess = 1.0 if fixed is None else largest_magnitude(values) / fixed.bound
@@ -189,6 +238,8 @@ def special_runs(
     seed: int,
     read: Container[str] = SCENARIOS,
     static: FederatedGraph | None = None,
+    *,
+    rounds: int = ROUNDS,
 ) -> Iterator[RecordedRun]:
     """Static rows released once, summed again with drop-outs or silent devices, and exchanged with deviating devices.
 
@@ -198,8 +249,8 @@ def special_runs(
         seed: of the coins, of who is present, and of projections.
         read: the scenarios that attacks read; nothing is run for others.
         static: who takes part in the release of static rows; those of the graph if not given.
+        rounds: how often the same rows are summed with drop-outs.
     """
-    rounds = min(ROUNDS, scheme.settings.target.releases) if isinstance(scheme, Perturbed) else ROUNDS
     makers: tuple[tuple[str, Callable[..., RecordedRun | None]], ...] = (
         (STATIC_ROWS, static_run),
         (DROP_OUTS, partial(drop_out_run, rounds=rounds)),
@@ -314,7 +365,7 @@ def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int =
     if rules is None:
         return None
     kept = Recording(Level.EVERYTHING, phases=frozenset({Phase.FETCH, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS}))
-    parties, silence = hierarchy_of(graph, scheme.helpers), Silence()
+    parties, silence = hierarchy_of(graph, scheme.helpers), _Silence()
     channel = Channel(parties, SimulationCoins(seed), kept, loss=silence)
     session = open_neighbours(scheme, neighbour_sums(graph), 1, channel)
     partners = np.stack([session.topology.grouping.source, session.topology.grouping.target])

@@ -1,0 +1,279 @@
+"""Fed2GNN and its like under each scheme for their hop sums: what they promise, and how they are audited."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.auditing.method import Asked
+from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.programs import beside_models
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS, trained_hops
+from fgl_secure.methods.fed2gnn.grouping import sampled_neighbours
+from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
+from fgl_secure.methods.fed2gnn.program import clients_of
+from fgl_secure.methods.fedavg.audit_target import SUM_LEAKS
+from fgl_secure.protocols.scheme import Scheme, least_group
+from fgl_secure.protocols.topology import NEIGHBOURS, SERVER, Topology
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength, leaks
+from fgl_secure.training.job import Job
+from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.presets import choice_of_round
+from fgl_secure.training.server_sums import promises as sum_promises
+
+if TYPE_CHECKING:
+    from fgl_secure.methods.fed2gnn.configuration import Fed2GNN
+
+
+REFUSAL = "refusal of sums over fewer than k_min clients"
+
+HOP_LEAKS = (
+    *leaks(
+        Role.SILO,
+        {
+            Secret.NODE_FEATURES: "sums are exact and overlap: a client subtracts those of different nodes from each "
+            "other, and whoever knows the graph solves the sums of several hops, which are sums of the same rows; "
+            "what that determines of single nodes' rows is read, whatever computes the sums",
+        },
+        Circumstance.REPEATED_SUM,
+    ),
+    *leaks(
+        Role.SILO,
+        {
+            Secret.NODE_FEATURES: "a sum of a few sparse rows can be taken apart by whoever knows what rows look "
+            "like; rows that were mapped to a latent space first are dense, and the map is no secret",
+        },
+        Circumstance.SPARSE_SUM,
+    ),
+    *leaks(
+        Role.SILO,
+        {
+            Secret.FOREIGN_EDGE: "the second hop sums the whole neighbourhood of a node: where its row and those "
+            "around it are known, so are its edges at other clients",
+            Secret.FOREIGN_NODE: "a client that is asked for sums learns which of its nodes are next to which node of "
+            "another client",
+            Secret.DEGREE: "clients tell each other which edges their nodes picked: who hears nothing about an edge "
+            "learns that its other end has more neighbours at other clients than it may ask about",
+        },
+    ),
+)
+"""What exact sums of several hops tell a client, whatever computes them."""
+
+IN_THE_CLEAR = leaks(
+    Role.SILO,
+    {
+        Secret.NODE_FEATURES: "each client's part of a sum arrives by itself: a node's neighbour that is alone at its "
+        "client is read at once, and of every later hop the sum over that neighbour's surroundings",
+    },
+)
+
+ONE_CLIENT = Leak(
+    Secret.NODE_FEATURES,
+    Role.SILO,
+    Circumstance.SINGLE_NEIGHBOUR,
+    "with k_min = 1 a sum over one neighbour is that neighbour's row",
+)
+
+MODELS_IN_THE_CLEAR = leaks(
+    Role.SERVER,
+    {
+        Secret.SUMMAND: "the server sees every client's model, and how many labelled and validation nodes it has",
+    },
+)
+
+
+PAIR_LEAKS = leaks(
+    Role.SILO,
+    {
+        Secret.SUMMAND: "of two clients each can take its own part from the mean that the server sends back: what is "
+        "left is the other's model, and of the latent map its perceptron and its mean square",
+    },
+)
+"""What two clients learn of each other, whatever adds the models up."""
+
+
+def claim_of(
+    scheme: Scheme,
+    averaging: Scheme,
+    clients: int,
+    told: tuple[Leak, ...] = HOP_LEAKS,
+    pair: tuple[Leak, ...] = PAIR_LEAKS,
+) -> Claim:
+    """The claim of a run. The paper promises nothing: it names privacy as work for the future (its conclusion).
+
+    Args:
+        scheme: computes the hop sums.
+        averaging: adds up the models; one that promises nothing sends them in the clear.
+        clients: how many there are.
+        told: what exact sums tell a client, whatever computes them.
+        pair: what two clients learn of each other's models, whatever adds them up.
+    """
+    parts = (_hops(scheme, told), _averaging(averaging, clients, pair))
+    guarantees = tuple(each for part in parts for each in part.guarantees)
+    leaks = tuple(each for part in parts for each in part.leaks_by_design)
+    return Claim(guarantees, leaks, tuple(dict.fromkeys(each for part in parts for each in part.assumptions)))
+
+
+def _hops(scheme: Scheme, told: tuple[Leak, ...]) -> Claim:
+    inner, least = scheme.claim_for(Topology.example(NEIGHBOURS)), least_group(scheme)
+    hidden = next((each for each in inner.guarantees if each.secret is Secret.EMBEDDING), None)
+    if hidden is None:
+        return Claim((), (*IN_THE_CLEAR, *told), inner.assumptions)
+    relays = hidden.coalition.get(Role.RELAY, 0)
+    leaks = tuple(each for each in inner.leaks_by_design if each.role in (Role.SERVER, Role.RELAY))
+    assumptions = (*inner.assumptions, _honest(least))
+    if least < 2:
+        return Claim((_hidden(hidden, relays),), (*leaks, ONE_CLIENT, *told), assumptions)
+    promises = (_hidden(hidden, relays), _sums_alone(least, relays))
+    return Claim(promises, (*leaks, *told), assumptions)
+
+
+def _hidden(inner: Guarantee, relays: int) -> Guarantee:
+    """What a scheme promises of rows, towards all who are no clients: clients are its senders and its targets here."""
+    return replace(
+        inner,
+        coalition={Role.RELAY: relays, Role.SERVER: 1},
+        statement=f"up to T = {relays} relays and the server learn nothing of the rows that are summed",
+    )
+
+
+def _sums_alone(least: int, relays: int) -> Guarantee:
+    return Guarantee(
+        Secret.NODE_FEATURES,
+        {Role.SILO: 1, Role.SERVER: 1, Role.RELAY: relays},
+        Strength.COMPUTATIONAL,
+        f"of a node's neighbours elsewhere no message tells a client more than the sums of every hop over at least "
+        f"{least} clients' parts, and a node with neighbours at fewer clients gets no sum; what several of these sums "
+        "determine together is declared beside it",
+        REFUSAL,
+    )
+
+
+def _honest(least: int) -> str:
+    return (
+        f"of the at least {least} clients in a sum no more than all but two pool what they have with the client that "
+        "gets it"
+    )
+
+
+def _averaging(averaging: Scheme, clients: int, told: tuple[Leak, ...]) -> Claim:
+    inner = sum_promises(averaging, clients)
+    if inner is None:
+        return Claim((), MODELS_IN_THE_CLEAR, ())
+    pair = told if clients == 2 else ()
+    return Claim(inner.guarantees, (*inner.leaks_by_design, *SUM_LEAKS, *pair), inner.assumptions)
+
+
+NOTES = (
+    "Attacks read a second exchange of hop sums with the same seed, and so the same messages; what clients have of "
+    "their own nodes is noted beside it.",
+    "Models are added up by pairwise masking where hop sums are not in the clear, unless a scheme is named; what their "
+    "sum tells the server is what federated averaging is audited for.",
+    "A scheme that refuses small sums leaves nodes with neighbours at few clients without any: the more clients there "
+    "are and the less they follow communities, the fewer.",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class HopSubject(Subject):
+    """A method whose clients hear sums of features at other clients before they train."""
+
+    @abstractmethod
+    def exchange(self) -> RecordedRun:
+        """The exchange of hop sums, run without training."""
+
+    def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # the exchange is run once more
+        """The exchange of hop sums."""
+        yield replace(self.exchange(), protocol=self.name)
+
+    def recorded(self, seed: int) -> Iterator[RecordedRun]:  # noqa: ARG002  # of the coins, which are of the run's seed
+        """The exchange of hop sums, which is run without training."""
+        yield replace(self.exchange(), protocol=self.name)
+
+
+def check_sums(asked: FederatedGraph, schemes: Mapping[str, Scheme], among: str = "") -> None:
+    """Raises unless some sum can be computed, and models added up.
+
+    Args:
+        asked: the graph along whose edges clients ask.
+        schemes: of hop sums and models, by topology.
+        among: what errors say of the graph beside its number of silos.
+    """
+    scheme = schemes[NEIGHBOURS]
+    if scheme.custodian_decodes:
+        raise InputError(
+            f"scheme must not be {scheme.label} here: the client that gets a sum would be the silo that decodes it, "
+            f"and reads every part; found {scheme.name}"
+        )
+    most, least = int(_clients_around(asked).max(initial=0)), least_group(scheme)
+    if 1 < least > most:
+        raise InputError(
+            f"k_min must leave some node a sum under {scheme.name}: neighbours at {least} other clients "
+            f"or more; found at most {most} over {asked.num_silos} silos{among}"
+        )
+    schemes[SERVER].threshold_for(asked.num_silos)
+
+
+def _clients_around(graph: FederatedGraph) -> NDArray[np.int64]:
+    """int64 [n], at how many other clients each node has neighbours."""
+    source, target = graph.edges[:, graph.crosses_silos]
+    pairs = np.unique(target * graph.num_silos + graph.silo_of[source])
+    return np.bincount(pairs // graph.num_silos, minlength=graph.num_devices).astype(np.int64)
+
+
+SPLIT = (0.4, 0.3, 0.3)
+"""Shares of the nodes that train, validate and test (Fed2GNN, 5.1)."""
+
+CLIENT_NOTE = (
+    "A client of Fed2GNN is a silo of this report: it holds its nodes, their features and the edges with an end in it."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Fed2GNNSubject(HopSubject):
+    """Fed2GNN under one scheme for hop sums and one for models."""
+
+    method: Fed2GNN
+    preset: Fed2GNNPreset
+
+    @property
+    def claim(self) -> Claim:
+        """That of both schemes."""
+        return claim_of(self.schemes[NEIGHBOURS], self.schemes[SERVER], self.graph.num_silos)
+
+    @property
+    def job(self) -> Job:
+        """Hop sums are exchanged, and models trained."""
+        return clients_of(self.graph, self.schemes, self.preset, **self.chosen)
+
+    def exchange(self) -> RecordedRun:
+        """The exchange of hop sums, run without training."""
+        return trained_hops(self.job, self.preset, self.schemes[NEIGHBOURS], self.method.backbone, self.seed)
+
+
+def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
+    """Checks every choice and loads the data; nothing is run."""
+    runs, graph = beside_models(asked, NEIGHBOURS), asked.federated(SPLIT, least=2)
+    chosen = fed2gnn_preset(method.preset, graph.graph.name, method.backbone).with_epochs(method.epochs)
+    preset = chosen.with_trees(method.hops, method.neighbours)
+    sampled = sampled_neighbours(graph, preset.neighbours, asked.seed)
+    for run in runs:
+        check_sums(sampled, run["schemes"], f" and {preset.neighbours} sampled neighbours")
+    shared = asked.shared(graph, preset)
+    return Plan(
+        tuple(Fed2GNNSubject(**shared, **run) for run in runs),
+        CONTROLS,
+        (CLIENT_NOTE, *NOTES),
+        messages=int(graph.crosses_silos.sum()),
+        averaged=pooled_over(graph),
+        chosen_on=choice_of_round(preset.selection, graph),
+        backbone=method.backbone,
+    )

@@ -1,0 +1,471 @@
+"""Runs of FedSpray as attacks read them: recorded rounds, rounds for attacks alone, and those that must be broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.proxies.knowledge import (
+    FEDSPRAY,
+    FEDSPRAY_ROUNDS,
+    FEDSPRAY_SUM,
+    PROXIES,
+    ProxyKnowledge,
+    ProxySlices,
+)
+from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.attacks.suspects import Suspects
+from fgl_secure.auditing.controls import Makers
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.coins import Coins, SimulationCoins
+from fgl_secure.errors import TooFewClientsError
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.methods.fedspray.client import FedSpray, ProxyLayout, clients_of, shares_of
+from fgl_secure.methods.fedspray.preset import FedSprayPreset
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.runtime import Channel, PublicParameters, Recording, Step, Transcript
+from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.job import Job
+from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.rounds import Figures, Rounds
+from fgl_secure.training.server_sums import ServerSums, ServerSums
+from fgl_secure.typing import Flags, Floats, Ids
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledNodes:
+    """The labelled nodes of one round.
+
+    Attributes:
+        nodes: int64 [m], device indices.
+        clients: int64 [m].
+        classes: int64 [m].
+        proxies: float64 [m, d], at the end of the round.
+    """
+
+    nodes: Ids
+    clients: Ids
+    classes: Ids
+    proxies: Floats
+
+    @classmethod
+    def of(cls, clients: Sequence[FedSpray]) -> LabelledNodes:
+        """Those of clients after their last round."""
+        held = [client.silo for client in clients]
+        return cls(
+            np.concatenate([silo.nodes[silo.train] for silo in held]),
+            np.repeat(np.arange(len(held)), [int(silo.train.sum()) for silo in held]),
+            np.concatenate([silo.labels[silo.train] for silo in held]),
+            np.concatenate([client.proxies.detach().cpu().numpy().astype(np.float64) for client in clients]),
+        )
+
+    def among(self, chosen: NDArray[np.bool_]) -> LabelledNodes:
+        """Some of them: bool [m]."""
+        return LabelledNodes(self.nodes[chosen], self.clients[chosen], self.classes[chosen], self.proxies[chosen])
+
+    def counts(self, clients: int, classes: int) -> Ids:
+        """How many each client has of each class, int64 [K, C]."""
+        found = np.zeros((clients, classes), dtype=np.int64)
+        np.add.at(found, (self.clients, self.classes), 1)
+        return found
+
+    def sums(self, clients: int, classes: int) -> Floats:
+        """The sum of their proxies by client and class, float64 [K, C, d]."""
+        found = np.zeros((clients, classes, self.proxies.shape[1]))
+        np.add.at(found, (self.clients, self.classes), self.proxies)
+        return found
+
+
+def summands(held: LabelledNodes, layout: ProxyLayout, clients: int, grid: int | None = None) -> Floats:
+    """What clients send in a round whose encoder is all zeros: float64 [K, layout.length], all of one weight.
+
+    Args:
+        held: the labelled nodes of the round.
+        layout: of a summand.
+        clients: how many there are.
+        grid: shares are multiples of one over this; None for exact ones.
+    """
+    rows = np.zeros((clients, layout.length))
+    counts = held.counts(clients, layout.classes)
+    shares = np.stack([shares_of(each, grid) for each in counts])
+    means = held.sums(clients, layout.classes) / np.maximum(counts, 1)[..., None]
+    rows[:, layout.weight] = 1 / clients
+    rows[:, layout.proxies] = (shares[..., None] * means).reshape(clients, -1)
+    rows[:, layout.shares] = shares
+    return rows
+
+
+def _slices_of(layout: ProxyLayout, first: LabelledNodes, clients: int, grid: int | None) -> ProxySlices:
+    """The layout as attacks know it, with how many labelled nodes clients have in the first round."""
+    labelled = np.bincount(first.clients, minlength=clients).tolist()
+    return ProxySlices(layout.parameters, layout.classes, layout.width, tuple(labelled), grid)
+
+
+def _proxy_truth(rounds: Sequence[LabelledNodes], clients: int, classes: int) -> ProxyTruth:
+    """The truth of rounds 0, 1 and so on."""
+    counts = np.stack([held.counts(clients, classes) for held in rounds], axis=1)
+    sums = np.stack([held.sums(clients, classes) for held in rounds], axis=1)
+    singles = np.where(counts[..., None] == 1, sums, np.nan)
+    return ProxyTruth(counts, singles, _added(rounds, clients), counts.sum(axis=2))
+
+
+def _added(rounds: Sequence[LabelledNodes], clients: int) -> Floats:
+    """float64 [K, R, d]: NaN where a client adds no node, or several."""
+    found = np.full((clients, len(rounds), rounds[0].proxies.shape[1]), np.nan)
+    for number in range(1, len(rounds)):
+        new = ~np.isin(rounds[number].nodes, rounds[number - 1].nodes)
+        for client in range(clients):
+            rows = np.flatnonzero(new & (rounds[number].clients == client))
+            if len(rows) == 1:
+                found[client, number] = rounds[number].proxies[rows[0]]
+    return found
+
+
+_MOST_ROUNDS = 10**6
+"""Rounds that there may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How rounds are trained that are run for attacks alone.
+
+    Attributes:
+        preset: everything but the backbone.
+        backbone: of the clients' networks.
+        seed: of weights and of the choice of nodes.
+        device: where model compute runs.
+    """
+
+    preset: FedSprayPreset
+    backbone: str = "gcn"
+    seed: int = 0
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def clients(
+        self, graph: FederatedGraph, scheme: Scheme | None = None, channel: Channel | None = None
+    ) -> tuple[OneProcess, tuple[FedSpray, ...]]:
+        """All clients at their start, as a process and one by one; over a channel that nobody reads unless given."""
+        process = self._job(graph, scheme or Plaintext()).opened(channel or _quiet(graph))
+        return process, tuple(each for each in process.programs if isinstance(each, FedSpray))
+
+    def client(self, graph: FederatedGraph, number: int) -> FedSpray:
+        """One of the clients at its start, over a channel that nobody reads; the others are not made."""
+        job = self._job(graph, Plaintext())
+
+        def make(talk: Collectives, coins: Coins) -> Rounds:
+            return job.task.make(talk, coins) if talk.silo.silo == number else _Absent(talk)
+
+        found = replace(job, task=replace(job.task, make=make)).opened(_quiet(graph)).programs[number]
+        assert isinstance(found, FedSpray), "the job makes no others"
+        return found
+
+    def _job(self, graph: FederatedGraph, scheme: Scheme) -> Job:
+        preset = replace(self.preset, epochs=_MOST_ROUNDS, patience=None)
+        return clients_of(graph, scheme, preset, backbone=self.backbone, seed=self.seed, device=self.device)
+
+
+class _Absent(Rounds):
+    """In the place of a client that is not looked at, and whose rounds are never asked for."""
+
+    def __init__(self, talk: Collectives) -> None:
+        super().__init__(talk, 0, None, None)
+
+    def train(self, number: int) -> Figures:
+        """Never asked for."""
+        raise AssertionError(f"an absent client must run no round; round {number} was asked for")
+
+    def judge(self, number: int) -> None:
+        """Never asked for."""
+        raise AssertionError(f"an absent client must not be judged; round {number} was to be")
+
+
+def _quiet(graph: FederatedGraph) -> Channel:
+    return Channel(hierarchy_of(graph), SimulationCoins(0))
+
+
+def with_few_labels(graph: FederatedGraph, most: int, seed: int) -> FederatedGraph:
+    """A graph in which every client has at most so many labelled nodes, drawn from those it has."""
+    rng, kept = np.random.default_rng(seed), np.zeros(graph.num_devices, dtype=np.bool_)
+    for client in range(graph.num_silos):
+        own = np.flatnonzero(graph.train_mask & (graph.silo_of == client))
+        kept[rng.permutation(own)[:most]] = True
+    return _relabelled(graph, kept)
+
+
+def _relabelled(graph: FederatedGraph, labelled: Flags) -> FederatedGraph:
+    """The same graph with other labelled nodes, bool [n]; those that validate and test stay."""
+    masks = SplitMasks(labelled, graph.validation_mask & ~labelled, graph.test_mask & ~labelled)
+    return FederatedGraph.from_assignment(graph.graph, graph.silo_of, masks, graph.partition)
+
+
+def turns(few: FederatedGraph, waiting: Flags, additions: int, seed: int) -> list[tuple[int, int]]:
+    """Which node is added in each round, and another node of the same client that could have been.
+
+    Clients take turns; the other node is of the same class where there is one left, and -1 where there is none at all.
+
+    Args:
+        few: who has which labelled nodes at first.
+        waiting: bool [n], the nodes that may be added.
+        additions: how many rounds at most; fewer where clients have nothing left.
+        seed: of the choice.
+    """
+    rng, left, found = np.random.default_rng(seed), waiting.copy(), []
+    for number in range(additions):
+        own = np.flatnonzero(left & (few.silo_of == number % few.num_silos))
+        if not len(own):
+            continue
+        node = int(rng.choice(own))
+        left[node] = False
+        others = own[own != node]
+        alike = others[few.labels[others] == few.labels[node]]
+        choice = alike if len(alike) else others
+        found.append((node, int(rng.choice(choice)) if len(choice) else -1))
+    return found
+
+
+def _grow(
+    few: FederatedGraph, added: list[tuple[int, int]], setting: Setting, scheme: Scheme, channel: Channel
+) -> tuple[list[LabelledNodes], Suspects]:
+    """Trains one round, and one more for each node that is added; models go on, optimisers start afresh."""
+    rng, labelled = np.random.default_rng(setting.seed + 1), few.train_mask.copy()
+    process, clients = setting.clients(few, scheme, channel)
+    process.round(0)
+    rounds, pairs = [LabelledNodes.of(clients)], {}
+    for number, (node, other) in enumerate(added, start=1):
+        client, instead = int(few.silo_of[node]), None
+        if other >= 0:
+            alone = setting.client(_with(few, labelled, other), client)
+            _go_on(clients[client : client + 1], (alone,))
+            instead = _proxy(alone, other)
+        process, later = setting.clients(_with(few, labelled, node), scheme, channel)
+        _go_on(clients, later)
+        clients, labelled[node] = later, True
+        process.round(number)
+        held = LabelledNodes.of(clients)
+        rounds.append(held)
+        if instead is not None:
+            both = np.stack([held.proxies[held.nodes == node][0], instead])
+            pairs[number] = np.full((few.num_silos, *both.shape), np.nan)
+            pairs[number][client] = both[rng.permutation(2)]
+    return rounds, Suspects(np.empty((0, setting.preset.width)), pairs)
+
+
+def _with(few: FederatedGraph, labelled: Flags, node: int) -> FederatedGraph:
+    """The graph with one labelled node more."""
+    more = labelled.copy()
+    more[node] = True
+    return _relabelled(few, more)
+
+
+def _go_on(clients: Sequence[FedSpray], later: Sequence[FedSpray]) -> None:
+    """Gives clients with a labelled node more the models and proxies of those before."""
+    for old, new in zip(clients, later, strict=True):
+        new.encoder.load_state_dict(old.encoder.state_dict())
+        new.network.load_state_dict(old.network.state_dict())
+        new.class_proxies = old.class_proxies
+        known = np.isin(_nodes(new), _nodes(old))
+        with torch.no_grad():
+            new.proxies[torch.tensor(known, device=new.proxies.device)] = old.proxies
+
+
+def _proxy(client: FedSpray, node: int) -> NDArray[np.float64]:
+    """What the proxy of a node is after a round of its client alone."""
+    client.work()
+    found: NDArray[np.float64] = client.proxies.detach().cpu().numpy().astype(np.float64)
+    return np.asarray(found[_nodes(client) == node][0])
+
+
+def _nodes(client: FedSpray) -> Ids:
+    return client.silo.nodes[client.silo.train]
+
+
+FEW_LABELS = 8
+"""Labelled nodes of a client in rounds that are run for attacks alone."""
+
+ADDITIONS = 20
+"""Labelled nodes that are added there, one a round."""
+
+GROWING = f"{FEW_LABELS} labels a client, one added each round"
+"""What such rounds are called."""
+
+
+def first_round(graph: FederatedGraph, setting: Setting, name: str, transcript: Transcript) -> RecordedRun:
+    """The first round of a recorded training; the proxies in it are had by training that round once more."""
+    process, clients = setting.clients(graph)
+    process.round(0)
+    what = f"first round of training, {setting.backbone}"
+    return _attacked(name, what, transcript, graph, setting, [LabelledNodes.of(clients)])
+
+
+def growing_rounds(graph: FederatedGraph, setting: Setting, scheme: Scheme, name: str) -> RecordedRun:
+    """Rounds of clients with few labelled nodes each, between which one client labels a node more, in turn."""
+    few = with_few_labels(graph, FEW_LABELS, setting.seed)
+    channel = Channel(hierarchy_of(few), SimulationCoins(setting.seed), Recording.everything())
+    added = turns(few, graph.train_mask & ~few.train_mask, ADDITIONS, setting.seed)
+    rounds, suspects = _grow(few, added, setting, scheme, channel)
+    what = f"{len(rounds)} rounds, {GROWING}, {setting.backbone}"
+    return _attacked(f"{name}[{GROWING}]", what, channel.transcript, few, setting, rounds, suspects)
+
+
+def _attacked(
+    label: str,
+    what: str,
+    transcript: Transcript,
+    graph: FederatedGraph,
+    setting: Setting,
+    rounds: list[LabelledNodes],
+    suspects: Suspects | None = None,
+) -> RecordedRun:
+    truth = _proxy_truth(rounds, graph.num_silos, graph.num_classes)
+    layout = ProxyLayout.of(graph.graph.num_features, graph.num_classes, setting.preset.width)
+    known = ProxyKnowledge(_slices_of(layout, rounds[0], graph.num_silos, setting.preset.share_grid), suspects)
+    return RecordedRun(label, what, PROXIES, PublicParameters(), transcript, (truth,), (known,))
+
+
+CLIENTS, CLASSES, WIDTH, MOST = 10, 6, 8, 9
+SIZES = (31, 37, 41, 43, 47)
+"""Labelled nodes of clients whose sum alone is read: no two have a divisor in common."""
+
+
+def drawn_nodes(seed: int, clients: int = CLIENTS, classes: int = CLASSES, most: int = MOST) -> LabelledNodes:
+    """Labelled nodes with normal proxies around a mean for each class; of half of the classes a client has none.
+
+    Args:
+        seed: of the draw.
+        clients: how many.
+        classes: how many.
+        most: labelled nodes of one class at a client.
+    """
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, most + 1, size=(clients, classes)) * (rng.random((clients, classes)) < 0.5)
+    single = rng.random((clients, classes)) < 0.3
+    counts = np.where(single & (counts > 0), 1, counts)
+    counts[np.arange(clients), rng.integers(classes, size=clients)] = 1  # no common divisor, and no client without
+    owner = np.repeat(np.arange(clients * classes), counts.ravel())
+    kinds = owner % classes
+    proxies = rng.normal(size=(classes, WIDTH))[kinds] + rng.normal(size=(len(owner), WIDTH))
+    return LabelledNodes(np.arange(len(owner)), owner // classes, kinds, proxies)
+
+
+def drawn_sizes(seed: int, sizes: tuple[int, ...] = SIZES, classes: int = CLASSES) -> LabelledNodes:
+    """Clients of given numbers of labelled nodes, whose classes are skewed and differ from client to client.
+
+    Args:
+        seed: of the draw.
+        sizes: labelled nodes of each client.
+        classes: how many.
+    """
+    rng = np.random.default_rng(seed)
+    skew = rng.dirichlet(np.full(classes, 0.7), size=len(sizes))
+    counts = np.stack([rng.multinomial(size, each) for size, each in zip(sizes, skew, strict=True)])
+    owner = np.repeat(np.arange(counts.size), counts.ravel())
+    proxies = rng.normal(size=(len(owner), WIDTH))
+    return LabelledNodes(np.arange(len(owner)), owner // classes, owner % classes, proxies)
+
+
+def recorded_rounds(
+    rounds: list[LabelledNodes],
+    what: str,
+    *,
+    make_sums: Callable[[Channel], ServerSums] | None = None,
+    suspects: Suspects | None = None,
+    loss: Loss | None = None,
+    recording: Recording | None = None,
+    grid: int | None = None,
+) -> RecordedRun:
+    """Rounds in which clients send class proxies of given nodes, and encoders of zeros.
+
+    Args:
+        rounds: labelled nodes of each; the last one has them all.
+        what: what was exchanged, in words.
+        make_sums: gives what adds rows up over a channel; in the clear unless given.
+        suspects: what the server may know.
+        loss: a network that loses messages.
+        recording: what is kept; everything unless given.
+        grid: shares are multiples of one over this; None for exact ones.
+    """
+    graph = graph_of(rounds[-1])
+    layout = ProxyLayout(3, graph.num_classes, rounds[-1].proxies.shape[1])
+    channel = Channel(hierarchy_of(graph), SimulationCoins(0), recording or Recording.everything(), loss)
+    sums = ServerSums(Plaintext(threshold=1), channel) if make_sums is None else make_sums(channel)
+    for number, held in enumerate(rounds):
+        with suppress(TooFewClientsError) if loss else nullcontext():  # a round that is lost leaves what arrived
+            sums(summands(held, layout, graph.num_silos, grid), Step(number))
+    truth = _proxy_truth(rounds, graph.num_silos, graph.num_classes)
+    known = ProxyKnowledge(_slices_of(layout, rounds[0], graph.num_silos, grid), suspects)
+    rest = (PublicParameters(), channel.transcript, (truth,), (known,))
+    return RecordedRun("drawn for attacks", what, PROXIES, *rest)
+
+
+def growing(held: LabelledNodes, additions: int, seed: int) -> list[LabelledNodes]:
+    """Rounds that end with all nodes, where in each but the first one client adds one: clients take turns.
+
+    Args:
+        held: all nodes.
+        additions: rounds after the first.
+        seed: of the choice of nodes.
+    """
+    rng, clients = np.random.default_rng(seed), int(held.clients.max()) + 1
+    waiting = {client: rng.permutation(np.flatnonzero(held.clients == client)).tolist() for client in range(clients)}
+    late = [waiting[number % clients].pop() for number in range(additions) if len(waiting[number % clients]) > 1]
+    since = np.zeros(len(held.nodes), dtype=np.int64)
+    since[late] = np.arange(1, len(late) + 1)
+    return [held.among(since <= number) for number in range(len(late) + 1)]
+
+
+def drawn_pairs(rounds: list[LabelledNodes], seed: int) -> Suspects:
+    """For each node that is added, its proxy and that of another node of the class, drawn alike, in random order."""
+    rng, pairs = np.random.default_rng(seed), {}
+    for number in range(1, len(rounds)):
+        before, after = rounds[number - 1], rounds[number]
+        (new,) = np.flatnonzero(~np.isin(after.nodes, before.nodes))
+        alike = after.proxies[(after.classes == after.classes[new]) & (after.nodes != after.nodes[new])]
+        centre = alike.mean(axis=0) if len(alike) else np.zeros(WIDTH)
+        both = np.stack([after.proxies[new], centre + rng.normal(size=WIDTH)])
+        found = np.full((int(after.clients.max()) + 1, *both.shape), np.nan)
+        found[after.clients[new]] = both[rng.permutation(2)]
+        pairs[number] = found
+    return Suspects(np.empty((0, WIDTH)), pairs)
+
+
+def graph_of(held: LabelledNodes) -> FederatedGraph:
+    """An edgeless graph of the nodes, all of them labelled."""
+    everyone: NDArray[np.bool_] = np.ones(len(held.nodes), dtype=np.bool_)
+    nothing = np.empty((2, 0), dtype=np.int64)
+    graph = Graph.from_arrays("reference", np.ones((len(held.nodes), 1)), held.classes, nothing)
+    return FederatedGraph.from_assignment(graph, held.clients, SplitMasks(everyone, ~everyone, ~everyone))
+
+
+@cache
+def _one_round() -> RecordedRun:
+    return recorded_rounds([drawn_nodes(0)], "reference, one round")
+
+
+@cache
+def _sum() -> RecordedRun:
+    return recorded_rounds([drawn_sizes(2)], "reference, the sum of one round", make_sums=_masked)
+
+
+def _masked(channel: Channel) -> ServerSums:
+    return ServerSums(PairwiseMasking(), channel)
+
+
+@cache
+def _rounds() -> RecordedRun:
+    rounds = growing(drawn_nodes(1), 2 * CLIENTS, seed=1)
+    return recorded_rounds(rounds, "reference, a node added in each round", suspects=drawn_pairs(rounds, seed=2))
+
+
+CONTROLS: Makers = MappingProxyType({FEDSPRAY: _one_round, FEDSPRAY_SUM: _sum, FEDSPRAY_ROUNDS: _rounds})
+"""What attacks on proxies must break, by name; each is made when it is first asked for."""

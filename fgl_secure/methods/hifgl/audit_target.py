@@ -1,0 +1,316 @@
+"""HiFGL under the schemes of a run: its choices checked as a whole, its noise, and how an audit runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from fgl_secure.auditing import privacy_cost
+from fgl_secure.auditing.method import Asked
+from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.privacy_cost import Measured, PrivacyCost
+from fgl_secure.auditing.programs import claim_of, filled, in_the_clear, name_of, named_rows
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.coins import Coins, SimulationCoins
+from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
+from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.hifgl.audit_runs import ROUNDS, SCENARIOS, released, special_runs, training_run, variant_runs
+from fgl_secure.methods.hifgl.controls import CONTROLS
+from fgl_secure.methods.hifgl.program import silos_of
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.perturbed import Perturbed, hidden_messages
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
+from fgl_secure.runtime import Channel, Claim, Directory, Role, Step
+from fgl_secure.statistics.lower_bounds import gaussian_bound
+from fgl_secure.training.job import Job
+from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.neighbourhood import most_terms
+from fgl_secure.training.parties import hierarchy_of, neighbour_sums
+from fgl_secure.training.presets import Preset, choice_of_round
+
+if TYPE_CHECKING:
+    from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy, HiFGL
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _CanaryScores:
+    """What the readers of the sums make of them; higher speaks for a canary.
+
+    Attributes:
+        present: float64 [n], scores of stars with a canary.
+        absent: float64 [n], scores of stars without one.
+    """
+
+    present: NDArray[np.float64]
+    absent: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stars:
+    """Stars that touch nobody else: one sender, its targets, and the other senders of each target.
+
+    Attributes:
+        count: how many stars.
+        fan: targets of each star: the messages that the unit of the claim has.
+        senders: messages of each sum, the star's own included.
+    """
+
+    count: int
+    fan: int
+    senders: int
+
+    @property
+    def devices(self) -> int:
+        """All of them: first the stars' own senders, then the targets, then the other senders."""
+        return self.count * (1 + self.fan * self.senders)
+
+    def grouping(self, parties: Directory) -> Grouping:
+        """Rows of all devices, and a sum for every target."""
+        devices, targets = parties.ids(Role.DEVICE), self.count * self.fan
+        group = np.arange(targets)
+        others = np.arange(self.count + targets, self.devices)
+        source = np.concatenate([group // self.fan, others])
+        target = np.concatenate([group, np.repeat(group, self.senders - 1)])
+        owners, silo = devices[self.count : self.count + targets], parties.ids(Role.SILO)[0]
+        custodians = np.full(self.devices, silo)
+        return Grouping(devices, owners, source, target, custodians, custodians[:targets])
+
+
+def canary_scores(scheme: Perturbed, coins: Coins, *, stars: int) -> _CanaryScores:
+    """Runs all releases of the scheme's target on disjoint stars and scores what each star's targets decode.
+
+    Every second star carries a canary: its sender sends C e_1, with the sign changed from release to release, to as
+    many targets as the claim's unit has messages. All other rows are zero, and every sum has `honest` senders. Since
+    that is the largest change the claim allows, the matched filter (the signed sum of all decoded first coordinates)
+    is the best test, and distinguishes stars with and without a canary as well as the claimed noise permits. The
+    changing sign finds noise that is used twice: it cancels between releases.
+
+    Args:
+        scheme: under audit; its inner scheme must answer groups of `honest` messages.
+        coins: for the noise and the inner scheme.
+        stars: how many stars, even.
+    """
+    if stars < 2 or stars % 2:
+        raise InputError(f"stars must be an even number, at least 2; found {stars}")
+    settings = scheme.settings
+    shape = _Stars(stars, settings.target.relation.messages, settings.honest)
+    parties = Directory.hierarchy(1, shape.devices, scheme.helpers.get(Role.RELAY, 0))
+    session = Collective(scheme, Topology(NEIGHBOURS, shape.grouping(parties), 1), Channel(parties, coins))
+    canary = np.zeros((shape.devices, 1))
+    canary[:stars:2] = settings.clip
+    scores = np.zeros(stars)
+    for release in range(settings.target.releases):
+        sign = 1 - 2 * (release % 2)
+        sums = session.sum(sign * canary, Step(release, 0))
+        scores += sign * sums[:, 0].reshape(stars, shape.fan).sum(axis=1)
+    return _CanaryScores(scores[::2].copy(), scores[1::2].copy())
+
+
+def releases(preset: Preset, rounds: int) -> int:
+    """Grouped sums of that many rounds: layers forward and backward, scoring passes, and the last models' pass."""
+    changing = preset.layers - preset.static_first_layer
+    passes = 3 if preset.dropout else 2
+    return preset.static_first_layer + rounds * passes * changing + changing
+
+
+def perturbed(scheme: Scheme, choice: EmbeddingPrivacy, preset: Preset, graph: FederatedGraph) -> Perturbed:
+    """A scheme with noise for a choice.
+
+    Raises:
+        InputError: no noise reaches the target, or it does not fit the scheme; the message has the figures.
+    """
+    widths = preset.widths(graph.graph.num_features, graph.num_classes)
+    count = releases(preset, min(choice.rounds or preset.epochs, preset.epochs))
+    target = PrivacyTarget(choice.epsilon, choice.delta, Relation(Unit[choice.unit.upper()], choice.cap), count)
+    settings = Perturbation.calibrated(
+        target,
+        clip=choice.clip,
+        width=max(widths),  # an audit exchanges whole feature rows too
+        honest=hidden_messages(scheme),
+    )
+    bound = getattr(scheme, "bound", None) if "bound" in scheme.parameters else None
+    if bound is not None and bound < settings.largest:
+        scheme = replace(scheme, bound=settings.largest)  # type: ignore[type-var]  # schemes are dataclasses
+    return Perturbed(scheme, settings)
+
+
+def measured(scheme: Perturbed, seed: int) -> Measured:
+    """Plays canaries against a scheme and says what they rule out."""
+    settings = scheme.settings
+    scores = canary_scores(scheme, SimulationCoins(seed), stars=2 * privacy_cost.CANARIES)
+    bound = gaussian_bound(scores.present, scores.absent, delta=settings.target.delta)
+    return Measured(settings.epsilon(scheme.shares), "privacy loss distributions", bound)
+
+
+NOTES = (
+    "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "
+    "training; the claim is the same, so what contradicts it there counts.",
+    "Models are counted by size. Gradients that are summed under a protocol are so in every round; what silos get of "
+    "them is recorded.",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class HiFGLSubject(Subject):
+    """HiFGL under the schemes of one run.
+
+    Attributes:
+        heard: the graph along whose edges messages travel: `graph`, or its restriction to splits.
+        noisy: the scheme of neighbours' rows where it adds noise for the method's privacy.
+        read: the scenarios that attacks read.
+        redealt: who takes part in the release of static rows, on other inputs than those of the audited run.
+    """
+
+    method: HiFGL
+    preset: Preset
+    heard: FederatedGraph
+    noisy: Perturbed | None = None
+    read: frozenset[str] = SCENARIOS
+    redealt: FederatedGraph | None = None
+
+    @property
+    def scheme(self) -> Scheme:
+        """That of neighbours' rows."""
+        return self.schemes[NEIGHBOURS]
+
+    def under(self, privacy: EmbeddingPrivacy) -> HiFGLSubject:
+        """The same with noise on rows; also on what devices hand to their silo, where one scheme serves both."""
+        rows, members = self.scheme, self.schemes[MEMBERS]
+        noisy = perturbed(rows, privacy, self.preset, self.graph)
+        schemes = {**self.schemes, NEIGHBOURS: noisy, MEMBERS: noisy if members is rows else members}
+        return replace(self, schemes=schemes, noisy=noisy, name=self.name.replace(rows.name, noisy.name, 1))
+
+    @property
+    def claim(self) -> Claim:
+        """That of the schemes."""
+        return claim_of(self.schemes, self._sums, self.graph.num_silos)
+
+    @property
+    def claims(self) -> Mapping[str, Claim]:
+        """Those of the schemes, and of the variants of that of neighbours' rows."""
+        return {self.name: self.claim, **{each.name: each.claim_for(self._sums) for each in self.scheme.variants}}
+
+    @property
+    def _sums(self) -> Topology:
+        return Topology(NEIGHBOURS, neighbour_sums(self.heard), 1)
+
+    @property
+    def job(self) -> Job:
+        """The silos, each with its devices."""
+        return silos_of(self.graph, self.schemes, self.preset, **self.chosen)
+
+    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
+        """Of noise on embeddings and gradients: trains once more without it, and plays canaries."""
+        noisy = self.noisy
+        if noisy is None:
+            return None
+        members = noisy.inner if self.schemes[MEMBERS] is noisy else self.schemes[MEMBERS]
+        schemes = {**self.schemes, NEIGHBOURS: noisy.inner, MEMBERS: members}
+        shorter = self.preset.with_epochs(result.rounds)
+        quiet = replace(self, schemes=schemes, name=noisy.inner.name, noisy=None, preset=shorter)
+        without = quiet.train(progress=progress(quiet.name))
+        target, found = noisy.settings.target, measured(noisy, self.seed)
+        return PrivacyCost(found, target.delta, str(target.relation), target.releases, without.accuracy.test)
+
+    def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
+        """The first round of training, special runs, and an exchange under each variant."""
+        heard, seed = self.heard, self.seed
+        what = f"first round of training, {self.method.backbone}"
+        first = [self._called(training_run(self.scheme, heard, result.transcript, what))]
+        del result  # nothing is kept here of a run that is handed on: the next one may be gigabytes as well
+        yield first.pop()
+        most = ROUNDS if self.noisy is None else min(ROUNDS, self.noisy.settings.target.releases)
+        yield from map(self._called, special_runs(self.scheme, heard, seed, self.read, self._static, rounds=most))
+        yield from variant_runs(self.scheme, heard, seed, self.read)
+
+    def _called(self, run: RecordedRun) -> RecordedRun:
+        return replace(run, protocol=self.name)
+
+    @property
+    def _static(self) -> FederatedGraph:
+        """Who takes part in the release of static rows."""
+        return released(self.heard, self.seed) if self.redealt is None else self.redealt
+
+    def read_in(self, scenarios: frozenset[str]) -> Subject:
+        """Special runs are made for attacks alone."""
+        return replace(self, read=scenarios)
+
+    def independent(self, seed: int) -> Subject:
+        """One round on a graph whose nodes have swapped places inside their silos."""
+        graph, some = self.graph.redealt(seed), self._static
+        heard = graph.restricted_to_split() if self.preset.split_restricted else graph
+        # of the same shape: other neighbourhoods would be more or fewer devices
+        redealt = None if some is self.heard else some.redealt(seed)
+        return self.brief(seed=seed, graph=graph, heard=heard, redealt=redealt)
+
+    def unprotected(self) -> tuple[Subject, ...]:
+        """One round with every message in the clear, without noise."""
+        return tuple(self.brief(**each, noisy=None, redealt=None) for each in in_the_clear(self.graph.num_silos))
+
+
+def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
+    """Checks every choice and loads the data; nothing is run."""
+    graph, named = asked.federated(), named_rows(asked)
+    runs = [method.assigned(filled(run, graph.num_silos)) for run in named]
+    preset = method.training(graph.graph.name)
+    heard = graph.restricted_to_split() if preset.split_restricted else graph
+    _check_ranges([run[NEIGHBOURS] for run in runs], heard)
+    shared = {**asked.shared(graph, preset), "heard": heard}
+    subjects = [HiFGLSubject(**shared, schemes=run, name=name_of(each)) for run, each in zip(runs, named, strict=True)]
+    if method.privacy is not None:
+        subjects = [subject.under(method.privacy) for subject in subjects]
+        _check_openings([subject.scheme for subject in subjects], heard)
+    return Plan(
+        tuple(subjects),
+        CONTROLS,
+        NOTES,
+        messages=int(heard.edges.shape[1]),
+        averaged=pooled_over(graph, "devices"),
+        chosen_on=choice_of_round(preset.selection, graph),
+        backbone=method.backbone,
+    )
+
+
+def _check_openings(schemes: Sequence[Scheme], heard: FederatedGraph) -> None:
+    """Opens each scheme once on the graph, so that noise that fits no field or cap is refused before training."""
+    for scheme in schemes:
+        channel = Channel(hierarchy_of(heard, scheme.helpers), SimulationCoins(0))
+        Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(heard), 1), channel)
+
+
+def _check_ranges(schemes: Sequence[Scheme], heard: FederatedGraph) -> None:
+    """Refuses a scheme that computes no sum of this graph, or whose field holds none, before a round is trained."""
+    grouping = neighbour_sums(heard)
+    largest = grouping.largest_group
+    for scheme in schemes:
+        rules = scheme.partnering(grouping)
+        if rules is not None and rules.reach:
+            within = _largest_component(heard) - 1
+            enough, what = within >= rules.least, f"{within} others within reach"
+        else:
+            enough, what = bool(len(scheme.answered(grouping).target)), f"{largest} neighbours"
+        if largest and not enough:
+            raise InputError(
+                f"scheme must compute at least one sum of this graph; {scheme.name} computes none, and no device has "
+                f"more than {what}"
+            )
+    for scheme in schemes:
+        try:
+            scheme.fixed_point(most_terms(scheme, grouping))
+        except FieldRangeError as error:
+            wrap = f", or let sums wrap: {scheme.label}[wrap]" if "overflow" in scheme.parameters else ""
+            raise FieldRangeError(f"{error}; take a larger field or a smaller bound{wrap}") from error
+
+
+def _largest_component(graph: FederatedGraph) -> int:
+    """Devices that can reach one another along edges: the most of them that hang together."""
+    adjacency = coo_array((np.ones(graph.edges.shape[1], dtype=np.int8), graph.edges), shape=(graph.num_devices,) * 2)
+    return int(np.bincount(connected_components(adjacency, directed=False)[1]).max())
