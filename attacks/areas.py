@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import StructureTruth
-from fgl_secure.statistics.metrics import clopper_pearson
-from fgl_secure.statistics.metrics import Interval, Proportion
+from fgl_secure.statistics.metrics import Interval, Proportion, clopper_pearson
 from fgl_secure.typing import Flags, Floats, Ids
 
 DRAWS = 1_000

@@ -17,7 +17,7 @@ from benchmarks.timing import Figure, Side, Timing
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.graph import FederatedGraph, SplitMasks, load, partition
-from fgl_secure.graph.adjacency_powers import looped_adjacency
+from fgl_secure.graph.structure_features import looped_adjacency
 from fgl_secure.methods.fedstruct.exchange import HopSettings, Pruning
 from fgl_secure.methods.fedstruct.row_exchange import ClearTerms, HopExchange, SummedTerms, TermSums
 from fgl_secure.protocols.ckks import Ckks

@@ -20,8 +20,7 @@ from fgl_secure.auditing.verdict import Verdict, detectable_difference, detectab
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import boundary_nodes
-from fgl_secure.host import library_settings
-from fgl_secure.host import collect_if_large
+from fgl_secure.host import collect_if_large, library_settings
 from fgl_secure.runtime import Circumstance, Claim
 from fgl_secure.schemes import Assignment
 from fgl_secure.statistics.metrics import Interval, exact_proportion

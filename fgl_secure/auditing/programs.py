@@ -21,7 +21,7 @@ from fgl_secure.runtime import Claim, PublicParameters, Secret
 from fgl_secure.schemes import Assignment, parse, promises
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.neighbourhood import most_terms
+from fgl_secure.training.one_process import most_terms
 from fgl_secure.training.parties import neighbour_sums
 from fgl_secure.training.presets import Schedule
 from fgl_secure.training.server_sums import server_topology

@@ -11,8 +11,7 @@ from typing import Any
 
 from fgl_secure import __version__
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.registry import papers
-from fgl_secure.attacks.registry import page_on
+from fgl_secure.attacks.registry import page_on, papers
 from fgl_secure.auditing.html import render_html, render_matrix
 from fgl_secure.auditing.matrix import Cell, matrix
 from fgl_secure.auditing.plan import Plan

@@ -78,7 +78,7 @@ def _value(error: float | None) -> str:
 
 def describe_comparison(found: Comparison) -> str:
     """Title, table, what was left out and why; colours only on a terminal."""
-    from fgl_secure.methods.comparison.page import columns, rows, summary, title  # noqa: PLC0415  # train needs none
+    from fgl_secure.methods.comparison import columns, rows, summary, title
 
     there, here = Console(), io.StringIO()
     console = Console(file=here, force_terminal=there.is_terminal, width=there.width if there.is_terminal else _WIDTH)

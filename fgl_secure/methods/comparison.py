@@ -20,8 +20,8 @@ from fgl_secure.auditing.html import environment
 from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.method import SEEDS, Method, Source
 from fgl_secure.auditing.report import write_files
-from fgl_secure.auditing.schema import Score
-from fgl_secure.auditing.wording import DASH, bytes_text, figure, score_text, seconds_text
+from fgl_secure.auditing.tables import UnderScheme, groups
+from fgl_secure.auditing.wording import DASH, Score, bytes_text, figure, score_text, seconds_text
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import Data, FederatedGraph
 from fgl_secure.graph.data import GraphSets

@@ -11,7 +11,6 @@ from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.methods import HiFGL
 from tests.auditing.samples import QUIET, RECORD, REPORT
 from tests.auditing.test_terminal import printed
-from tests.error_codes import about
 
 
 def test_an_attack_without_power_tests_no_claim() -> None:

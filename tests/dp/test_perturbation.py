@@ -24,6 +24,7 @@ from fgl_secure.dp import (
     gaussian_epsilon,
     noise_multiplier,
 )
+from fgl_secure.dp.accountant import GaussianAccount, SkellamAccount
 from fgl_secure.dp.perturbation import GRID_PART, RESERVED, TABLE_PART
 from fgl_secure.errors import InputError
 from tests.error_codes import about

@@ -12,6 +12,7 @@ from fgl_secure.auditing.method import Method
 from fgl_secure.cli.printing import describe
 from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, HiFGL
 from fgl_secure.methods.fed2gnn import audit_target
+from fgl_secure.training.loop import Scores
 from fgl_secure.training.presets import Selection
 from tests.graphs import two_communities
 from tests.methods.fed2gnn.small import hurried_preset

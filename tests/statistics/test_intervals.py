@@ -15,11 +15,11 @@ from fgl_secure.statistics.metrics import (
     Interval,
     advantage,
     exact_proportion,
+    exact_rows_recovered,
     smallest_detectable,
     units_per_arm,
     wilson_interval,
 )
-from fgl_secure.statistics.metrics import exact_rows_recovered
 from tests.error_codes import about
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "intervals.json").read_text(encoding="utf-8"))

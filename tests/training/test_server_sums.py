@@ -15,6 +15,7 @@ from fgl_secure.training.server_sums import (
     SERVER_SUM,
     ServerSums,
 )
+from tests.error_codes import about
 
 SECURED = tuple(name for name in names("server") if name != "plaintext")
 CLIENTS = 4

@@ -20,8 +20,8 @@ from fgl_secure.attacks.proxies.knowledge import (
     ProxyKnowledge,
     ProxySlices,
 )
-from fgl_secure.attacks.proxies.truth import ProxyTruth
-from fgl_secure.attacks.suspects import Suspects
+from fgl_secure.attacks.truth import ProxyTruth
+from fgl_secure.attacks.updates import Suspects
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SimulationCoins
@@ -39,7 +39,7 @@ from fgl_secure.training.job import Job
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.rounds import Figures, Rounds
-from fgl_secure.training.server_sums import ServerSums, ServerSums
+from fgl_secure.training.server_sums import ServerSums
 from fgl_secure.typing import Flags, Floats, Ids
 
 

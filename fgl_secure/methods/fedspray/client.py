@@ -28,11 +28,11 @@ from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Make, Task
+from fgl_secure.training.loop import COUNTS, counts_of, share_of
 from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.rounds import NOTHING, Figures, Rounds
-from fgl_secure.training.scoring import COUNTS, counts_of, share_of
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Facts, Silo
 from fgl_secure.typing import Array, Floats, Ids

@@ -17,8 +17,7 @@ from torch.nn import functional
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.adjacency_powers import normalised_adjacency
-from fgl_secure.graph.structure_features import hop2vec_start
+from fgl_secure.graph.structure_features import hop2vec_start, normalised_adjacency
 from fgl_secure.methods.fedstruct.preset import FeatureModelKind, FedStructPreset, Stepping, Weighting
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.dropout import Dropout

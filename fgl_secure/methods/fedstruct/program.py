@@ -42,6 +42,7 @@ from fgl_secure.runtime import Channel, Phase
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
+from fgl_secure.training.loop import COUNTS, Counts, counts_of
 from fgl_secure.training.parties import note_own_graph
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.rounds import Figures, Rounds

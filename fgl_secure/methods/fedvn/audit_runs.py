@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fgl_secure.attacks.truth import VirtualNodeTruth
 from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, FEDVN_SKEWED, VIRTUAL_NODES, LocalWork, VirtualSlices
-from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.graph.graph_sets.motif import MotifEnvironment, motif_set
+from fgl_secure.graph.graph_sets import GraphSet
+from fgl_secure.graph.motif import MotifEnvironment, motif_set
 from fgl_secure.methods.fedvn.batches import GraphStore
 from fgl_secure.methods.fedvn.preset import FedVNPreset, GlobalScore
 from fgl_secure.methods.fedvn.program import clients_of, first_model

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.auditing.schema import Score
-from fgl_secure.graph.graph_sets import GraphSets
+from fgl_secure.auditing.wording import Score
+from fgl_secure.graph.data import GraphSets
 from fgl_secure.methods.fedvn.audit_runs import CONTROLS, ROUNDS, Setting, as_attacked, recording_under
 from fgl_secure.methods.fedvn.preset import FedVNPreset, fedvn_preset
 from fgl_secure.protocols.scheme import Scheme

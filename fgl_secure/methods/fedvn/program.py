@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from fgl_secure.coins import Coins
-from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.batches import GraphBatch, GraphStore, graph_sums, types_of
 from fgl_secure.methods.fedvn.models import (
     Dropout,
@@ -35,6 +35,7 @@ from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime.packing import Arrays, under
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
+from fgl_secure.training.loop import Counts, Scores, share_of
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parameters import draw_on, drawn, flat, overwrite
 from fgl_secure.training.rounds import NOTHING, Figures, Rounds

@@ -32,7 +32,7 @@ from fgl_secure.runtime import Channel, Claim, Directory, Role, Step
 from fgl_secure.statistics.lower_bounds import gaussian_bound
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.neighbourhood import most_terms
+from fgl_secure.training.one_process import most_terms
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from fgl_secure.training.presets import Preset, choice_of_round
 

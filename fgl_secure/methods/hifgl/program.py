@@ -20,7 +20,7 @@ from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers, widest
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.neighbourhood import open_neighbours
+from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unwritten
 from fgl_secure.training.parties import neighbour_sums, note_membership

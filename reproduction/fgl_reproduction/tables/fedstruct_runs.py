@@ -27,8 +27,7 @@ from fgl_reproduction.tables.statistics import with_labels
 from fgl_reproduction.tables.table import Choices, Measure, Metric, Paper
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
-from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency
-from fgl_secure.graph.structure_features import structure_features
+from fgl_secure.graph.structure_features import adjacency_powers, combined_adjacency, structure_features
 from fgl_secure.methods.fedstruct.client import neighbour_means
 from fgl_secure.methods.fedstruct.exchange import Exchange, HopwiseExchange, RowExchange
 from fgl_secure.methods.fedstruct.preset import FeatureModelKind, FedStructPreset, fedstruct_preset

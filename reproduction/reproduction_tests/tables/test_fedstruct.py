@@ -52,7 +52,7 @@ from fgl_reproduction.tables.rows import printed_figures
 from fgl_reproduction.tables.table import Choices, PaperTable
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph, load
-from fgl_secure.graph.partition import binomial_partition
+from fgl_secure.graph.partition import partition
 from fgl_secure.methods.fedstruct.client import neighbour_means
 from fgl_secure.methods.fedstruct.preset import FeatureModelKind
 from fgl_secure.methods.fedstruct.program import HOP2VEC

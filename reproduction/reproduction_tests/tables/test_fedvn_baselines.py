@@ -21,7 +21,7 @@ from fgl_reproduction.tables.fedvn_baselines import (
     pulled,
 )
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.graph.graph_sets.catalogue import load_set
+from fgl_secure.graph.datasets import load_set
 from fgl_secure.methods.fedvn.models import BatchNorm, descend
 from fgl_secure.methods.fedvn.preset import FedVNPreset, fedvn_preset
 from fgl_secure.methods.fedvn.program import FedVN, clients_of

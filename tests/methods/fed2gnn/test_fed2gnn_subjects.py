@@ -89,8 +89,8 @@ def exchanged(scheme: Plaintext | RelayCoded) -> RecordedRun:
 def test_what_is_exchanged_before_training_is_what_attacks_read(scheme: Plaintext | RelayCoded, k_min: int) -> None:
     """Rows read from a total over one neighbour are those that were mapped and sent; with k_min = 3 there are none."""
     run = exchanged(scheme)
-    guess = HopFeatureSingle().infer(run.transcript.views(Role.SILO), run.public)
-    assert isinstance(guess, SingleRows)
+    guess = named("hop-feature-single").infer(run.transcript.views(Role.SILO), run.public)
+    assert guess is not None
     assert bool(len(guess.nodes)) is (k_min == 1)
     assert guess.values.shape[1] == 6
     assert guess.values == pytest.approx(run.truth(TreeTruth).features[guess.nodes], abs=1e-4)
@@ -146,8 +146,8 @@ def test_a_twin_that_answers_groups_of_one_contradicts_the_claim() -> None:
         RelayCoded(bound=64.0, profile=Profile.SHOWN),
     )
     run = exchanged(twin)
-    card = HopFeatureSingle().card
-    guess = HopFeatureSingle().infer(run.transcript.views(card.observer), run.public)
+    card = named("hop-feature-single").card
+    guess = named("hop-feature-single").infer(run.transcript.views(card.observer), run.public)
     assert guess is not None
     found = named("hop-feature-single").score(guess, run.truth(TreeTruth))
     assert found[0].value == 1

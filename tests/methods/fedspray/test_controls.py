@@ -5,7 +5,7 @@ import pytest
 
 from fgl_secure.attacks.proxies.additions import adders
 from fgl_secure.attacks.proxies.knowledge import FEDSPRAY, FEDSPRAY_ROUNDS
-from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.methods.fedspray.audit_runs import CONTROLS, drawn_nodes, growing, summands
 from fgl_secure.methods.fedspray.client import ProxyLayout
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.graph.adjacency_powers import normalised_adjacency
+from fgl_secure.graph.structure_features import normalised_adjacency
 from fgl_secure.methods.fedstruct.client import (
     DecoupledGCN,
     FixedRows,

@@ -14,6 +14,7 @@ from fgl_secure.methods.fedstruct.preset import (
     fedstruct_preset,
 )
 from fgl_secure.training.presets import Selection
+from tests.error_codes import about
 
 
 @pytest.mark.parametrize(

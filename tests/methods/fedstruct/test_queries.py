@@ -8,7 +8,7 @@ from scipy import sparse
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.adjacency_powers import adjacency_powers
+from fgl_secure.graph.structure_features import adjacency_powers
 from fgl_secure.methods.fedstruct.exchange import AuditRule
 from fgl_secure.methods.fedstruct.queries import EVERYTHING, Answering, Queries, ask
 from fgl_secure.methods.fedstruct.row_exchange import exchanged_owners

@@ -9,7 +9,7 @@ from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.truth import VirtualNodeTruth
 from fgl_secure.attacks.virtual_nodes.knowledge import VirtualSlices, client_states
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.graph.graph_sets.catalogue import load_set
+from fgl_secure.graph.datasets import load_set
 from fgl_secure.methods.fedvn.audit_runs import ROUNDS, handed_out, recorded_rounds, secrets
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.program import FedVN

@@ -11,6 +11,7 @@ from fgl_secure.runtime import Direction, Phase, Step
 from fgl_secure.runtime.messages import KINDS
 from fgl_secure.runtime.packing import array_to_bytes, named_from_bytes, named_to_bytes, packed
 from fgl_secure.training.processes.process import Parcel, parcels_from_bytes, parcels_to_bytes
+from tests.error_codes import about
 
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 ARRAYS = st.sampled_from(KINDS).flatmap(lambda kind: arrays.arrays(np.dtype(kind), SHAPES))

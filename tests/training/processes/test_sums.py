@@ -13,6 +13,7 @@ from fgl_secure.runtime import Phase, Step, decode
 from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes
 from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Parcel
 from fgl_secure.training.processes.sums import EVERYBODY, UNBOUNDED, Company, SiloSums, SumServer
+from tests.error_codes import about
 from tests.training.processes.mailbox import Mailbox
 
 SILOS = 4
