@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.gradients.model import Convolution, GradientModel, ReceptiveField, averaging, means
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Phase, PublicParameters, ReceivedRows, Role, View
+from fgl_secure.runtime.transcript import PARTICIPANTS, SERVER_SUM
 from fgl_secure.typing import Floats, Ids
 
 UPDATES = "updates of clients"
@@ -93,13 +94,6 @@ class GradientKnowledge:
     image_shape: tuple[int, int] | None = None
     clip: float | None = None
 
-
-SERVER_SUM = "server sum"
-"""Name of the server's row float64 [1, P + 1]: the sum of the weighted updates of a round's participants, and behind it
-that of their weights. A single client's row is of the same kind."""
-
-PARTICIPANTS = "participants"
-"""Name of the server's rows int64 [k, 1]: indices of the silos whose gradients are in the sum of that round."""
 
 SUM = -1
 """Stands for all participants where a row is their sum."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.runtime import Phase, PublicParameters, Role, View
+from fgl_secure.runtime.transcript import PARTICIPANTS, SERVER_SUM
 from fgl_secure.statistics.metrics import Proportion, clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
@@ -78,12 +79,6 @@ class ProxyKnowledge:
             return None
         return np.array(self.layout.labelled, dtype=np.int64)[clients]
 
-
-SERVER_SUM = "server sum"
-"""Name of the server's row float64 [1, P], where it learns the sum over clients and no more."""
-
-PARTICIPANTS = "participants"
-"""Name of the server's rows int64 [k, 1]: indices of the silos that are in the sum of that round."""
 
 SUM = -1
 """Stands for all participants where a row is their sum."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Phase, Role, View
+from fgl_secure.runtime.transcript import PARTICIPANTS, SERVER_SUM
 from fgl_secure.typing import Floats, Ids
 
 VIRTUAL_NODES = "virtual nodes"
@@ -96,13 +97,6 @@ class VirtualSlices:
     def head_weight(self) -> slice:
         """C hidden entries: the weight of the last layer; empty where nobody says where it is."""
         return slice(self.head_bias.start - self.classes * self.hidden, self.head_bias.start)
-
-
-SERVER_SUM = "server sum"
-"""Name of the server's row float64 [1, P], where it learns the sum over the clients of a round and no more."""
-
-PARTICIPANTS = "participants"
-"""Name of the server's rows int64 [p, 1], the clients in that sum."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

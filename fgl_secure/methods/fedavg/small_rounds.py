@@ -18,8 +18,6 @@ from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG_SINGLE,
     FEDAVG_SMOOTH,
     FEDAVG_STATIC,
-    PARTICIPANTS,
-    SERVER_SUM,
     UPDATES,
 )
 from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel, receptive_field
@@ -37,6 +35,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
+from fgl_secure.runtime.transcript import PARTICIPANTS, SERVER_SUM
 from fgl_secure.training.backbones import LAYERS, make_layers
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess

@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement, Truth
 from fgl_secure.attacks.truth import moved_on
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
+from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.statistics.metrics import Interval, clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
 Marks = NDArray[np.bool_]
-
-SERVER_SUM = "server sum"
-"""What the server receives, as recordings call it."""
 
 STRUCTURE_ENCODERS = "structure encoders"
 """Scenario: a round after which clients average encoders of structure."""
