@@ -27,7 +27,7 @@ import hashlib
 import os
 import struct
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -277,46 +277,6 @@ def read_parameters(data: bytes, magic: bytes, what: str) -> tuple[Parameters, b
     return Parameters.from_bytes(data[len(magic) : start]), data[start:]
 
 
-class Adder:
-    """The one who adds, and can't decrypt.
-
-    Args:
-        public: the receiver's public key.
-    """
-
-    __slots__ = ("_public",)
-
-    def __init__(self, public: PublicKey) -> None:
-        if not isinstance(public, PublicKey):
-            raise InputError(f"public must be a PublicKey, which has no secret; found a {type(public).__name__}")
-        self._public = public
-
-    @classmethod
-    def from_bytes(cls, context: bytes) -> Adder:
-        """From a public context; see `PublicKey.from_bytes` for what is refused."""
-        return cls(PublicKey.from_bytes(context))
-
-    def add(self, ciphertexts: Iterable[bytes]) -> bytes:
-        """Adds up ciphertexts of the same entries of different terms, one after the other.
-
-        Raises:
-            ProtocolError: one is of another key, other parameters or another scale, or no ciphertext; or there are
-                more terms than the parameters allow.
-            InputError: there is none.
-        """
-        total, terms = None, 0
-        evaluator = ring(self._public.parameters.chain).evaluator
-        for data in ciphertexts:
-            found = opened(data, self._public)
-            terms += found.terms
-            if terms > self._public.parameters.terms:
-                raise ProtocolError(f"a sum must have up to {self._public.parameters.terms} terms; found {terms}")
-            total = found.cipher if total is None else _added(evaluator, total, found.cipher)
-        if total is None:
-            raise InputError("ciphertexts must be one or more; found none")
-        return PREFIX.pack(self._public.fingerprint, terms) + save(total)
-
-
 class RunningSums:
     """The sums of vectors of ciphertexts that come in one after the other: only the sums are kept.
 
@@ -368,7 +328,7 @@ class RunningSums:
         return made
 
     def to_bytes(self) -> list[bytes]:
-        """The sums, as `Adder.add` would have made them; empty while there is no term."""
+        """The sums, each with its number of terms; empty while there is no term."""
         return [PREFIX.pack(self._public.fingerprint, self._terms) + save(total) for total in self._totals]
 
 
@@ -380,14 +340,6 @@ def _both(evaluator: Any, total: Any, cipher: Any) -> Any:
     except REFUSALS as error:  # SEAL refuses a sum that hides nothing
         raise ProtocolError("ciphertexts must add up to one that hides its plaintext; found two that cancel") from error
     return made
-
-
-def _added(evaluator: Any, total: Any, cipher: Any) -> Any:
-    try:
-        evaluator.add_inplace(total, cipher)
-    except REFUSALS as error:  # SEAL refuses a sum that hides nothing
-        raise ProtocolError("ciphertexts must add up to one that hides its plaintext; found two that cancel") from error
-    return total
 
 
 class ReceiverKey:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fgl_secure.crypto.ckks import Adder, PublicKey, ReceiverKey, RunningSums
+from fgl_secure.crypto.ckks import PublicKey, ReceiverKey, RunningSums
 from fgl_secure.crypto.ckks_parameters import CHAINS, Parameters
 from fgl_secure.errors import ProtocolError
+from tests.crypto.adders import Adder
 from tests.error_codes import about
 
 PARAMETERS = Parameters(CHAINS[1], 3, 1000, 1)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tenseal import sealapi
 
 from fgl_secure.coins import SimulationCoins, TapeCoins
-from fgl_secure.crypto.ckks import Adder, PublicKey, ReceiverKey, load, ring
+from fgl_secure.crypto.ckks import PublicKey, ReceiverKey, load, ring
 from fgl_secure.crypto.ckks_parameters import Parameters
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError, TooFewClientsError
 from fgl_secure.protocols.ckks import Ckks
@@ -35,6 +35,7 @@ from fgl_secure.runtime import (
     Tampered,
 )
 from fgl_secure.runtime.channel import Loss, Tamper
+from tests.crypto.adders import Adder
 from tests.error_codes import about
 
 SILOS = 5
