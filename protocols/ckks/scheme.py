@@ -63,7 +63,7 @@ RECEIVER_KEY_CLAIM = Claim(
 )
 
 
-def shared_key_claim(colluding: int) -> Claim:
+def _shared_key_claim(colluding: int) -> Claim:
     """The claim of a key that clients share.
 
     Args:
@@ -245,7 +245,7 @@ class SharedKeyCkks(_CkksScheme):
     @property
     def claim(self) -> Claim:
         """What holds for any number of clients; `claim_among` says more."""
-        return shared_key_claim(0 if self.threshold is None else self.threshold - 2)
+        return _shared_key_claim(0 if self.threshold is None else self.threshold - 2)
 
     def threshold_for(self, clients: int) -> int:
         """The threshold among so many clients."""
@@ -253,7 +253,7 @@ class SharedKeyCkks(_CkksScheme):
 
     def claim_among(self, clients: int) -> Claim:
         """What holds for so many clients."""
-        return shared_key_claim(self.threshold_for(clients) - 2)
+        return _shared_key_claim(self.threshold_for(clients) - 2)
 
     def refuses(self, topology: Topology) -> str | None:
         """See `Scheme.refuses`."""
