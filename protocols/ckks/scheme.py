@@ -171,11 +171,6 @@ class Ckks(_CkksScheme):
     label: ClassVar[str] = "ckks"
     summary: ClassVar[str] = "the receiver holds a CKKS key, another party adds ciphertexts that it cannot read"
 
-    @property
-    def claim(self) -> Claim:
-        """Computational secrecy of terms against the aggregator alone and against the receiver alone."""
-        return RECEIVER_KEY_CLAIM
-
     def refuses(self, topology: Topology) -> str | None:
         """Served is one sum of integers that another party adds up than the one entitled to it."""
         why = OneSumScheme.refuses(self, topology)
@@ -241,11 +236,6 @@ class SharedKeyCkks(_CkksScheme):
 
     threshold: int | None = None
     clients: type[SharedKeyClients] = field(default=SharedKeyClients, repr=False)
-
-    @property
-    def claim(self) -> Claim:
-        """What holds for any number of clients; `claim_among` says more."""
-        return _shared_key_claim(0 if self.threshold is None else self.threshold - 2)
 
     def threshold_for(self, clients: int) -> int:
         """The threshold among so many clients."""

@@ -112,11 +112,6 @@ class LightSecAgg(MaskedScheme):
         if self.threshold is not None and self.colluding is not None:
             colluding_of(self.threshold, self.threshold, self.colluding)
 
-    @property
-    def claim(self) -> Claim:
-        """What holds for any number of senders; `claim_for` says more."""
-        return _claim_of(self.colluding or 1, 0, self.keys)
-
     def claim_among(self, clients: int) -> Claim:
         """What holds for so many senders."""
         threshold, colluding = self.threshold_for(clients), self.colluding_for(clients)

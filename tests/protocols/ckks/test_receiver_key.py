@@ -369,7 +369,7 @@ def test_the_receiver_gets_one_vector_and_no_term() -> None:
 
 def test_the_claim_names_what_it_covers() -> None:
     """Server alone and one client alone are covered; the server together with a client isn't."""
-    claim = Ckks().claim
+    claim = Ckks().claim_among(2)
     assert {guarantee.strength for guarantee in claim.guarantees} == {Strength.COMPUTATIONAL}
     for coalition, covered in (
         ({Role.SERVER: 1}, True),

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.pairwise_masking.plan import Ask, check_request, request_of, signed
+from fgl_secure.protocols.pairwise_masking.plan import Ask, check_request, request_of
 from tests.error_codes import about
 
 Bytes = NDArray[np.uint8]
@@ -76,8 +76,3 @@ def test_the_aggregator_asks_for_one_secret_of_each() -> None:
     """The self mask where the vector came, the mask key where only the shares did, and nothing of the others."""
     shared, survived = np.array([1, 1, 0], dtype=np.bool_), np.array([1, 0, 0], dtype=np.bool_)
     assert request_of(shared, survived).tolist() == [Ask.SELF_MASK, Ask.MASK_KEY, Ask.NOTHING]
-
-
-def test_elements_become_signed_integers() -> None:
-    """The upper half of the field stands for negative numbers."""
-    assert signed(np.array([0, 5, 6, 10]), 11).tolist() == [0, 5, -5, -1]
