@@ -390,20 +390,6 @@ class Transcript:
         observer_of[ids] = np.arange(len(ids))
         return self._view(f"each {role} alone", observer_of, hidden=SECRETS)
 
-    def coalitions(self, name: str, coalition_of: NDArray[np.int64]) -> View:
-        """What each of several coalitions saw, side by side, without the parties' own embeddings and gradients.
-
-        Args:
-            name: who they are, in words.
-            coalition_of: int64 [parties], the coalition of each party, from 0; -1 for a party that is in none.
-        """
-        if coalition_of.shape != (len(self.parties),):
-            raise InputError(
-                f"coalition_of must have one entry for each of {len(self.parties)} parties; found shape "
-                f"{list(coalition_of.shape)}"
-            )
-        return self._view(name, coalition_of, hidden=SECRETS)
-
     def until(self, rounds: int) -> Transcript:
         """What was said in the first rounds, and what parties were left with in the end.
 
