@@ -430,7 +430,7 @@ def test_every_part_of_the_terms_is_signed() -> None:
     """What an identity signs differs as soon as one term, the field, the graph, the step, the party or a key does."""
     good = topology_of(6, length=3)
     plans = [
-        PairwiseMasking(5, modulus, degree).plan_for(topology, session)
+        PairwiseMasking(5, modulus, degree=degree).plan_for(topology, session)
         for modulus, degree, topology, session in (
             (2**61 - 1, None, good, SESSION), (2**31 - 1, None, good, SESSION), (2**61 - 1, 4, good, SESSION),
             (2**61 - 1, None, good, bytes(16)), (2**61 - 1, None, good, SESSION + bytes(32)),
