@@ -13,13 +13,11 @@ from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Direction, Later, Step, simulate
 from fgl_secure.runtime.messages import SESSION_BYTES, taken
-from fgl_secure.runtime.transcript import SECRETS
+from fgl_secure.runtime.transcript import PARTICIPANTS, SECRETS
 from fgl_secure.typing import Array, Flags, Floats
 
 VECTORS = "vectors"
 """Name of the inputs of sums over clients."""
-PARTICIPANTS = "participants"
-"""Name of the outputs that say whose rows are in a sum: indices within their role, int64 [k, 1]."""
 
 
 class Code(Protocol):

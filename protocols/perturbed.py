@@ -116,7 +116,7 @@ class Perturbed(Scheme):
         """
         if topology.name != NEIGHBOURS:
             return self.inner.encoding(topology)
-        return OnGrid(self.settings, self._encoding(topology.terms))
+        return _OnGrid(self.settings, self._encoding(topology.terms))
 
     def answered(self, grouping: Grouping) -> Grouping:
         """The inner scheme's."""
@@ -209,7 +209,7 @@ def _promise(scheme: Scheme) -> Guarantee | None:
 
 
 @dataclass(frozen=True, slots=True)
-class OnGrid:
+class _OnGrid:
     """Rows clipped and rounded to the grid of the noise, then written as the inner scheme does.
 
     Attributes:
@@ -279,20 +279,6 @@ class PerMessage(Grouping):
         owners, custodians = plain.row_owner[plain.source], plain.row_custodian[plain.source]
         target = plain.target[messages]
         return cls(owners, plain.group_owner, messages, target, custodians, plain.group_custodian, plain)
-
-
-def source_perturb(rows: Ids, source: Ids, noise: Ids) -> Ids:
-    """A sender's role, for many messages at once: its row in grid units, and the noise of each message.
-
-    Args:
-        rows: int64 [n, d], clipped rows in grid units.
-        source: int64 [m], the row of each message.
-        noise: int64 [m, d], one share a message.
-
-    Returns:
-        int64 [m, d].
-    """
-    return rows[source] + noise
 
 
 class Noisy(SumMachine):
@@ -370,8 +356,8 @@ class Noisy(SumMachine):
         """One row a message, as the inner scheme sums them."""
         bits, encoding = self._settings.fraction_bits, self._encoding
         if encoding is None or encoding.field is None:
-            return source_perturb(np.rint(rows * 2.0**bits).astype(np.int64), source, noise) * 2.0**-bits
-        units = source_perturb(rows.astype(np.int64), source, noise << (encoding.fraction_bits - bits))
+            return (np.rint(rows * 2.0**bits).astype(np.int64)[source] + noise) * 2.0**-bits
+        units = rows.astype(np.int64)[source] + (noise << (encoding.fraction_bits - bits))
         return (units % encoding.field.modulus).astype(rows.dtype)
 
 

@@ -78,7 +78,7 @@ def done_steps(array: Array) -> set[Step]:
     return {step_of(row) for row in array}
 
 
-def sealed_state(owner: bytes, arrays: Mapping[str, Array]) -> dict[str, Array]:
+def _sealed_state(owner: bytes, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Copies of arrays, and their digest.
 
     Args:
@@ -90,7 +90,7 @@ def sealed_state(owner: bytes, arrays: Mapping[str, Array]) -> dict[str, Array]:
     return kept
 
 
-def opened_state(owner: bytes, state: Mapping[str, Array]) -> dict[str, Array]:
+def _opened_state(owner: bytes, state: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays of a state, as copies.
 
     Args:
@@ -166,7 +166,7 @@ class SumTerms:
         return found.digest()
 
 
-class Terms(Protocol):
+class _Terms(Protocol):
     """What all parties of sums agree on before they start."""
 
     @property
@@ -184,7 +184,7 @@ class CheckpointedMachine(SumMachine, ABC):
         owner: what else states are bound to, such as a scheme's parameters.
     """
 
-    def __init__(self, parties: Ids, terms: Terms, tape_axes: int, owner: bytes = b"") -> None:
+    def __init__(self, parties: Ids, terms: _Terms, tape_axes: int, owner: bytes = b"") -> None:
         super().__init__(parties)
         self._bound_to, self._owned, self._tape_axes = terms, owner, tape_axes
         self._step: Step | None = None
@@ -250,11 +250,11 @@ class CheckpointedMachine(SumMachine, ABC):
         A state is good for one machine at a time: two that go on from one could be asked two different things, and
         would open together what neither opens alone.
         """
-        return sealed_state(self._owner, {**self._steps(), **self._arrays()})
+        return _sealed_state(self._owner, {**self._steps(), **self._arrays()})
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """See `Machine.restore`."""
-        arrays, before = opened_state(self._owner, state), (self._step, self._done)
+        arrays, before = _opened_state(self._owner, state), (self._step, self._done)
         steps = {name: arrays.pop(name) for name in (STEP, DONE_STEPS) if name in arrays}
         check_arrays(steps, self._steps())
         now, done = done_steps(steps[STEP]), done_steps(steps[DONE_STEPS])

@@ -30,14 +30,10 @@ class LinkKeys:
     partners: Ids
     words: Ids = field(repr=False)
     first: Flags
-    _order: Ids = field(init=False, repr=False)
-    _pairs: Ids = field(init=False, repr=False)
+    _places: PairIndex = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        pairs = self.devices << 32 | self.partners
-        order = np.argsort(pairs)
-        object.__setattr__(self, "_order", order)
-        object.__setattr__(self, "_pairs", pairs[order])
+        object.__setattr__(self, "_places", PairIndex(self.devices, self.partners))
 
     def find(self, devices: Ids, partners: Ids) -> Ids:
         """int64 [m]: the rows of some devices and their partners.
@@ -45,13 +41,10 @@ class LinkKeys:
         Raises:
             InputError: two of them have no key.
         """
-        wanted = devices << 32 | partners
-        if not len(wanted):
-            return wanted
-        at = np.minimum(np.searchsorted(self._pairs, wanted), max(len(self._pairs) - 1, 0))
-        if not len(self._pairs) or (self._pairs[at] != wanted).any():
+        found = self._places.find(devices, partners)
+        if (found < 0).any():
             raise InputError("partners must have agreed on keys where no tags are told; at least two have not")
-        return self._order[at]
+        return found
 
 
 Reals = NDArray[np.floating[Any]]

@@ -46,7 +46,7 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @inlined
-def remainder(value: Any, modulus: int) -> Any:
+def _remainder(value: Any, modulus: int) -> Any:
     """The element of a modulus below 2^31 that any int64 stands for; in loops over arrays without a division.
 
     The quotient comes from float64: for a modulus of 2^12 or more three roundings change it by less than .75, and
@@ -76,27 +76,27 @@ def canonical(value: Any, modulus: int) -> Any:
 
 
 @inlined
-def fold_31(value: Any) -> Any:
+def _fold_31(value: Any) -> Any:
     """A uint64 below 2^34 that equals any given uint64 modulo 2^31 - 1."""
     return (value & _P31) + (value >> _31)
 
 
 @inlined
-def reduce_31(value: Any) -> Any:
+def _reduce_31(value: Any) -> Any:
     """The element of 2^31 - 1 that any uint64 stands for."""
-    value = fold_31(fold_31(value))
+    value = _fold_31(_fold_31(value))
     return value - _P31 if value >= _P31 else value
 
 
 @inlined
-def reduce_61(value: Any) -> Any:
+def _reduce_61(value: Any) -> Any:
     """The element of 2^61 - 1 that any uint64 stands for."""
     value = (value & _P61) + (value >> _61)
     return value - _P61 if value >= _P61 else value
 
 
 @inlined
-def multiply_61(a: Any, b: Any) -> Any:
+def _multiply_61(a: Any, b: Any) -> Any:
     """The product of two elements of 2^61 - 1, all uint64, from limbs of 31 and 30 bits.
 
     With a = a1 2^31 + a0 and b likewise, a b = 2 a1 b1 + (a1 b0 + a0 b1) 2^31 + a0 b0, because 2^62 = 2; the middle
@@ -106,14 +106,14 @@ def multiply_61(a: Any, b: Any) -> Any:
     a1, a0 = (a >> _31) & _LOW_30, a & _P31
     b1, b0 = (b >> _31) & _LOW_30, b & _P31
     middle = a1 * b0 + a0 * b1
-    return reduce_61(((a1 * b1) << _1) + (middle >> _30) + ((middle & _LOW_30) << _31) + a0 * b0)
+    return _reduce_61(((a1 * b1) << _1) + (middle >> _30) + ((middle & _LOW_30) << _31) + a0 * b0)
 
 
 @inlined
 def multiply(a: Any, b: Any, modulus: int) -> Any:
     """The product of two elements, all int64."""
     if modulus == MERSENNE_61:
-        return np.int64(multiply_61(np.uint64(a), np.uint64(b)))
+        return np.int64(_multiply_61(np.uint64(a), np.uint64(b)))
     return canonical(a * b, modulus)
 
 
@@ -174,7 +174,7 @@ def masked_rows(
             elif lazy and len(masks) == 1:
                 weight, mask = np.int64(weights[1]), masks[0]
                 for k in range(width):
-                    out[b, e, k] = remainder(own * np.int64(rows[row, k]) + weight * np.int64(mask[b, e, k]), modulus)
+                    out[b, e, k] = _remainder(own * np.int64(rows[row, k]) + weight * np.int64(mask[b, e, k]), modulus)
             else:
                 for k in range(width):
                     total = multiply(canonical(own, modulus), np.int64(rows[row, k]), modulus)
@@ -294,18 +294,18 @@ def _weigh(weights: Array, held: Array, modulus: int, total: Array) -> None:
             for k in range(len(total)):
                 # The masks change nothing: they tell the compiler that 32-bit products do.
                 low = a0 * (x0[k] & _31_BITS) + a1 * (x1[k] & _31_BITS)
-                total[k] += fold_31(low + a2 * (x2[k] & _31_BITS) + a3 * (x3[k] & _31_BITS))
+                total[k] += _fold_31(low + a2 * (x2[k] & _31_BITS) + a3 * (x3[k] & _31_BITS))
         elif modulus == MERSENNE_61:
             for k in range(len(total)):
-                low = reduce_61(multiply_61(a0, x0[k]) + multiply_61(a1, x1[k]))
-                total[k] = reduce_61(total[k] + low + multiply_61(a2, x2[k]) + multiply_61(a3, x3[k]))
+                low = _reduce_61(_multiply_61(a0, x0[k]) + _multiply_61(a1, x1[k]))
+                total[k] = _reduce_61(total[k] + low + _multiply_61(a2, x2[k]) + _multiply_61(a3, x3[k]))
         elif modulus < SMALL:
             for k in range(len(total)):
                 total[k] += a0 * x0[k] + a1 * x1[k] + a2 * x2[k] + a3 * x3[k]
         elif modulus < MIDDLE:
             for k in range(len(total)):
                 products = a0 * x0[k] + a1 * x1[k] + a2 * x2[k] + a3 * x3[k]
-                total[k] += np.uint64(remainder(np.int64(products), modulus))
+                total[k] += np.uint64(_remainder(np.int64(products), modulus))
         else:
             for k in range(len(total)):
                 total[k] = total[k] + (a0 * x0[k] + a1 * x1[k] + a2 * x2[k] + a3 * x3[k]) % np.uint64(modulus)
@@ -317,7 +317,7 @@ def _reduce(total: Array, modulus: int) -> None:
     """Sums of products as elements."""
     if modulus == MERSENNE_31:
         for k in range(len(total)):
-            total[k] = reduce_31(total[k])
+            total[k] = _reduce_31(total[k])
     elif modulus != MERSENNE_61:  # there they are elements
         for k in range(len(total)):
-            total[k] = np.uint64(remainder(np.int64(total[k]), modulus))
+            total[k] = np.uint64(_remainder(np.int64(total[k]), modulus))

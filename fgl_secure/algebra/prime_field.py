@@ -142,7 +142,7 @@ class PrimeField:
             Elements with length r on `axis`.
         """
         parts, back = _integers(first, second)
-        (weights,), _ = _integers(matrix)
+        (weights,), _ = _integers(np.asarray(matrix))
         reduced = self._reduced(weights).long().numpy()
         combined = self._combined(reduced, parts, axis)
         if combined is None:
@@ -295,26 +295,28 @@ class PrimeField:
         return self._narrowed(_canonical(tensor, self.modulus))
 
 
-def _integers(*operands: Any) -> tuple[list[torch.Tensor], Callable[[torch.Tensor], Any]]:
+def _integers(first: ElementsT, *others: Any) -> tuple[list[torch.Tensor], Callable[[torch.Tensor], ElementsT]]:
     """Integers as tensors on one device, and what turns a result into their kind: a tensor where one of them is.
 
     Raises:
         InputError: one has another dtype, or does not fit int64.
     """
+    operands: tuple[Any, ...] = (first, *others)
     like = next((each for each in operands if isinstance(each, torch.Tensor)), None)
+    back: Any = torch.Tensor.numpy if like is None else lambda result: result
     if like is not None:
         tensors = [torch.as_tensor(each, device=like.device) for each in operands]
         wrong = [tensor.dtype for tensor in tensors if tensor.dtype not in INTEGERS]
         if wrong:
             raise InputError(f"values must be integers; found dtype {wrong[0]}")
-        return tensors, lambda result: result
+        return tensors, back
     arrays = [np.asarray(each) for each in operands]
     for array in arrays:
         if array.dtype.kind not in "iu":
             raise InputError(f"values must be integers; found dtype {array.dtype}")
         if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
             raise InputError(f"values must fit int64; found {int(array.max())}")
-    return [_as_tensor(array) for array in arrays], lambda result: result.numpy()
+    return [_as_tensor(array) for array in arrays], back
 
 
 def is_compiled(values: torch.Tensor) -> bool:

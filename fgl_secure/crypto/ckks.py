@@ -27,7 +27,7 @@ import hashlib
 import os
 import struct
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -56,7 +56,7 @@ _METADATA = struct.Struct("<4QBQQQdQ")
 
 
 @cache
-def seal() -> Any:
+def _seal() -> Any:
     """SEAL's own interface, by way of TenSEAL; loaded when the first key is made."""
     from tenseal import sealapi  # noqa: PLC0415  # nobody else needs it
 
@@ -71,15 +71,15 @@ class Ring:
     """
 
     def __init__(self, chain: Chain) -> None:
-        settings = seal().EncryptionParameters(seal().SCHEME_TYPE.CKKS)
+        settings = _seal().EncryptionParameters(_seal().SCHEME_TYPE.CKKS)
         settings.set_poly_modulus_degree(chain.degree)
-        moduli = seal().CoeffModulus.Create(chain.degree, [chain.bits])
+        moduli = _seal().CoeffModulus.Create(chain.degree, [chain.bits])
         settings.set_coeff_modulus(moduli)
-        self.context = seal().SEALContext(settings, True, seal().SEC_LEVEL_TYPE.TC128)
+        self.context = _seal().SEALContext(settings, True, _seal().SEC_LEVEL_TYPE.TC128)
         if not self.context.parameters_set():
             raise InputError(f"chain must be one that SEAL takes at 128 bits of security; found {chain}")
         self.chain, self.modulus = chain, int(moduli[0].value())
-        self.evaluator = seal().Evaluator(self.context)
+        self.evaluator = _seal().Evaluator(self.context)
         self.level = self.context.first_parms_id()
 
     def trivial(self, first: Residues, second: Residues, scale: int) -> Any:
@@ -87,7 +87,7 @@ class Ring:
         data = np.concatenate([first, second]).tobytes()
         words = struct.pack("<Q", 2 * self.chain.degree) + data
         metadata = _METADATA.pack(*self.level, 0, 2, self.chain.degree, 1, float(scale), 1)
-        return load(seal().Ciphertext(), self.context, _uncompressed(metadata + _uncompressed(words)))
+        return load(_seal().Ciphertext(), self.context, _uncompressed(metadata + _uncompressed(words)))
 
     def residues(self, integers: NDArray[np.int64]) -> Residues:
         """uint64 like `integers`, which must lie within q / 2."""
@@ -110,7 +110,7 @@ class Ring:
                 f"ciphertext must have up to {self.chain.ciphertext_bytes:,} bytes; found {len(stream):,}"
             )
         try:
-            found = load(seal().Ciphertext(), self.context, stream)
+            found = load(_seal().Ciphertext(), self.context, stream)
         except InputError as error:
             raise ProtocolError(f"ciphertext must be valid at N = {self.chain.degree} and this modulus") from error
         if found.size() != 2 or found.is_ntt_form():
@@ -155,7 +155,7 @@ def load(item: Any, context: Any, stream: bytes) -> Any:
 
 
 def _uncompressed(content: bytes) -> bytes:
-    made = seal().Serialization.SEALHeader()
+    made = _seal().Serialization.SEALHeader()
     version = (made.version_major, made.version_minor)
     return _HEADER.pack(made.magic, made.header_size, *version, 0, 0, _HEADER.size + len(content)) + content
 
@@ -194,7 +194,7 @@ class PublicKey:
     def __init__(self, parameters: Parameters, stream: bytes) -> None:
         context = ring(parameters.chain).context
         self.parameters, self._stream = parameters, stream
-        self._encryptor = seal().Encryptor(context, load(seal().PublicKey(), context, stream))
+        self._encryptor = _seal().Encryptor(context, load(_seal().PublicKey(), context, stream))
         self.fingerprint = hashlib.sha256(self.to_bytes()).digest()[:FINGERPRINT_BYTES]
 
     def __repr__(self) -> str:
@@ -214,7 +214,7 @@ class PublicKey:
         """
         if data.startswith(SECRET):
             raise InputError("a public context must not contain a secret key; found a secret key file")
-        parameters, stream = read_parameters(data, PUBLIC, "a public context")
+        parameters, stream = _read_parameters(data, PUBLIC, "a public context")
         return cls(parameters, stream)
 
     def encrypt(self, vector: NDArray[Any]) -> list[bytes]:
@@ -234,7 +234,7 @@ class PublicKey:
         nothing, prefix = np.zeros(here.chain.degree, dtype=np.uint64), PREFIX.pack(self.fingerprint, 1)
         ciphertexts = []
         for coefficients in packed:
-            cipher = seal().Ciphertext()
+            cipher = _seal().Ciphertext()
             self._encryptor.encrypt_zero(cipher)
             here.evaluator.transform_from_ntt_inplace(cipher)
             cipher.scale = float(scale)
@@ -244,14 +244,14 @@ class PublicKey:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Opened:
+class _Opened:
     """A ciphertext that passed all checks, and the number of terms that it says it has."""
 
     cipher: Any
     terms: int
 
 
-def opened(data: bytes, public: PublicKey) -> Opened:
+def opened(data: bytes, public: PublicKey) -> _Opened:
     """A ciphertext for a key.
 
     Raises:
@@ -266,55 +266,15 @@ def opened(data: bytes, public: PublicKey) -> Opened:
         )
     if not 1 <= terms <= public.parameters.terms:
         raise ProtocolError(f"ciphertext must have 1..{public.parameters.terms} terms; found {terms}")
-    return Opened(ring(public.parameters.chain).ciphertext(data[PREFIX.size :], public.parameters), terms)
+    return _Opened(ring(public.parameters.chain).ciphertext(data[PREFIX.size :], public.parameters), terms)
 
 
-def read_parameters(data: bytes, magic: bytes, what: str) -> tuple[Parameters, bytes]:
+def _read_parameters(data: bytes, magic: bytes, what: str) -> tuple[Parameters, bytes]:
     """Parameters after the right start, and what follows them."""
     if not data.startswith(magic):
         raise InputError(f"{what} must start with {magic!r}; found {len(data):,} bytes that don't")
     start = len(magic) + PARAMETER_BYTES
     return Parameters.from_bytes(data[len(magic) : start]), data[start:]
-
-
-class Adder:
-    """The one who adds, and can't decrypt.
-
-    Args:
-        public: the receiver's public key.
-    """
-
-    __slots__ = ("_public",)
-
-    def __init__(self, public: PublicKey) -> None:
-        if not isinstance(public, PublicKey):
-            raise InputError(f"public must be a PublicKey, which has no secret; found a {type(public).__name__}")
-        self._public = public
-
-    @classmethod
-    def from_bytes(cls, context: bytes) -> Adder:
-        """From a public context; see `PublicKey.from_bytes` for what is refused."""
-        return cls(PublicKey.from_bytes(context))
-
-    def add(self, ciphertexts: Iterable[bytes]) -> bytes:
-        """Adds up ciphertexts of the same entries of different terms, one after the other.
-
-        Raises:
-            ProtocolError: one is of another key, other parameters or another scale, or no ciphertext; or there are
-                more terms than the parameters allow.
-            InputError: there is none.
-        """
-        total, terms = None, 0
-        evaluator = ring(self._public.parameters.chain).evaluator
-        for data in ciphertexts:
-            found = opened(data, self._public)
-            terms += found.terms
-            if terms > self._public.parameters.terms:
-                raise ProtocolError(f"a sum must have up to {self._public.parameters.terms} terms; found {terms}")
-            total = found.cipher if total is None else _added(evaluator, total, found.cipher)
-        if total is None:
-            raise InputError("ciphertexts must be one or more; found none")
-        return PREFIX.pack(self._public.fingerprint, terms) + save(total)
 
 
 class RunningSums:
@@ -368,26 +328,18 @@ class RunningSums:
         return made
 
     def to_bytes(self) -> list[bytes]:
-        """The sums, as `Adder.add` would have made them; empty while there is no term."""
+        """The sums, each with its number of terms; empty while there is no term."""
         return [PREFIX.pack(self._public.fingerprint, self._terms) + save(total) for total in self._totals]
 
 
 def _both(evaluator: Any, total: Any, cipher: Any) -> Any:
     """A new ciphertext, so that a term that is refused half way leaves the sums as they were."""
-    made = seal().Ciphertext()
+    made = _seal().Ciphertext()
     try:
         evaluator.add(total, cipher, made)
     except REFUSALS as error:  # SEAL refuses a sum that hides nothing
         raise ProtocolError("ciphertexts must add up to one that hides its plaintext; found two that cancel") from error
     return made
-
-
-def _added(evaluator: Any, total: Any, cipher: Any) -> Any:
-    try:
-        evaluator.add_inplace(total, cipher)
-    except REFUSALS as error:  # SEAL refuses a sum that hides nothing
-        raise ProtocolError("ciphertexts must add up to one that hides its plaintext; found two that cancel") from error
-    return total
 
 
 class ReceiverKey:
@@ -398,7 +350,7 @@ class ReceiverKey:
     def __init__(self, public: PublicKey, secret: bytes) -> None:
         here, scale = ring(public.parameters.chain), public.parameters.scale
         self.public, self._secret = public, secret
-        self._decryptor = seal().Decryptor(here.context, load(seal().SecretKey(), here.context, secret))
+        self._decryptor = _seal().Decryptor(here.context, load(_seal().SecretKey(), here.context, secret))
         nothing = np.zeros(here.chain.degree, dtype=np.uint64)
         self._probe = here.trivial(nothing, nothing + np.uint64(1), scale)
         here.evaluator.transform_to_ntt_inplace(self._probe)
@@ -409,7 +361,7 @@ class ReceiverKey:
     @classmethod
     def generate(cls, parameters: Parameters) -> ReceiverKey:
         """A fresh key pair."""
-        generator, public = seal().KeyGenerator(ring(parameters.chain).context), seal().PublicKey()
+        generator, public = _seal().KeyGenerator(ring(parameters.chain).context), _seal().PublicKey()
         generator.create_public_key(public)
         return cls(PublicKey(parameters, save(public)), save(generator.secret_key()))
 
@@ -438,7 +390,7 @@ class ReceiverKey:
         """
         if data.startswith(PUBLIC):
             raise InputError("a key file must hold a secret key to decrypt with; found a public context alone")
-        parameters, rest = read_parameters(data, SECRET, "a key file")
+        parameters, rest = _read_parameters(data, SECRET, "a key file")
         end = _LENGTH_BYTES + int.from_bytes(rest[:_LENGTH_BYTES], "big")
         key = cls(PublicKey(parameters, rest[_LENGTH_BYTES:end]), rest[end:])
         try:
@@ -488,7 +440,7 @@ class ReceiverKey:
 
         SEAL hands plaintexts out as NTTs; added to a ciphertext of zero they can be transformed back.
         """
-        here, plain, shown = ring(self.parameters.chain), seal().Plaintext(), seal().Ciphertext()
+        here, plain, shown = ring(self.parameters.chain), _seal().Plaintext(), _seal().Ciphertext()
         here.evaluator.transform_to_ntt_inplace(cipher)
         self._decryptor.decrypt(cipher, plain)
         here.evaluator.add_plain(self._probe, plain, shown)

@@ -427,7 +427,7 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
         MalformedMessageError: it is none, is cut or is too long.
         StaleMessageError: it is of another session.
     """
-    reader = _Reader(data)
+    reader = Reader(data)
     magic, where, phase_bytes, number, part, layer, kind, final, overhead, sealed, count, fields = reader.unpack(_HEAD)
     if magic != _MAGIC:
         raise MalformedMessageError(f"messages must start with {_MAGIC!r}; they do not")
@@ -454,7 +454,7 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
     return Messages(phase, step, senders, receivers, Fields(found), 0, overhead, bool(sealed))
 
 
-def _field(reader: _Reader, count: int) -> tuple[str, Array]:
+def _field(reader: Reader, count: int) -> tuple[str, Array]:
     length, kind, axes = reader.unpack(_FIELD)
     if not 1 <= length <= MOST_NAME_BYTES or kind >= len(KINDS) or not 1 <= axes <= MOST_AXES:
         raise MalformedMessageError("field must have a name, a known type and its number of axes; it has not")
@@ -462,14 +462,14 @@ def _field(reader: _Reader, count: int) -> tuple[str, Array]:
     if not name.isascii():
         raise MalformedMessageError("field must have a name of ASCII characters; it has another")
     title = name.decode("ascii")
-    shape = struct.unpack(f">{axes}Q", reader.take(8 * axes))
+    shape = reader.shape(axes)
     if shape[0] != count:
         raise MalformedMessageError(f"field must have a row for each of {count} messages; found {shape[0]}")
     return title, reader.array(KINDS[kind], shape)
 
 
-class _Reader:
-    """Goes through bytes from the front, and takes no more than there are."""
+class Reader:
+    """Goes through bytes from the front, and takes no more than there are; raises MalformedMessageError for more."""
 
     __slots__ = ("_at", "_data")
 
@@ -477,6 +477,7 @@ class _Reader:
         self._data, self._at = data, 0
 
     def take(self, size: int) -> bytes:
+        """The next bytes."""
         left = len(self._data) - self._at
         if size > left:
             raise MalformedMessageError(f"messages must have the {size:,} bytes that they say; found {left:,}")
@@ -484,9 +485,15 @@ class _Reader:
         return self._data[self._at - size : self._at]
 
     def unpack(self, form: struct.Struct) -> tuple[Any, ...]:
+        """Numbers of a form."""
         return form.unpack(self.take(form.size))
 
+    def shape(self, axes: int) -> tuple[int, ...]:
+        """Lengths of so many axes."""
+        return struct.unpack(f">{axes}Q", self.take(8 * axes))
+
     def array(self, kind: str, shape: tuple[int, ...]) -> Array:
+        """An array of a kind and shape; it cannot be written to."""
         dtype, left = np.dtype(kind), len(self._data) - self._at
         if math.prod(max(length, 1) for length in shape) > MOST_ENTRIES:
             raise MalformedMessageError(f"field must have at most {MOST_ENTRIES:,} entries; it has more")
@@ -500,5 +507,6 @@ class _Reader:
         return value
 
     def end(self) -> None:
+        """Nothing more."""
         if self._at != len(self._data):
             raise MalformedMessageError(f"messages must end with their last field; found {len(self._data) - self._at}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fgl_secure.errors import MalformedMessageError
-from fgl_secure.runtime.messages import KINDS, MOST_AXES, MOST_ENTRIES
+from fgl_secure.runtime.messages import KINDS, MOST_AXES, Reader
 from fgl_secure.typing import Array
 
 Arrays = Mapping[str, Array]
@@ -70,21 +69,12 @@ def array_from_bytes(data: bytes) -> Array:
     Raises:
         MalformedMessageError: it is none.
     """
-    if len(data) < _HEAD.size:
-        raise MalformedMessageError("array must start with its type and its number of axes; it is cut")
-    kind, axes = _HEAD.unpack_from(data)
-    start = _HEAD.size + 8 * axes
-    if kind >= len(KINDS) or axes > MOST_AXES or len(data) < start:
-        raise MalformedMessageError("array must have a known type and its whole shape; it has not")
-    shape, dtype = struct.unpack_from(f">{axes}Q", data, _HEAD.size), np.dtype(KINDS[kind])
-    size = dtype.itemsize * math.prod(shape)
-    if math.prod(max(length, 1) for length in shape) > MOST_ENTRIES:
-        raise MalformedMessageError(f"array must have at most {MOST_ENTRIES:,} entries, empty axes aside; it has more")
-    if size != len(data) - start:
-        raise MalformedMessageError(f"array must have the {size:,} bytes of its shape; found {len(data) - start:,}")
-    value = np.frombuffer(data, dtype=dtype, offset=start).reshape(shape)
-    if KINDS[kind] == "|b1" and value.size and int(value.view(np.uint8).max()) > 1:
-        raise MalformedMessageError("array of yes and no must hold 0 and 1 alone; it does not")
+    reader = Reader(data)
+    kind, axes = reader.unpack(_HEAD)
+    if kind >= len(KINDS) or axes > MOST_AXES:
+        raise MalformedMessageError("field must have a known type and up to so many axes; it has not")
+    value = reader.array(KINDS[kind], reader.shape(axes))
+    reader.end()
     return value
 
 

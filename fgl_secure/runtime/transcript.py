@@ -17,8 +17,31 @@ from fgl_secure.threads import njit
 from fgl_secure.typing import Ids
 
 
+class _Recorded:
+    """Messages whose fields may have been recorded."""
+
+    __slots__ = ()
+    phase: MessageKind
+    fields: Mapping[str, NDArray[Any]] | None
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """A field.
+
+        Raises:
+            InputError: it was not recorded, or there is none of that name.
+        """
+        if self.fields is None or name not in self.fields:
+            raise InputError(f"messages of {self.phase.label} must have the field {name} recorded; they have not")
+        return self.fields[name]
+
+    @property
+    def payload(self) -> NDArray[Any] | None:
+        """The field of messages that have one alone; None where only sizes were recorded."""
+        return None if self.fields is None else self.fields[PAYLOAD]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class ReceivedRows:
+class ReceivedRows(_Recorded):
     """Messages that reached the observers, one row a message.
 
     Attributes:
@@ -38,21 +61,6 @@ class ReceivedRows:
     receivers: NDArray[np.int64]
     item_bytes: int
     fields: Mapping[str, NDArray[Any]] | None
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        """A field.
-
-        Raises:
-            InputError: it was not recorded, or there is none of that name.
-        """
-        if self.fields is None or name not in self.fields:
-            raise InputError(f"messages of {self.phase.label} must have the field {name} recorded; they have not")
-        return self.fields[name]
-
-    @property
-    def payload(self) -> NDArray[Any] | None:
-        """The field of messages that have one alone; None where only sizes were recorded."""
-        return None if self.fields is None else self.fields[PAYLOAD]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,10 +245,14 @@ Payload = NDArray[Any]
 
 SECRETS = "values"
 """Name of the inputs that a scheme sums: the embeddings and gradients of single devices."""
+SERVER_SUM = "server sum"
+"""Name of the server's row float64 [1, d], where it is entitled to a sum over clients: as the method lays it out."""
+PARTICIPANTS = "participants"
+"""Name of the rows int64 [k, 1] of a party that is entitled to a sum: indices, within their role, of who is in it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MessageBatch:
+class MessageBatch(_Recorded):
     """Messages of one phase at one step, one row a message.
 
     Attributes:
@@ -258,21 +270,6 @@ class MessageBatch:
     item_bytes: int
     fields: Mapping[str, Payload] | None
     repeats: int = 1
-
-    def __getitem__(self, name: str) -> Payload:
-        """A field.
-
-        Raises:
-            InputError: it was not recorded, or there is none of that name.
-        """
-        if self.fields is None or name not in self.fields:
-            raise InputError(f"messages of {self.phase.label} must have the field {name} recorded; they have not")
-        return self.fields[name]
-
-    @property
-    def payload(self) -> Payload | None:
-        """The field of messages that have one alone; None where only sizes were recorded."""
-        return None if self.fields is None else self.fields[PAYLOAD]
 
     @property
     def senders(self) -> NDArray[np.int64]:
@@ -392,20 +389,6 @@ class Transcript:
         ids = self.parties.ids(role) if role in self.parties.roles else np.empty(0, dtype=np.int64)
         observer_of[ids] = np.arange(len(ids))
         return self._view(f"each {role} alone", observer_of, hidden=SECRETS)
-
-    def coalitions(self, name: str, coalition_of: NDArray[np.int64]) -> View:
-        """What each of several coalitions saw, side by side, without the parties' own embeddings and gradients.
-
-        Args:
-            name: who they are, in words.
-            coalition_of: int64 [parties], the coalition of each party, from 0; -1 for a party that is in none.
-        """
-        if coalition_of.shape != (len(self.parties),):
-            raise InputError(
-                f"coalition_of must have one entry for each of {len(self.parties)} parties; found shape "
-                f"{list(coalition_of.shape)}"
-            )
-        return self._view(name, coalition_of, hidden=SECRETS)
 
     def until(self, rounds: int) -> Transcript:
         """What was said in the first rounds, and what parties were left with in the end.

@@ -15,7 +15,7 @@ from fgl_secure.algebra import FixedPoint
 from fgl_secure.algebra.quantization import scaled
 from fgl_secure.protocols.collective import Collective, output_of
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.topology import SERVER, Topology
+from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Claim, Directory, Role, Step
 from fgl_secure.typing import Floats, Ids
 
@@ -38,8 +38,6 @@ UPDATE_BITS = 30
 """The same for weighted updates."""
 EXACT = 2**53
 """Whole numbers up to this one are reals of double precision, as which recordings have them."""
-SERVER_SUM = output_of(SERVER)
-"""What the server is left with, as its view has it: the sum, one row."""
 REMEDY = "scale the features or lower the learning rate"
 
 

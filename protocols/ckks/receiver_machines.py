@@ -73,7 +73,7 @@ class KeyRing:
     held: dict[tuple[int, int, Parameters], PublicKey] = field(default_factory=dict)
 
 
-class KeyHolders(OneSumMachine):
+class _KeyHolders(OneSumMachine):
     """What those have in common who are given the receiver's public key.
 
     Args:
@@ -129,7 +129,7 @@ class KeyHolders(OneSumMachine):
             self._ring.held[party, self._plan.terms.receiver, self._plan.parameters] = key
 
 
-class Senders(KeyHolders):
+class Senders(_KeyHolders):
     """Those who bring vectors, and encrypt them when the receiver names the key."""
 
     def __init__(self, parties: Ids, plan: ReceiverKeyPlan, ring: KeyRing) -> None:
@@ -189,7 +189,7 @@ class Senders(KeyHolders):
         self._rows = arrays["rows"] if len(arrays["rows"]) else None
 
 
-class Aggregator(KeyHolders):
+class Aggregator(_KeyHolders):
     """The one who adds whole vectors as they come, and keeps the sums alone."""
 
     def __init__(self, parties: Ids, plan: ReceiverKeyPlan, ring: KeyRing) -> None:

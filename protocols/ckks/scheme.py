@@ -63,7 +63,7 @@ RECEIVER_KEY_CLAIM = Claim(
 )
 
 
-def shared_key_claim(colluding: int) -> Claim:
+def _shared_key_claim(colluding: int) -> Claim:
     """The claim of a key that clients share.
 
     Args:
@@ -171,11 +171,6 @@ class Ckks(_CkksScheme):
     label: ClassVar[str] = "ckks"
     summary: ClassVar[str] = "the receiver holds a CKKS key, another party adds ciphertexts that it cannot read"
 
-    @property
-    def claim(self) -> Claim:
-        """Computational secrecy of terms against the aggregator alone and against the receiver alone."""
-        return RECEIVER_KEY_CLAIM
-
     def refuses(self, topology: Topology) -> str | None:
         """Served is one sum of integers that another party adds up than the one entitled to it."""
         why = OneSumScheme.refuses(self, topology)
@@ -242,18 +237,13 @@ class SharedKeyCkks(_CkksScheme):
     threshold: int | None = None
     clients: type[SharedKeyClients] = field(default=SharedKeyClients, repr=False)
 
-    @property
-    def claim(self) -> Claim:
-        """What holds for any number of clients; `claim_among` says more."""
-        return shared_key_claim(0 if self.threshold is None else self.threshold - 2)
-
     def threshold_for(self, clients: int) -> int:
         """The threshold among so many clients."""
         return threshold_of(self.threshold, clients, clients // 2 + 1)
 
     def claim_among(self, clients: int) -> Claim:
         """What holds for so many clients."""
-        return shared_key_claim(self.threshold_for(clients) - 2)
+        return _shared_key_claim(self.threshold_for(clients) - 2)
 
     def refuses(self, topology: Topology) -> str | None:
         """See `Scheme.refuses`."""

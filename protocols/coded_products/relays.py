@@ -25,7 +25,7 @@ from fgl_secure.runtime.machine import SETUP
 from fgl_secure.typing import Array, Flags, Ids, Integers
 
 
-class At(IntEnum):
+class _At(IntEnum):
     """Where a relay is in a step."""
 
     GATHERING = 0
@@ -33,7 +33,7 @@ class At(IntEnum):
     ANSWERED = 2
 
 
-class Placed:
+class _Placed:
     """Shares that one relay holds, by device, in their place as soon as they arrive: they may fill half the memory.
 
     Attributes:
@@ -86,17 +86,17 @@ class Standing:
 
     def __init__(self, party: int, place: int) -> None:
         self.party, self.place = party, place
-        self.once: Placed | None = None
+        self.once: _Placed | None = None
         self.clear()
 
     def forget(self) -> None:
         """Forgets the shares of the step, of which nothing is told twice."""
-        self.fresh: Placed | None = None
+        self.fresh: _Placed | None = None
         self.heard: dict[int, Flags] = {}
 
     def clear(self) -> None:
         """Forgets the step."""
-        self.at = At.GATHERING
+        self.at = _At.GATHERING
         self.forget()
         if self.once is not None and not self.once.whole:
             self.once = None
@@ -182,7 +182,7 @@ class Relays(CheckpointedMachine):
         for party, rows in by_value(messages.receivers):
             part = messages if rows is None else messages.rows(rows)
             relay = relays[party]
-            if relay.at is not At.GATHERING:
+            if relay.at is not _At.GATHERING:
                 raise StaleMessageError("shares must arrive before relays compare what they hold; at least one did not")
             if self._expands(relay):
                 told = np.unique(self._wire.read(part, names.WIDTH, "<u4"))
@@ -210,15 +210,15 @@ class Relays(CheckpointedMachine):
             once.put(rows, [each[..., :static] for each in found[: len(once.values)]])
             found = [each[..., static:] if place < len(once.values) else each for place, each in enumerate(found)]
         elif relay.fresh is None and len(rows) == len(self._plan.grouping.row_owner):  # nothing else can come
-            relay.fresh = Placed(self.now, np.ones(len(rows), dtype=np.bool_), tuple(found))
+            relay.fresh = _Placed(self.now, np.ones(len(rows), dtype=np.bool_), tuple(found))
             return
         relay.fresh = relay.fresh or self._nothing(relay, self._plan.layout.fresh)
         relay.fresh.put(rows, found)
 
-    def _nothing(self, relay: Standing, width: int, at: Ids | None = None, *, once: bool = False) -> Placed:
+    def _nothing(self, relay: Standing, width: int, at: Ids | None = None, *, once: bool = False) -> _Placed:
         """Room for so many numbers of each device; none where the relay expands them."""
         room = () if self._expands(relay) else self._room(width, once=once)
-        return Placed(self.now, np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_), room, at)
+        return _Placed(self.now, np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_), room, at)
 
     def _take_rosters(self, messages: Messages) -> None:
         self._check_step(messages)
@@ -264,12 +264,12 @@ class Relays(CheckpointedMachine):
         return [self._wire.say(Phase.ZERO_KEYS, SETUP, (dealers[rows], self._plan.relays[others]), size, fields)]
 
     def _next(self, relay: Standing) -> Iterator[Messages]:
-        if relay.at is At.GATHERING and relay.fresh is not None:
+        if relay.at is _At.GATHERING and relay.fresh is not None:
             self._gather(relay)
-            relay.at = At.COMPARING
+            relay.at = _At.COMPARING
             yield self._roster(relay)
-        elif relay.at is At.COMPARING:
-            relay.at = At.ANSWERED
+        elif relay.at is _At.COMPARING:
+            relay.at = _At.ANSWERED
             yield from self._answer(relay)
             relay.forget()
 
@@ -286,7 +286,7 @@ class Relays(CheckpointedMachine):
         if due is not None:
             due.whole = True
 
-    def _expand(self, relay: Standing, placed: Placed, known: Flags, width: int, *, once: bool) -> None:
+    def _expand(self, relay: Standing, placed: _Placed, known: Flags, width: int, *, once: bool) -> None:
         """Expands shares of known devices, where they are not so many that it is done whenever they are multiplied."""
         placed.there &= known
         n, rows = len(known), np.flatnonzero(placed.there)
@@ -396,7 +396,7 @@ class Relays(CheckpointedMachine):
         numbers = len(rows) * sum(width for placed, width in sides if placed is not None and not placed.values)
         return np.array_split(rows, min(-(-numbers // LARGEST_BATCH), len(rows))) if numbers else [rows]
 
-    def _read(self, relay: Standing, placed: Placed, rows: Ids, width: int, *, once: bool) -> Residues:
+    def _read(self, relay: Standing, placed: _Placed, rows: Ids, width: int, *, once: bool) -> Residues:
         """The shares of some devices by field."""
         if placed.values:
             return placed.of(rows)
@@ -446,15 +446,15 @@ class Relays(CheckpointedMachine):
         self._keys.restore(within("keys", arrays))
         for relay in self._relays:
             own = within(f"relay/{relay.party}", arrays)
-            relay.at = At(int(own["at"]))
+            relay.at = _At(int(own["at"]))
             relay.heard = {int(party): flags.astype(np.bool_) for party, flags in within("heard", own).items()}
             relay.fresh = relay.once = None
             if "fresh/there" in own:
-                relay.fresh = Placed(self.now, *_unnamed("fresh", own))
+                relay.fresh = _Placed(self.now, *_unnamed("fresh", own))
             if "once/there" in own:
                 there, values = _unnamed("once", own)
                 step, whole = step_of(own["once step"][0]), bool(own["once whole"])
-                relay.once = Placed(step, there, values, self._silo_by_silo, whole=whole)
+                relay.once = _Placed(step, there, values, self._silo_by_silo, whole=whole)
 
 
 def _named(lead: str, there: Array, values: Residues) -> dict[str, Array]:

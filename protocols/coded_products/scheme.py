@@ -35,7 +35,7 @@ _MANY = 2**31
 _OWN = "derived in docs/message_passing.md, after Yu et al. 2019 and Cramer, Damgard and Ishai 2005"
 
 
-def products_claim(T: int, R: int, k_min: int, keys: KeyAgreement) -> Claim:
+def _products_claim(T: int, R: int, k_min: int, keys: KeyAgreement) -> Claim:
     """The claim for sums of products of devices' rows, for their silos.
 
     Args:
@@ -190,7 +190,7 @@ class CodedProducts(RelayCoded):
 
     def products_claim(self) -> Claim:
         """What it promises of factors, beside what it promises of rows."""
-        return products_claim(self.T, self.R, self.k_min, self.keys)
+        return _products_claim(self.T, self.R, self.k_min, self.keys)
 
     def product_code(self, topology: Topology, layout: Layout) -> ProductCode:
         """How real factors become integers.

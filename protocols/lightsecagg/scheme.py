@@ -33,7 +33,7 @@ from fgl_secure.typing import Ids
 _SOURCE = "So et al. (MLSys 2022), theorem 1"
 
 
-def claim_of(colluding: int, lying: int, keys: KeyAgreement) -> Claim:
+def _claim_of(colluding: int, lying: int, keys: KeyAgreement) -> Claim:
     """The claim of a session.
 
     Args:
@@ -112,16 +112,11 @@ class LightSecAgg(MaskedScheme):
         if self.threshold is not None and self.colluding is not None:
             colluding_of(self.threshold, self.threshold, self.colluding)
 
-    @property
-    def claim(self) -> Claim:
-        """What holds for any number of senders; `claim_for` says more."""
-        return claim_of(self.colluding or 1, 0, self.keys)
-
     def claim_among(self, clients: int) -> Claim:
         """What holds for so many senders."""
         threshold, colluding = self.threshold_for(clients), self.colluding_for(clients)
         lying = lying_of(clients, threshold, colluding)
-        return self._with_feedback(claim_of(colluding, lying, self.keys))
+        return self._with_feedback(_claim_of(colluding, lying, self.keys))
 
     def ring_of(self, topology: Topology) -> Ring:
         """See `Scheme.ring_of`: the field, or at a precision and with a bound the least one that holds the sums.

@@ -327,7 +327,7 @@ class OneSumClients(OneSumMachine):
             alike = 1 + self._alike(at, cast[row], votes[row], context)
             if alike < needed:
                 raise ProtocolError(
-                    f"a roster must have {needed} votes before client {self._places[at]} opens anything of its sum; "
+                    f"a roster must have {needed} votes before client {self._places[at]} opens a share; "
                     f"found {alike} for its own"
                 )
 

@@ -25,7 +25,7 @@ _PRECISIONS = (8, 16, 32)
 """Bits of a number, its sign among them."""
 
 
-def refusal(topology: Topology) -> str | None:
+def _refusal(topology: Topology) -> str | None:
     """Why a topology is none with one sum that one party adds up; None where it is."""
     if not topology.is_one_sum:
         return "it adds up one vector of each client for one receiver, and this has several sums or nobody to add up"
@@ -82,7 +82,7 @@ class OneSumScheme(Scheme):
 
     def refuses(self, topology: Topology) -> str | None:
         """See `Scheme.refuses`."""
-        return refusal(topology)
+        return _refusal(topology)
 
     def terms_for(self, topology: Topology, session: bytes) -> OneSum:
         """The terms of sums of a topology.

@@ -219,11 +219,6 @@ def check_request(asked: Asked, own: int, told: Flags, adjacent: Flags, threshol
         raise ProtocolError(f"a roster must name at least threshold = {threshold} senders; found {vectors}")
 
 
-def signed(total: NDArray[np.int64], modulus: int) -> NDArray[np.int64]:
-    """The receiver's role: elements as the integers of least magnitude that they stand for."""
-    return np.where(total > modulus // 2, total - modulus, total)
-
-
 LABEL = b"fgl-secure pairwise-masking/v3"
 
 _NUMBERS = struct.Struct(">QQQ")

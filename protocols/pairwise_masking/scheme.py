@@ -24,7 +24,6 @@ from fgl_secure.protocols.one_sum.scheme import FEWEST, MaskedScheme, threshold_
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.graph import (
     COLLUSION,
-    COMPLETE_UP_TO,
     MOST_WITHHELD,
     SparseGraph,
     colluding_for,
@@ -207,17 +206,6 @@ class PairwiseMasking(MaskedScheme):
             raise InputError(f"threshold must follow from dropout where that is given; found {self.threshold}")
         if self.collusion is not None and self.degree is not None:
             raise InputError(f"degree must follow from collusion where that is given; found {self.degree}")
-
-    @property
-    def claim(self) -> Claim:
-        """What holds for any number of senders; `claim_for` says more.
-
-        With a degree of one's own nothing does, for it may be too small for their number.
-        """
-        if self.degree is not None:
-            return claim_of(-1, -1, self.keys, sparse=True)
-        complete = self.threshold is not None and 2 * self.threshold - 1 <= COMPLETE_UP_TO
-        return claim_of(self.threshold - 1 if complete and self.threshold else 1, 0, self.keys, sparse=False)
 
     def claim_among(self, clients: int) -> Claim:
         """What holds for so many senders."""

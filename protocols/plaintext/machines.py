@@ -37,7 +37,7 @@ class Clients(StepwiseMachine):
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`."""
         if rows is not None:
-            check_values(rows, self._topology)
+            _check_values(rows, self._topology)
         self._start(step, rows, len(self._owners), self._topology.width)
 
     def take(self, messages: Messages) -> None:
@@ -87,7 +87,7 @@ class Adder(StepwiseMachine):
             raise MalformedMessageError("messages must be vectors, and come before their sum is done; they do not")
         self._check_ends(messages)
         rows, there = messages[PAYLOAD][(0,) * self._tape_axes], self._there
-        check_values(rows, self._topology, MalformedMessageError)
+        _check_values(rows, self._topology, MalformedMessageError)
         found, first = np.unique(messages.senders, return_index=True)
         if not np.isin(found, self._topology.senders).all() or np.isin(found, there).any():
             raise ProtocolError("vectors must be one of each client; found another, or a second one")
@@ -136,7 +136,7 @@ class Adder(StepwiseMachine):
         return self._kept.get(THERE, np.empty(0, dtype=np.int64))
 
 
-def check_values(
+def _check_values(
     rows: Array,
     topology: Topology,
     error: type[FglSecureError] = InputError,
@@ -192,7 +192,7 @@ class _Party(StepwiseMachine):
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`; reals have no bound."""
         if rows is not None:
-            check_values(rows, self._topology, reals=REALS)
+            _check_values(rows, self._topology, reals=REALS)
         self._start(step, rows, self._parts[step.direction].rows, self._topology.width)
 
     @property
@@ -217,7 +217,7 @@ class _Party(StepwiseMachine):
 
     def _take_rows(self, due: Due, messages: Messages, topology: Topology | None = None) -> None:
         payload = self._current(messages)[PAYLOAD][(0,) * self._tape_axes]
-        check_values(payload, topology or self._topology, MalformedMessageError, REALS)
+        _check_values(payload, topology or self._topology, MalformedMessageError, REALS)
         found, places = self._placed(due, messages)
         self._gather(ARRIVED, places, found[PAYLOAD][(0,) * self._tape_axes], 0)
 

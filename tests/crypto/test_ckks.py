@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from tenseal import sealapi
 
 from fgl_secure.crypto import ckks
-from fgl_secure.crypto.ckks import FINGERPRINT_BYTES, PREFIX, Adder, PublicKey, ReceiverKey, ring, wire_bytes
+from fgl_secure.crypto.ckks import FINGERPRINT_BYTES, PREFIX, PublicKey, ReceiverKey, ring, wire_bytes
 from fgl_secure.crypto.ckks_parameters import CHAINS, PARAMETER_BYTES, Chain, Parameters, limit
 from fgl_secure.errors import FglSecureError, InputError, ProtocolError
 from fgl_secure.typing import Integers
+from tests.crypto.adders import Adder
 from tests.error_codes import about
 
 SMALL = Parameters(CHAINS[1], 3, 1000, 1)

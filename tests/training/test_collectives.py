@@ -16,6 +16,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step, View
+from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import names, server_scheme
 from fgl_secure.training.calls import Call, Setting
 from fgl_secure.training.collectives import Collectives
@@ -26,7 +27,7 @@ from fgl_secure.training.processes.process import SERVER as HUB
 from fgl_secure.training.processes.process import Parcel
 from fgl_secure.training.processes.sums import DONE, EVERYBODY, Company, SiloSums, SumServer
 from fgl_secure.training.program import Program
-from fgl_secure.training.server_sums import BOUND, RECEIVED, SERVER_SUM
+from fgl_secure.training.server_sums import BOUND, RECEIVED
 from fgl_secure.typing import Array
 from tests.error_codes import about
 from tests.graphs import two_communities

@@ -12,6 +12,7 @@ from fgl_secure.methods.fedavg.program import UpdateRule
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel, Party, Phase, Role, Step, Transcript
+from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
@@ -21,7 +22,7 @@ from fgl_secure.training.processes.process import Parcel
 from fgl_secure.training.processes.sums import DONE, EVERYBODY, Company, SiloSums, SumServer
 from fgl_secure.training.program import Program
 from fgl_secure.training.ranges import Digits, StepCoins
-from fgl_secure.training.server_sums import BOUND, RECEIVED, SERVER_SUM
+from fgl_secure.training.server_sums import BOUND, RECEIVED
 from fgl_secure.typing import Array
 from tests.error_codes import about
 from tests.training.processes.runs import silo_makes, together

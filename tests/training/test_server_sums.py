@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.runtime import Channel, Directory, Phase, Recording, Role, Step
+from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import names, server_scheme
 from fgl_secure.training.server_sums import (
     BOUND,
     FRACTION_BITS,
-    SERVER_SUM,
     ServerSums,
 )
 from tests.error_codes import about

@@ -74,7 +74,7 @@ def pairwise_masking(
         guarantees: in addition to those of the scheme.
         parts: arguments of the scheme for a negative control.
     """
-    scheme = PairwiseMasking(threshold, 31, degree, **{"cryptography": IdealCryptography, **parts})
+    scheme = PairwiseMasking(threshold, 31, degree=degree, **{"cryptography": IdealCryptography, **parts})
     return _one_sum(scheme, clients, width=1, guarantees=guarantees)
 
 

@@ -25,6 +25,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.runtime.transcript import PARTICIPANTS, SERVER_SUM
 from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.recorded import Run
 

@@ -16,11 +16,11 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import least_group
 from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Phase, Recording, Role
+from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.node_models import make_model
 from fgl_secure.training.parameters import flat
-from fgl_secure.training.server_sums import SERVER_SUM
 from tests.error_codes import about
 from tests.methods.fed2gnn.small import PLAIN, QUICK, channel_of, some_digits, train, true_children
 

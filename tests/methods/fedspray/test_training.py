@@ -15,9 +15,10 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role
+from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.server_sums import RECEIVED, SERVER_SUM
+from fgl_secure.training.server_sums import RECEIVED
 from fgl_secure.training.silo import Silo
 from tests.error_codes import about
 from tests.graphs import two_communities

@@ -14,11 +14,11 @@ from fgl_secure.methods.fedvn.preset import FedVNPreset, Statistics, fedvn_prese
 from fgl_secure.methods.fedvn.program import SCORED, clients_of, first_model
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
+from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.server_sums import SERVER_SUM
 from tests.error_codes import about
 from tests.methods.fedvn.sets import random_set
 

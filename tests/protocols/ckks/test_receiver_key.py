@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tenseal import sealapi
 
 from fgl_secure.coins import SimulationCoins, TapeCoins
-from fgl_secure.crypto.ckks import Adder, PublicKey, ReceiverKey, load, ring
+from fgl_secure.crypto.ckks import PublicKey, ReceiverKey, load, ring
 from fgl_secure.crypto.ckks_parameters import Parameters
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError, TooFewClientsError
 from fgl_secure.protocols.ckks import Ckks
@@ -33,6 +33,7 @@ from fgl_secure.runtime import (
     Tampered,
 )
 from fgl_secure.runtime.channel import Loss, Tamper
+from tests.crypto.adders import Adder
 from tests.error_codes import about
 
 SILOS = 5
@@ -366,7 +367,7 @@ def test_the_receiver_gets_one_vector_and_no_term() -> None:
 
 def test_the_claim_names_what_it_covers() -> None:
     """Server alone and one client alone are covered; the server together with a client isn't."""
-    claim = Ckks().claim
+    claim = Ckks().claim_among(2)
     assert {guarantee.strength for guarantee in claim.guarantees} == {Strength.COMPUTATIONAL}
     for coalition, covered in (
         ({Role.SERVER: 1}, True),

@@ -12,12 +12,13 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.crypto.ckks import PREFIX, Adder, PublicKey
+from fgl_secure.crypto.ckks import PREFIX, PublicKey
 from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
 from fgl_secure.protocols.ckks.wire import FIELD, RING, TAGS, ciphertext_fields, ciphertexts_of, digest_of_sum, tags_of
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Step, decode
+from tests.crypto.adders import Adder
 from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
 
 Array = NDArray[Any]

@@ -20,8 +20,10 @@ from fgl_secure.protocols.coded_products import (
     Parts,
     Product,
     ProductCollective,
-    parties,
     relays,
+)
+from fgl_secure.protocols.coded_products import (
+    parties as roles,
 )
 from fgl_secure.protocols.coded_products.encoding import Encoded
 from fgl_secure.protocols.coded_products.parties import Devices
@@ -100,7 +102,7 @@ def test_devices_of_wide_rows_speak_some_after_the_others(monkeypatch: pytest.Mo
     """In pieces as small as one device's rows each device says what it would say among all, and sums are equal."""
     case, given_now, runs, batches = Members.of(WHERE, 4), factors(0, len(WHERE)), [], list[int]()
     for largest in (LARGEST_BATCH, 3 * LAYOUT.fresh, 1):
-        monkeypatch.setattr(parties, "LARGEST_BATCH", largest)
+        monkeypatch.setattr(roles, "LARGEST_BATCH", largest)
         channel = case.channel()
         found = case.collective(SCHEMES[1], LAYOUT, channel).sum(*given_now, Step(0))
         sent = [batch for batch in channel.transcript.messages if batch.phase is Phase.FACTOR_SHARES]

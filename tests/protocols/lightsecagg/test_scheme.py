@@ -11,7 +11,7 @@ from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError, TooManyErrors
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.lightsecagg.plan import MaskCode, check_roster
-from fgl_secure.runtime import Draws, OwnDraws, Role, Secret
+from fgl_secure.runtime import Draws, OwnDraws, Role
 from tests.error_codes import about
 from tests.protocols.one_sum.rounds import NOW, SESSION, topology_of
 
@@ -45,15 +45,6 @@ def test_the_claim_counts_what_two_rosters_need(threshold: int, colluding: int, 
     honest, liar = LightSecAgg(threshold, colluding=colluding).claim_among(5).guarantees
     assert honest.coalition == {Role.SERVER: 1, Role.SILO: colluding}
     assert liar.coalition == {Role.SERVER: 1, Role.SILO: lying}
-
-
-def test_the_claim_for_any_number_is_the_weakest() -> None:
-    """What the scheme says of itself holds for every number of senders."""
-    for scheme in (LightSecAgg(), LightSecAgg(colluding=2), LightSecAgg(5)):
-        for promised, some in itertools.product(scheme.claim.guarantees[:1], range(5, 10)):
-            assert scheme.claim_among(some).guarantees[0].covers(promised.coalition)
-        assert scheme.claim.guarantees[1].coalition[Role.SILO] == 0
-        assert scheme.claim.guarantees[1].secret is Secret.SUMMAND
 
 
 def draws() -> Draws:

@@ -70,7 +70,7 @@ class Setting:
         """The scheme as a protocol under test; inputs [n, steps, 1]."""
         topology = topology_of(self.senders, split=self.split, length=1, bound=None)
         given = {"cryptography": IdealCryptography, "clients": KeepsItsVectors, **self.parts}
-        scheme = PairwiseMasking(self.threshold, self.modulus, self.degree, **given)
+        scheme = PairwiseMasking(self.threshold, self.modulus, degree=self.degree, **given)
         silent = {int(topology.senders[u]): stage for u, stage in self.stages.items()}
         if self.late is not None:
             silent[int(topology.senders[self.late])] = Stage.VECTORS
