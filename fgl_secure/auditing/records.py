@@ -35,10 +35,8 @@ def plain(value: object, where: str) -> Json:
         return [plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, int):
-        return int(value)
+    if isinstance(value, str | int):
+        return str(value) if isinstance(value, str) else int(value)
     if isinstance(value, float) and isfinite(value):
         return float(value)
     raise InputError(f"{where} must be text, a finite number, a truth value or None; found {value!r}")

@@ -54,7 +54,7 @@ def affine_relations(views: Integers, modulus: int, most: int = _MAX_RELATIONS) 
         raise InputError(f"views must number at least {len(varying) + SPARE}; found {len(views)}")
     wide = np.int64 if modulus <= 2**31 else np.object_  # a product of two elements must fit
     moves = ((views[1:, varying] % modulus).astype(wide) - (views[0, varying] % modulus).astype(wide)) % modulus
-    reduced, pivots = _row_echelon(moves, modulus)
+    reduced, pivots = row_echelon(moves, modulus)
     free = np.setdiff1d(np.arange(len(varying)), pivots)[:most]
     relations = np.zeros((len(free), views.shape[1]), dtype=np.int64)
     relations[np.arange(len(free)), varying[free]] = 1
@@ -62,20 +62,20 @@ def affine_relations(views: Integers, modulus: int, most: int = _MAX_RELATIONS) 
     return relations
 
 
-def _row_echelon(matrix: NDArray[np.int64], modulus: int) -> tuple[NDArray[np.int64], Integers]:
-    """The reduced row echelon form modulo a prime, and its pivot columns."""
+def row_echelon(matrix: NDArray[np.int64], modulus: int) -> tuple[NDArray[np.int64], Integers]:
+    """The reduced row echelon form modulo a prime of a matrix of elements, and its pivot columns."""
     rows = matrix.copy()
     pivots: list[int] = []
     for column in range(rows.shape[1]):
-        below = np.flatnonzero(rows[:, column][len(pivots) :])
+        below = np.flatnonzero(rows[len(pivots) :, column])
         if not len(below):
             continue
         top, found = len(pivots), len(pivots) + int(below[0])
         rows[[top, found]] = rows[[found, top]]
-        rows[top] = rows[top] * pow(int(rows[top, column]), -1, modulus) % modulus
-        factors = rows[:, column].copy()
-        factors[top] = 0
-        rows = (rows - factors[:, None] * rows[top] % modulus) % modulus
+        rows[top, column:] = rows[top, column:] * pow(int(rows[top, column]), -1, modulus) % modulus
+        others = np.flatnonzero(rows[:, column])
+        others = others[others != top]
+        rows[others, column:] = (rows[others, column:] - np.outer(rows[others, column], rows[top, column:])) % modulus
         pivots.append(column)
     return rows, np.array(pivots, dtype=np.int64)
 

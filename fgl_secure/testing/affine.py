@@ -20,6 +20,7 @@ from sympy import isprime
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Party, Private, Recording, Transcript
+from fgl_secure.statistics.statistical import row_echelon
 from fgl_secure.testing.arms import Layout, views_of
 from fgl_secure.testing.coins import CountingCoins
 from fgl_secure.testing.evidence import Evidence
@@ -239,16 +240,8 @@ class RowSpace:
 
     def __init__(self, matrix: Integers, p: int) -> None:
         self.matrix, self._p = matrix, p
-        self._pivots: list[tuple[int, Integers]] = []
-        rows = matrix % p
-        for column in range(matrix.shape[1]):
-            at = np.flatnonzero(rows[:, column])
-            if len(at):
-                pivot = rows[at[0], column:] * pow(int(rows[at[0], column]), -1, p) % p
-                rest = at[1:]
-                rows[rest, column:] = (rows[rest, column:] - np.outer(rows[rest, column], pivot)) % p
-                rows = np.delete(rows, at[0], axis=0)
-                self._pivots.append((column, pivot))
+        rows, self._pivots = row_echelon(matrix % p, p)
+        self._rows = rows[: self.rank]
 
     @property
     def rank(self) -> int:
@@ -257,11 +250,8 @@ class RowSpace:
 
     def holds(self, vector: Integers) -> bool:
         """Whether a vector, int64 [columns], is a combination of the rows."""
-        rest = vector % self._p
-        for column, pivot in self._pivots:
-            if rest[column]:
-                rest[column:] = (rest[column:] - rest[column] * pivot) % self._p
-        return not rest.any()
+        known = vector % self._p
+        return not ((known - known[self._pivots] @ self._rows) % self._p).any()
 
 
 def _product(a: Integers, b: Integers, p: int) -> Integers:
