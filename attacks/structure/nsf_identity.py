@@ -166,7 +166,7 @@ Matched = Callable[[Floats, Floats, np.random.Generator], Ids | None]
 class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
     """One client's nodes are matched with the listed nodes of that client."""
 
-    card: Card = field()  # of its own, and not what the base class says
+    card: Card = field()  # no default: the base class has a property of that name
     match: Matched
     first: tuple[int, ...] = (1,)  # among how many names the right one counts
 

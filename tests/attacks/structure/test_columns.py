@@ -16,7 +16,7 @@ from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.structure.hops import random_pairs, two_hop_pairs
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency
-from fgl_secure.runtime import Role, Step
+from fgl_secure.runtime import Step
 from tests.attacks.conformance import Claims
 from tests.attacks.recorded import Run
 from tests.attacks.structure.hop_runs import Network, StructureConformance, record_exchange, record_rows, scale_free
@@ -51,8 +51,7 @@ class TestCombinedColumns(StructureConformance):
     def test_own_nodes_have_no_direction(self) -> None:
         """Columns of a client's own nodes are left out: its own edges are no secret."""
         run = record_exchange(scale_free(120, 3), HOPS)
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         for seen in guess:
             lengths = np.sqrt(np.asarray(seen.directions.multiply(seen.directions).sum(axis=1)).ravel())
             assert not lengths[run.graph.silo_of == seen.client].any()
@@ -64,8 +63,7 @@ class TestCombinedColumns(StructureConformance):
         shuffled = np.random.default_rng(0).permutation(200)
         power = adjacency_powers(other.graph, HOPS)[-1][shuffled][:, shuffled]
         run = record_rows(graph, "combined rows", Step(0), power)
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         assert all(found.interval.low < 0.05 for found in self.attack.score(guess, run.truth))
 
 
