@@ -187,7 +187,10 @@ class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
                 columns = same[key]
                 if columns is not None:
                     found.append((np.full(len(group.nodes), client), *columns))
-        return _NamedNodes(*map(np.concatenate, zip(*found, strict=True)), known.rate) if found else None
+        if not found:
+            return None
+        observers, nodes, names, choices, alike = map(np.concatenate, zip(*found, strict=True))
+        return _NamedNodes(observers, nodes, names, choices, alike, known.rate)
 
     def _among(self, group: HeldFeatures, copy: Floats, owner_of: Ids) -> tuple[Ids, ...] | None:
         """Nodes, names, choices and alike as in `_NamedNodes`."""

@@ -175,7 +175,8 @@ def test_nodes_with_many_foreign_neighbours_are_left_alone(most_terms: int) -> N
     graph = scale_free(120, 3)
     view = record_exchange(graph).transcript.views(Role.SILO)
     run = record_exchange(graph)
-    guess = replace(named("hop-fingerprint"), most_terms=most_terms).infer(view, run.public)
+    attack: Any = named("hop-fingerprint")
+    guess = replace(attack, most_terms=most_terms).infer(view, run.public)
     every = named("hop-fingerprint").infer(view, run.public)
     assert guess is not None
     assert every is not None
