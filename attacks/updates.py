@@ -8,13 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fgl_secure.runtime import Phase, Role, View
+from fgl_secure.runtime.transcript import PARTICIPANTS, SERVER_SUM
 from fgl_secure.typing import Floats, Ids
-
-SERVER_SUM = "server sum"
-"""Name of the server's row float64 [1, P], where it learns the sum over a round's participants and no more."""
-
-PARTICIPANTS = "participants"
-"""Name of the server's rows int64 [k, 1]: indices of the silos whose updates are in the sum of that round."""
 
 SUM = -1
 """Stands for all participants where a row is their sum."""

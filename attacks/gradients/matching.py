@@ -227,7 +227,7 @@ class GradientMatching(InformedAttack[Inverted, GradientKnowledge, GradientTruth
         joint: whether edges are sought, of fields of up to 64 nodes.
     """
 
-    card: Card = field()  # of its own, and not what the base class says
+    card: Card = field()  # no default: the base class has a property of that name
     attempt: Callable[[SeenGradient, int, torch.Generator], Reconstruction]
     effort: Effort
     joint: bool = False

@@ -137,9 +137,10 @@ class _SumMembership(InformedAttack[_NamedUpdates, Suspects, UpdateTruth]):
                 found.append(_tested(number, clients, row, known.pairs[number], population))
         if not found:
             return None
-        names, sizes = ("rounds", "clients", "named", "other"), [len(each.clients) for each in found]
-        columns = (np.concatenate([getattr(each, name) for each in found]) for name in names)
-        return _NamedUpdates(*columns, float(np.average([each.expected for each in found], weights=sizes)))
+        fields, sizes = ("rounds", "clients", "named", "other"), [len(each.clients) for each in found]
+        rounds, clients, told, other = (np.concatenate([getattr(each, name) for each in found]) for name in fields)
+        expected = float(np.average([each.expected for each in found], weights=sizes))
+        return _NamedUpdates(rounds, clients, told, other, expected)
 
     def guess_without(self, guess: _NamedUpdates, known: Suspects, parties: Directory) -> _NamedUpdates:  # noqa: ARG002  # needs no numbering
         """Of each two the one that is more like the sample of what others send."""

@@ -83,7 +83,7 @@ def unmix(values: Ids, terms: int, weights: Weights) -> tuple[list[int], Ids] | 
 class _Fingerprint(Attack[ClaimedTerms, MessageTruth]):
     """Observers take apart the first sums that they have: no scheme that hands out exact sums prevents it."""
 
-    card: Card = field()  # of its own, and not what the base class says
+    card: Card = field()  # no default: the base class has a property of that name
 
     def infer(self, view: View, public: PublicParameters) -> ClaimedTerms | None:
         sums = seen_sums(view, public, self.card.observer)
@@ -159,7 +159,7 @@ class _Containment(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
     addresses are pseudonyms, as HiFGL has it (4.2.3: senders are anonymous to receivers).
     """
 
-    card: Card = field()  # of its own, and not what the base class says
+    card: Card = field()  # no default: the base class has a property of that name
 
     def infer_with(self, view: View, public: PublicParameters, known: PublicRows) -> ClaimedEdges | None:
         sums = seen_sums(view, public, self.card.observer)

@@ -74,7 +74,7 @@ class _CountedMessages:
 class _Counting(Attack[_CountedMessages, MessageTruth]):
     """Observers count each device's messages in one step, payload or not."""
 
-    card: Card = field()  # of its own, and not what the base class says
+    card: Card = field()  # no default: the base class has a property of that name
 
     def infer(self, view: View, public: PublicParameters) -> _CountedMessages | None:  # noqa: ARG002  # needs no parameter
         batches = [rows for rows in view.received if _by_neighbour(rows, view)]

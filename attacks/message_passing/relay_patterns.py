@@ -83,7 +83,7 @@ def certain_edges(incidence: sparse.csr_array, colours: _Colours) -> tuple[Ids, 
     """Edges that hold however the tags of one colour belong to the devices of that colour.
 
     A sender under *all* tags of a colour is a neighbour of all its devices; where the colour is unique, that is one
-    tag and one device. _Colours with unlike numbers of tags and devices say nothing.
+    tag and one device. Colours with unlike numbers of tags and devices say nothing.
 
     Returns:
         int64 [k] senders and int64 [k] receivers, device indices.

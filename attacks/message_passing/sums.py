@@ -152,7 +152,7 @@ class _Differencing(Attack[Determined, MessageTruth]):
     fresh row in every round, or to sum a static layer once and keep the result.
     """
 
-    card: Card = field()  # of its own, and not what the base class says
+    card: Card = field()  # no default: the base class has a property of that name
 
     def infer(self, view: View, public: PublicParameters) -> Determined | None:
         taking_part = {rows.step: rows.values for rows in view.own(PARTICIPANTS)}
@@ -227,7 +227,7 @@ class _SingleNeighbour(Attack[ClaimedTerms, MessageTruth]):
     each of its devices from what it is asked to decode, and where k = 1 the embedding, which the paper does not admit.
     """
 
-    card: Card = field()  # of its own, and not what the base class says
+    card: Card = field()  # no default: the base class has a property of that name
 
     def infer(self, view: View, public: PublicParameters) -> ClaimedTerms | None:
         role, codes = self.card.observer, view.messages(Phase.CODES, direction=Direction.FORWARD, round=0, layer=0)

@@ -166,7 +166,7 @@ Matched = Callable[[Floats, Floats, np.random.Generator], Ids | None]
 class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
     """One client's nodes are matched with the listed nodes of that client."""
 
-    card: Card = field()  # of its own, and not what the base class says
+    card: Card = field()  # no default: the base class has a property of that name
     match: Matched
     first: tuple[int, ...] = (1,)  # among how many names the right one counts
 
@@ -187,7 +187,10 @@ class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
                 columns = same[key]
                 if columns is not None:
                     found.append((np.full(len(group.nodes), client), *columns))
-        return _NamedNodes(*map(np.concatenate, zip(*found, strict=True)), known.rate) if found else None
+        if not found:
+            return None
+        observers, nodes, names, choices, alike = map(np.concatenate, zip(*found, strict=True))
+        return _NamedNodes(observers, nodes, names, choices, alike, known.rate)
 
     def _among(self, group: HeldFeatures, copy: Floats, owner_of: Ids) -> tuple[Ids, ...] | None:
         """Nodes, names, choices and alike as in `_NamedNodes`."""

@@ -115,7 +115,7 @@ def _degree_column(table: Floats, degrees: Ids) -> int | None:
 class _Lent(Attack[NodeClaims, StructureTruth]):
     """A client gives every foreign node what its own node with the nearest features has."""
 
-    card: Card = field()  # of its own, and not what the base class says
+    card: Card = field()  # no default: the base class has a property of that name
     metric: str
     lent: Callable[[_KnownNodes], Ids | None]
     which: int  # of degrees and ego networks
@@ -168,7 +168,7 @@ SOURCE = "on FedStruct (ICLR 2025) 5.5 and App. G.1: guess the labels of the ide
 class _Labels(InformedAttack[NodeClaims, EmbeddingModel, StructureTruth]):
     """A client reads the class of the largest logit of every foreign node, or scores those that train alone."""
 
-    card: Card = field()  # of its own, and not what the base class says
+    card: Card = field()  # no default: the base class has a property of that name
     metric: str
     training: bool
 

@@ -60,6 +60,10 @@ class AttackConformance(ABC):
         guess = guess_of(self.attack, view, run.public, run.knowledge)
         return Counter() if guess is None else self.claims(guess)
 
+    def guess(self, run: Run) -> Any:
+        """The guess of the attack on a run, which must give one."""
+        return guess_on(self.attack, run)
+
     def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
         """An exchange of 0/1 rows under the scheme that the attack must break."""
         graph = random_graph(5, directed=False, pairs=22)
@@ -204,11 +208,17 @@ class AttackConformance(ABC):
 
 def measured(attack: Attack[Any, Any], run: Run | RecordedRun) -> Mapping[str, Measurement]:
     """The figures of an attack on a run, which must give a guess, by metric, with what its knowledge tells alone."""
-    guess = guess_of(attack, run.transcript.views(attack.card.observer), run.public, run.knowledge)
-    assert guess is not None
+    guess = guess_on(attack, run)
     truth = run.truth(attack.card.truth) if isinstance(run, RecordedRun) else run.truth
     found = base.measured(attack, guess, truth, run.transcript.parties, run.knowledge)
     return {each.metric: each for each in found}
+
+
+def guess_on(attack: Attack[Any, Any], run: Run | RecordedRun) -> Any:
+    """The guess of an attack on a run, which must give one."""
+    guess = guess_of(attack, run.transcript.views(attack.card.observer), run.public, run.knowledge)
+    assert guess is not None
+    return guess
 
 
 def _guess(attack: Attack[Any, Any], run: RecordedRun) -> Any:

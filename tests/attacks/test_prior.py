@@ -150,7 +150,8 @@ def test_parties_number_the_claims() -> None:
     parties = Directory.hierarchy(1, 3)
     devices = parties.ids(Role.DEVICE)
     guess = ClaimedEdges(devices[[0, 2]], devices[[2, 0]])
-    blind = named("containment-device").guess_without(guess, known, parties)
+    attack: Any = named("containment-device")
+    blind = attack.guess_without(guess, known, parties)
     assert sorted(zip(blind.sources.tolist(), blind.targets.tolist(), strict=True)) == sorted(
         [(int(devices[0]), int(devices[1])), (int(devices[1]), int(devices[0]))]
     )

@@ -19,7 +19,7 @@ from fgl_secure.attacks.gradients.knowledge import (
 )
 from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel, layout_of
 from fgl_secure.attacks.truth import ClientBatch, GradientTruth, UpdateTruth
-from fgl_secure.attacks.updates import PARTICIPANTS, SERVER_SUM, Suspects
+from fgl_secure.attacks.updates import Suspects
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks

@@ -118,16 +118,14 @@ class TestGradientSingleRow(OfSingleNodes):
     def test_reads_to_the_last_digits(self) -> None:
         """In double precision no entry is off by more than 1e-14."""
         run = record_round(clusters(silos=20), SINGLE)
-        guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge)
-        assert guess is not None
+        guess = self.guess(run)
         nodes = np.concatenate([batch.nodes for batch in run.truth.batches])
         assert np.abs(guess.rows["0.weight"] - run.truth.entering["0.weight"][nodes]).max() < 1e-14
 
     def test_a_client_that_is_not_read_counts(self) -> None:
         """Half of the clients read are half of the rows."""
         run = record_round(clusters(silos=20), SINGLE)
-        guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge)
-        assert guess is not None
+        guess = self.guess(run)
         half = replace(guess, clients=guess.clients[:10], rows={name: rows[:10] for name, rows in guess.rows.items()})
         (found,) = self.attack.score(half, run.truth)
         assert found.value == 0.5

@@ -40,7 +40,7 @@ from fgl_secure.runtime import (
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of, note_membership
 from fgl_secure.typing import Ids
-from tests.attacks.conformance import AttackConformance, Claims, losing_of_even
+from tests.attacks.conformance import AttackConformance, Claims, guess_on, losing_of_even
 from tests.attacks.message_passing.recovered import (
     claimed_rows,
     expected_rows,
@@ -119,8 +119,7 @@ class SingleMessages(AttackConformance):
     def test_score_counts_exact_rows_alone(self) -> None:
         """One wrong coordinate makes a row wrong, and the share of exact rows says so."""
         run = _run()
-        guess = self.attack.infer(run.transcript.views(Role.DEVICE), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         spoiled = tuple(replace(rows, values=_first_half_spoiled(rows.values)) for rows in guess)
         (found,) = self.attack.score(spoiled, run.truth)
         total = sum(len(rows.senders) for rows in guess)
@@ -272,8 +271,7 @@ def test_all_codes_tell_everything_whatever_the_masks(attack: Attack[Any, Any], 
 def test_fresh_masks_stop_what_shared_masks_allow() -> None:
     """One code, the points and masks of another message recover no row."""
     run = fresh_masks(MERSENNE_31, 1, 2, parameters=True)
-    guess = named("one-code-and-mu").infer(run.transcript.views(Role.DEVICE), run.public)
-    assert guess is not None
+    guess = guess_on(named("one-code-and-mu"), run)
     (found,) = named("one-code-and-mu").score(guess, run.truth)
     assert found.value == 0
 
@@ -333,8 +331,7 @@ def test_the_scheme_gives_them_nothing(each: Attack[Any, Any], T: int) -> None:
     run = record(
         graph, RelayCoded(T=T, R=T + 1, k_min=1, profile=Profile.SHOWN), whole_numbers(graph.num_devices, 4, largest=9)
     )
-    guess = each.infer(run.transcript.views(Role.RELAY), run.public)
-    assert guess is not None
+    guess = guess_on(each, run)
     assert [found.value for found in each.score(guess, run.truth)] == [0.0]
 
 
@@ -359,8 +356,7 @@ def test_rows_of_unnamed_senders(each: Attack[Any, Any], cryptography: type[Idea
     graph = random_graph(3, directed=False, pairs=30)
     scheme = RelayCoded(k_min=1, max_degree=24, profile=Profile.HIDDEN, cryptography=cryptography)
     run = record(graph, scheme, whole_numbers(graph.num_devices, 4, largest=9))
-    guess = each.infer(run.transcript.views(Role.RELAY), run.public)
-    assert guess is not None
+    guess = guess_on(each, run)
     names = [one.senders if isinstance(one, RecoveredRows) else one.first for one in guess]
     assert all(bool((each == UNNAMED).all()) for each in names)
     (found,) = each.score(guess, run.truth)
@@ -400,8 +396,7 @@ class TestSmallFieldBruteForce(AttackConformance):
     def test_is_at_chance_on_permuted_truth_of_the_papers_field(self, T: int, columns: int) -> None:
         """The same guesses against permuted rows are no better than naming the most frequent row."""
         run, _ = small_field_run(T, columns)
-        guess = self.attack.infer(run.transcript.views(Role.DEVICE), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         (null,) = self.attack.score(guess, run.truth.permuted(1))
         assert null.interval.low <= null.prior + MARGIN
         assert null.value < 0.3
@@ -418,8 +413,7 @@ class TestSmallFieldBruteForce(AttackConformance):
         shares = []
         for columns in (16, 2):
             run, _ = small_field_run(1, columns, share=0.5)
-            guess = self.attack.infer(run.transcript.views(Role.DEVICE), run.public)
-            assert guess is not None
+            guess = self.guess(run)
             shares.append(self.attack.score(guess, run.truth)[0].value)
         assert shares[0] == 1
         assert 0 < shares[1] < 0.95
@@ -530,8 +524,7 @@ class TestSharedMask(AttackConformance):
     def test_fresh_masks_stop_it(self) -> None:
         """Codes with masks of their own give no difference away."""
         run = fresh_masks(MERSENNE_31, 1, 2, parameters=True)
-        guess = self.attack.infer(run.transcript.views(Role.DEVICE), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         (found,) = self.attack.score(guess, run.truth)
         assert found.n > 20
         assert found.value == 0

@@ -85,8 +85,7 @@ class TestFingerprintAtDevice(Fingerprint):
         graph = comb()
         values = weighted(graph, words(8, 40))
         run = record(graph, scheme, values)
-        guess = self.attack.infer(run.transcript.views(Role.DEVICE), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         read, exact = self.attack.score(guess, run.truth)
         assert exact.value == 1
         assert read.value == 10 / 14  # all but those to device 3, three of whose neighbours have one degree
@@ -95,8 +94,7 @@ class TestFingerprintAtDevice(Fingerprint):
         """With k_min = 3 only the sums over three and four neighbours are there to be taken apart."""
         graph = comb()
         run = record(graph, RelayCoded(k_min=3, profile=Profile.SHOWN), weighted(graph, words(8, 40)))
-        guess = self.attack.infer(run.transcript.views(Role.DEVICE), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         devices = run.transcript.parties.index_of(guess.targets, Role.DEVICE)
         assert set(devices.tolist()) <= {0, 3}
         assert 0 in devices

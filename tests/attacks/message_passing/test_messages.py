@@ -25,7 +25,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.training.parties import hierarchy_of
-from tests.attacks.conformance import AttackConformance, Claims
+from tests.attacks.conformance import AttackConformance, Claims, guess_on
 from tests.attacks.message_passing.recovered import claimed_rows, messages_of, without_steps
 from tests.attacks.message_passing.tagged import record_tagged
 from tests.attacks.recorded import SCHEMES, Run, federated, random_graph, record, star_and_path, words
@@ -78,8 +78,7 @@ class TestMessageCountsAtSilo(Counts):
         """Requests for parameters and values in the clear tell a silo how many of its devices each device sends to."""
         graph = random_graph(4, directed=True)
         run = record(graph, scheme, words(graph.num_devices, 4))
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         first = int(run.transcript.parties.ids(Role.DEVICE)[0])
         expected = Counter((int(graph.silo_of[t]), first + s) for s, t in messages_of(graph))
         named = zip(guess.observers.tolist(), guess.devices.tolist(), guess.counts.tolist(), strict=True)
@@ -90,8 +89,7 @@ class TestMessageCountsAtSilo(Counts):
         """With every device sending as many sealed messages as any other, the best guess is the commonest number."""
         graph = random_graph(4, directed=False)
         run = record(graph, RelayCoded(k_min=1, profile=Profile.HIDDEN), words(graph.num_devices, 4))
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         assert len(set(guess.counts.tolist())) == 1
         (found,) = self.attack.score(guess, run.truth)
         assert found.value <= found.prior
@@ -157,8 +155,7 @@ class TestVisibleDevices(AttackConformance):
         """On directed graphs a silo names the foreign devices that send to its own, and no other."""
         graph = random_graph(seed, directed=True, devices=9, pairs=8)
         run = record(graph, scheme, words(9, 2))
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         devices = run.transcript.parties.index_of(guess.devices, Role.DEVICE)
         silo = graph.silo_of.tolist()
         expected = {(silo[target], source) for source, target in messages_of(graph) if silo[source] != silo[target]}
@@ -178,8 +175,7 @@ class TestVisibleDevices(AttackConformance):
     def test_a_silo_that_names_wrongly_counts_for_nothing(self) -> None:
         """One false name makes a silo a guesser, and none of its names counts as seen."""
         run = record(star_and_path(), ASKING, words(9, 2))
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         everything = replace(
             guess, silos=guess.silos * 0 + 1, devices=run.transcript.parties.ids(Role.DEVICE)[: len(guess.silos)]
         )
@@ -220,8 +216,7 @@ class TestVisibleEdges(AttackConformance):
     def test_one_wrong_name_makes_all_uncertain(self) -> None:
         """Edges named beside one that does not exist count for nothing, and still are evidence."""
         run = record(star_and_path(), Plaintext(Path.SILO), words(9, 2))
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         lonely = run.transcript.parties.ids(Role.DEVICE)[8:]
         wrong = ClaimedEdges(np.append(guess.sources, lonely), np.append(guess.targets, lonely))
         values = [
@@ -249,8 +244,7 @@ def _graph(seed: int) -> FederatedGraph:
 def _measured(attack: Attack[Any, Any] | Attack[ClaimedEdges, Any], graph: FederatedGraph, scheme: Scheme
               ) -> tuple[Measurement, ...]:  # fmt: skip
     run = record(graph, scheme, words(graph.num_devices, 4))
-    guess = attack.infer(run.transcript.views(Role.SILO), run.public)
-    assert guess is not None
+    guess = guess_on(attack, run)
     return attack.score(guess, run.truth)  # type: ignore[arg-type]  # the attack's own guess
 
 
@@ -317,8 +311,7 @@ class TestDeviceGradients(AttackConformance):
     def test_wrong_labels_and_rows_count_against_it(self) -> None:
         """The score of a guess with one wrong label and one wrong row says so."""
         run = self.exchange(random_graph(1, directed=False), np.zeros((24, 1)))
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         guess.labels[0] = 1 - guess.labels[0]
         guess.rows[0][0] *= -1
         labels, rows = self.attack.score(guess, run.truth)

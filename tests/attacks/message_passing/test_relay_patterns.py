@@ -80,8 +80,7 @@ class TestTagMatching(AttackConformance):
         graph = meshed()
         rows = words(60, 8)
         run = recorded_exchange(RelayCoded(k_min=k_min, profile=Profile.SHOWN), graph, rows, "rows", 0, both_ways=True)
-        guess = self.attack.infer(run.transcript.views(Role.RELAY), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         devices = (run.transcript.parties.index_of(ids, Role.DEVICE) for ids in (guess.sources, guess.targets))
         claimed = set(zip(*(index.tolist() for index in devices), strict=True))
         assert claimed <= set(messages_of(graph))
@@ -154,8 +153,7 @@ class TestSiloPattern(AttackConformance):
     def test_counts_are_right_where_silos_do_not_mix(self, mixed: bool, most: float) -> None:
         """Those of silos that hand on what their own devices send are all right, drawn ones hardly ever."""
         run = record_forwarded(random_graph(5, directed=False, pairs=22), mixed=mixed)
-        guess = self.attack.infer(run.transcript.views(Role.RELAY), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         (found,) = self.attack.score(guess, run.truth)
         assert found.value <= most
         assert mixed or found.value == 1
@@ -165,8 +163,7 @@ class TestSiloPattern(AttackConformance):
     def test_silos_that_mix_stop_it(self, scheme: RelayCoded, tags: Tagging) -> None:
         """By way of silos that are drawn no count tells of neighbours; by way of its own silo each is right."""
         run = recorded_exchange(replace(scheme, tags=tags), meshed(), words(60, 8), "rows", 0, both_ways=True)
-        guess = self.attack.infer(run.transcript.views(Role.RELAY), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         (found,) = run.score(self.attack, guess)
         assert found.value == 1 if scheme is OF_OWN_SILOS else found.interval.low <= found.prior
 

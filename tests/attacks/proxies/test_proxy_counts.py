@@ -65,8 +65,7 @@ class TestProxyClasses(ProxyConformance):
     def test_reads_classes_that_are_there(self) -> None:
         """Zeros stand for classes without a labelled node, and for nothing else."""
         run = one_round(nodes_of([[2, 0, 1], [0, 3, 1]]))
-        guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge)
-        assert guess is not None
+        guess = self.guess(run)
         assert guess.present.tolist() == [[True, False, True], [False, True, True]]
 
     def test_a_proxy_alone_gives_a_class_away(self) -> None:
@@ -127,8 +126,7 @@ class TestProxyCounts(ProxyConformance):
     def test_counts_but_for_a_common_divisor(self) -> None:
         """4 : 6 : 2 is read as 2 : 3 : 1, and 4 : 3 as it is."""
         run = one_round(nodes_of([[4, 6, 2], [4, 3, 0]]))
-        guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge)
-        assert guess is not None
+        guess = self.guess(run)
         assert guess.counts.tolist() == [[2, 3, 1], [4, 3, 0]]
 
     def test_no_shares_are_no_labelled_nodes(self) -> None:
@@ -266,8 +264,7 @@ class TestProxySingletons(ProxyConformance):
         """What is read is the node's proxy but for rounding."""
         held = nodes_of([[1, 3], [2, 5]])
         run = one_round(held)
-        guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge)
-        assert guess is not None
+        guess = self.guess(run)
         assert (guess.counts == 1).tolist() == [[True, False], [False, False]]
         assert abs(guess.proxies[0, 0] - held.proxies[0]).max() < 1e-8
 
@@ -354,8 +351,7 @@ class TestProxyPartialFractions(ProxyConformance):
 
     def read_counts(self, run: RecordedRun) -> np.ndarray:
         """The counts of the guess; none that is claimed may be wrong."""
-        guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge)
-        assert guess is not None
+        guess = self.guess(run)
         claimed = guess.counts >= 0
         assert (guess.counts == run.truth(ProxyTruth).labelled[:, 0])[claimed].all()
         return guess.counts

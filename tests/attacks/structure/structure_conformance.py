@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.base import guess_of
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Recording
 from fgl_secure.runtime.channel import Loss
@@ -37,12 +36,6 @@ class StructureConformance(AttackConformance):
     def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
         """A run on a graph."""
         return self.recorded(graph, **network)
-
-    def guess(self, run: Run) -> Any:
-        """The guess of the attack on a run, which must give one."""
-        found = guess_of(self.attack, run.transcript.views(self.attack.card.observer), run.public, run.knowledge)
-        assert found is not None
-        return found
 
 
 def claimed(*columns: NDArray[Any]) -> Counter[Any]:

@@ -15,6 +15,7 @@ from fgl_secure.attacks.structure.hop_sums import leaking_although_allowed
 from fgl_secure.graph import FederatedGraph, SplitMasks, load, partition
 from fgl_secure.graph.structure_features import adjacency_powers, normalised_adjacency
 from fgl_secure.runtime import Party, Role, Step
+from tests.attacks.conformance import guess_on
 from tests.attacks.recorded import Run
 from tests.attacks.structure.hop_runs import record_exchange, record_hopwise, record_queries, record_rows
 
@@ -127,14 +128,12 @@ def test_hopwise_sums_leave_single_neighbours(data_root: Path) -> None:
 def _queried(setting: Setting, root: Path, labelled: float) -> tuple[Any, dict[str, float]]:
     graph = setting.graph(root)
     run = record_queries(graph, setting.combined(graph), _labelled(graph, labelled), [_embeddings(graph)])
-    guess = named("query-rowspace").infer(run.transcript.views(Role.SILO), run.public)
-    assert guess is not None
+    guess = guess_on(named("query-rowspace"), run)
     return guess, {found.metric: found.value for found in named("query-rowspace").score(guess, run.truth)}
 
 
 def _figures(attack: Attack[Any, Any], run: Run) -> dict[str, float]:
-    guess = attack.infer(run.transcript.views(Role.SILO), run.public)
-    assert guess is not None
+    guess = guess_on(attack, run)
     return {found.metric: found.value for found in attack.score(guess, run.truth)}
 
 

@@ -16,7 +16,7 @@ from fgl_secure.attacks.structure.hop_sums import leaking_although_allowed, note
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.structure_features import adjacency_powers, largest_entries
 from fgl_secure.runtime import Party, Phase, PublicParameters, Role, Step
-from tests.attacks.conformance import Claims
+from tests.attacks.conformance import Claims, guess_on
 from tests.attacks.recorded import Run, both_ways, federated, random_graph
 from tests.attacks.structure.hop_runs import (
     EdgeConformance,
@@ -93,8 +93,7 @@ class TestHopSumEdges(EdgeConformance):
         """A single hop has no change to explain."""
         graph = scale_free(120, 2, 1)
         run = record_hopwise(graph, _start(120), 1)
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         assert not len(guess.lower)
 
 
@@ -104,8 +103,7 @@ def test_sums_over_large_groups_tell_nothing(attack: Attack[Any, Any] | Attack[F
     halves = [(v, u) for v in range(8) for u in range(8, 16)]
     graph = federated(both_ways(halves), np.arange(16) // 8)
     run = record_hopwise(graph, _start(16), HOPS)
-    guess = attack.infer(run.transcript.views(Role.SILO), run.public)
-    assert guess is not None
+    guess = guess_on(attack, run)
     assert not len(guess.nodes if isinstance(guess, SolvedRows) else guess.lower)
 
 
@@ -129,8 +127,7 @@ def test_equal_rows_are_not_told_apart() -> None:
 def test_the_small_graph_of_the_conformance_tests_has_rows_to_read() -> None:
     """The graph on which messages get lost has nodes that are alone in a sum."""
     run = record_hopwise(random_graph(5, directed=False, pairs=22), _start(24), HOPS)
-    guess = named("hop-sum-rows").infer(run.transcript.views(Role.SILO), run.public)
-    assert guess is not None
+    guess = guess_on(named("hop-sum-rows"), run)
     assert len(guess.nodes)
 
 
@@ -179,8 +176,7 @@ class TestQueryRowSpace(StructureConformance):
     def test_reads_a_node_that_is_asked_about_alone(self) -> None:
         """Of three nodes, one alone in a query and two only together, the one is read, with its label."""
         run = _asked([[0.5, 0.0, 0.0], [0.0, 0.2, 0.3]])
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         assert guess.nodes.tolist() == [2]
         assert guess.values[0] == pytest.approx(_embeddings(5, 3)[2], rel=1e-5)
         assert (guess.sums.tolist(), guess.touched.tolist()) == ([2], [3])
@@ -191,15 +187,13 @@ class TestQueryRowSpace(StructureConformance):
     def test_reads_by_difference(self) -> None:
         """Two sums that differ in one node give that node away although no query is about one node."""
         run = _asked([[0.2, 0.3, 0.5], [0.2, 0.3, 0.0]])
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         assert guess.nodes.tolist() == [4]
 
     def test_two_mixed_sums_of_three_read_nobody(self) -> None:
         """Where no unit vector is in the row space nothing is claimed, and the share that is exposed is 0."""
         run = _asked([[0.2, 0.3, 0.5], [0.3, 0.1, 0.2]])
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         assert not len(guess.nodes)
         assert [found.value for found in self.attack.score(guess, run.truth)] == [0, 0]
 
@@ -209,8 +203,7 @@ class TestQueryRowSpace(StructureConformance):
         rounds = [_embeddings(5, 3), _embeddings(5, 3, seed=1)]
         weights = sparse.csr_array(np.pad([[0.5, 0.0, 0.0]], ((0, 4), (2, 0))))
         run = record_queries(graph, weights, np.array([0]), rounds)
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         assert guess.step.round == 1
         assert guess.values[0] == pytest.approx(rounds[1][2], rel=1e-5)
 
@@ -231,8 +224,7 @@ class TestQueryRowSpace(StructureConformance):
         rows = largest_entries(adjacency_powers(graph.graph, 3)[-1], KEPT * graph.num_devices)
         learnt = (np.eye(2)[graph.labels] + 0.1 * _embeddings(graph.num_devices, 2)).astype(np.float32)
         run = record_queries(graph, rows, np.arange(graph.num_devices), [learnt])
-        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = self.guess(run)
         (labels,) = (found for found in self.attack.score(guess, run.truth) if found.metric == "labels")
         assert labels.value == labels.reachable > 0.95
         assert labels.prior < 0.6
@@ -243,8 +235,7 @@ def test_frequent_rows_are_the_prior() -> None:
     graph = scale_free(60, 3)
     rows = largest_entries(adjacency_powers(graph.graph, 2)[-1], KEPT * 60)
     run = record_queries(graph, rows, np.arange(60), [np.ones((60, 3), dtype=np.float32)])
-    guess = named("query-rowspace").infer(run.transcript.views(Role.SILO), run.public)
-    assert guess is not None
+    guess = guess_on(named("query-rowspace"), run)
     exact, systems = named("query-rowspace").score(guess, run.truth)[:2]
     assert (exact.value, exact.prior) == (1, 1)
     assert systems.value == systems.prior

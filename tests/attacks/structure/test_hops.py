@@ -15,6 +15,7 @@ from fgl_secure.attacks.structure.hops import neighbour_lists, one_explanation
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.structure_features import adjacency_powers, normalised_adjacency
 from fgl_secure.runtime import Phase, Role, Step
+from tests.attacks.conformance import guess_on
 from tests.attacks.recorded import Run, both_ways, federated
 from tests.attacks.structure.hop_runs import EdgeConformance, Network, record_exchange, record_rows, scale_free
 
@@ -31,8 +32,7 @@ class TestHopShares(EdgeConformance):
 def test_claims_are_certain(seed: int) -> None:
     """Without pruning every claim is right: a row that is determined is the row itself."""
     run = record_exchange(scale_free(120, 3, 3, seed))
-    guess = named("hop-shares").infer(run.transcript.views(Role.SILO), run.public)
-    assert guess is not None
+    guess = guess_on(named("hop-shares"), run)
     edges = {tuple(pair) for pair in run.graph.edges.T.tolist()}
     assert len(guess.lower)
     assert all(pair in edges for pair in zip(guess.lower.tolist(), guess.upper.tolist(), strict=True))
@@ -42,8 +42,7 @@ def test_one_neighbour_gives_its_whole_list() -> None:
     """A client whose node has one neighbour elsewhere reads all neighbours of that one and nothing farther."""
     graph = federated(both_ways([(0, 1), (1, 2), (1, 3), (3, 4)]), [0, 1, 1, 2, 2])
     run = record_exchange(graph)
-    guess = named("hop-shares").infer(run.transcript.views(Role.SILO), run.public)
-    assert guess is not None
+    guess = guess_on(named("hop-shares"), run)
     mine = guess.clients == 0
     assert list(zip(guess.lower[mine].tolist(), guess.upper[mine].tolist(), strict=True)) == [(1, 2), (1, 3)]
 
@@ -55,8 +54,7 @@ def test_equations_of_full_rank_hide_nothing() -> None:
     for sums, read in ((3, 3), (2, 0)):
         kept = [pair for pair in pairs if pair[0] < sums or pair[0] > 2]
         run = record_exchange(federated(both_ways(kept), graph.silo_of))
-        guess = named("hop-shares").infer(run.transcript.views(Role.SILO), run.public)
-        assert guess is not None
+        guess = guess_on(named("hop-shares"), run)
         assert int((guess.clients == 0).sum()) == read
 
 
@@ -101,8 +99,7 @@ class TestHopUnfolding(EdgeConformance):
 
 
 def _read(attack: Attack[ForeignEdges, Any], run: Run, client: int | None = None) -> Counter[tuple[int, int]]:
-    guess = attack.infer(run.transcript.views(Role.SILO), run.public)
-    assert guess is not None
+    guess = guess_on(attack, run)
     rows = zip(guess.clients.tolist(), guess.lower.tolist(), guess.upper.tolist(), strict=True)
     return Counter((lower, upper) for each, lower, upper in rows if client in (None, each))
 
@@ -176,7 +173,8 @@ def test_nodes_with_many_foreign_neighbours_are_left_alone(most_terms: int) -> N
     graph = scale_free(120, 3)
     view = record_exchange(graph).transcript.views(Role.SILO)
     run = record_exchange(graph)
-    guess = replace(named("hop-fingerprint"), most_terms=most_terms).infer(view, run.public)
+    attack: Any = named("hop-fingerprint")
+    guess = replace(attack, most_terms=most_terms).infer(view, run.public)
     every = named("hop-fingerprint").infer(view, run.public)
     assert guess is not None
     assert every is not None

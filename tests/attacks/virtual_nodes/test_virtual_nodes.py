@@ -88,8 +88,7 @@ class TestVirtualNodeLabels(VirtualNodeConformance):
     def test_truth_without_shares_scores_nothing(self) -> None:
         """A run whose label shares nobody noted has no figure."""
         run = self.run()
-        guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge)
-        assert guess is not None
+        guess = self.guess(run)
         assert self.attack.score(guess, replace(run.truth, label_shares=None)) == ()
 
 
@@ -176,8 +175,7 @@ class TestVirtualNodePopulation(VirtualNodeConformance):
     def test_truth_without_shares_scores_nothing(self) -> None:
         """A run whose label shares nobody noted has no figure."""
         run = self.run()
-        guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge)
-        assert guess is not None
+        guess = self.guess(run)
         assert self.attack.score(guess, replace(run.truth, population=None)) == ()
 
 
