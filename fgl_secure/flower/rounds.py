@@ -117,7 +117,7 @@ def _introductions(grid: Grid, asked: Sequence[Message], patience: Patience) -> 
         i: Message(Request(b"").added_to(RecordDict()), each.dst_node_id, each.message_type, ttl=each.ttl)
         for i, each in enumerate(message.metadata for message in asked)
     }
-    found = {}
+    found: dict[int, Answer] = {}
     for i, reply in exchange(grid, questions, patience).items():
         with suppress(MalformedMessageError):
             found |= {} if reply.has_error() else {i: Answer.of(reply.content)}
