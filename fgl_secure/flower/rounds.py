@@ -117,7 +117,7 @@ def _introductions(grid: Grid, asked: Sequence[Message], patience: Patience) -> 
         i: Message(Request(b"").added_to(RecordDict()), each.dst_node_id, each.message_type, ttl=each.ttl)
         for i, each in enumerate(message.metadata for message in asked)
     }
-    found = {}
+    found: dict[int, Answer] = {}
     for i, reply in exchange(grid, questions, patience).items():
         with suppress(MalformedMessageError):
             found |= {} if reply.has_error() else {i: Answer.of(reply.content)}
@@ -334,14 +334,16 @@ class Rounds:
         if len(asked) < 2:
             raise TooFewClientsError(f"clients must number at least 2 for a round; found {len(asked)}")
         assert self._configuration is not None, "given, or just asked for"
-        clients, least, training_digest = len(asked), self._threshold, digest_of(asked[0], self._configuration)
+        clients, least = len(asked), self._threshold
+        if least is not None:
+            least = math.ceil(least * clients) if isinstance(least, float) else int(least)
         terms = replace(
             self._terms,
             number=self._number,
             clients=clients,
-            threshold=math.ceil(least * clients) if isinstance(least, float) else least,
+            threshold=least,
             roster=roster,
-            training=training_digest,
+            training=digest_of(asked[0], self._configuration),
         )
         server = self._server(terms, asked)
         enough = terms.rules().threshold

@@ -122,11 +122,6 @@ class SecureAggregationStrategy(Strategy):
         self._strategy = strategy
         self._aggregate = strategy.aggregate_train
         terms = RoundTerms(
-            session="",
-            number=0,
-            index=0,
-            clients=0,
-            threshold=None,
             scheme=scheme,
             bound=bound,
             fraction_bits=fraction_bits,

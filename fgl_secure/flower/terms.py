@@ -27,7 +27,7 @@ MOST_BYTES = 2**20
 """Of terms: with an identity for each of the clients that a round may have, they take a seventh of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundTerms:
     """The public terms of one round.
 
@@ -51,11 +51,11 @@ class RoundTerms:
         training: hexadecimal digits of the `digest_of` what all apps train on, the run's configuration included.
     """
 
-    session: str
-    number: int
-    index: int
-    clients: int
-    threshold: int | None
+    session: str = ""
+    number: int = 0
+    index: int = 0
+    clients: int = 0
+    threshold: int | None = None
     scheme: str
     bound: float | None
     fraction_bits: int | None

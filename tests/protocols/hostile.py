@@ -21,7 +21,7 @@ from fgl_secure.protocols.coded_products.parties import Devices
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, TOPOLOGIES, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Messages, OwnDraws, Phase, Role, Step, decode, encode, simulate
-from fgl_secure.runtime.packing import array_from_bytes, array_to_bytes, packed, unpacked
+from fgl_secure.runtime.packing import packed, unpacked
 from tests.protocols.partners.graphs import keys_of
 
 Array = NDArray[Any]
@@ -426,14 +426,23 @@ def changed_bytes(data: bytes, random: Random, session: bytes) -> bytes:
         return packed(fields)
     if data.startswith(b"FGLM"):
         with suppress(FglSecureError):
-            return changed(data, random, session)
-    if b"FGLM" in data[:32]:
-        inner = changed_bytes(array_from_bytes(data).tobytes(), random, session)
-        return array_to_bytes(np.frombuffer(inner, dtype=np.uint8))
+            return _changed_batch(data, random, session)
     if data[:1] in (b"{", b"["):
         with suppress(ValueError):
             return json.dumps(_json(json.loads(data), random)).encode()
     return other_bytes(data, random)
+
+
+def _changed_batch(data: bytes, random: Random, session: bytes) -> bytes:
+    """Another batch, of its own session; or the same with another one inside."""
+    own = data[5 : 5 + len(session)]
+    messages = decode(data, own)
+    inside = [name for name, value in messages.fields.items() if value[:1].tobytes().startswith(b"FGLM")]
+    if not inside or random.random() < 0.3:
+        return changed(data, random, own)
+    said = changed_bytes(messages[inside[0]][0].tobytes(), random, session)
+    fields = {**messages.fields, inside[0]: np.frombuffer(said, dtype=np.uint8)[None]}
+    return encode(replace(messages, fields=fields), own)
 
 
 def _json(value: Any, random: Random) -> Any:
