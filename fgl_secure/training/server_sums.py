@@ -13,7 +13,7 @@ import numpy as np
 
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.algebra.quantization import scaled
-from fgl_secure.protocols.collective import Collective, output_of
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Claim, Directory, Role, Step

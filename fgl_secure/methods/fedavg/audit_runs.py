@@ -25,7 +25,6 @@ from fgl_secure.attacks.gradients.knowledge import (
 from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel, receptive_field
 from fgl_secure.attacks.truth import ClientBatch, GradientTruth, UpdateTruth
 from fgl_secure.attacks.updates import Suspects
-from fgl_secure.runtime.transcript import PARTICIPANTS, SERVER_SUM
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
@@ -36,6 +35,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step, Transcript
+from fgl_secure.runtime.transcript import PARTICIPANTS, SERVER_SUM
 from fgl_secure.training.backbones import LAYERS, make_layers
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess

@@ -14,7 +14,7 @@ from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.structure.hops import random_pairs, two_hop_pairs
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.structure_features import adjacency_powers, combined_adjacency
-from fgl_secure.runtime import Role, Step
+from fgl_secure.runtime import Step
 from tests.attacks.conformance import Claims
 from tests.attacks.recorded import Run
 from tests.attacks.structure.hop_runs import Network, StructureConformance, record_exchange, record_rows, scale_free
