@@ -195,10 +195,11 @@ class SolvedRows:
     @classmethod
     def of_all(cls, step: Step, solved: list[tuple[tuple[int, int, int, int, int], Ids, Floats]]) -> SolvedRows:
         """The claims from all systems, each with its five numbers, side by side; at least one system."""
-        numbers = np.array([each for each, _, _ in solved], dtype=np.int64).T
+        askers, targets, sums, touched, exposed = np.array([each for each, _, _ in solved], dtype=np.int64).T
         system = np.repeat(np.arange(len(solved)), [len(nodes) for _, nodes, _ in solved])
         values = [rows for _, nodes, rows in solved if len(nodes)] or [solved[0][2]]
-        return cls(step, *numbers, system, np.concatenate([nodes for _, nodes, _ in solved]), np.concatenate(values))
+        nodes, rows = np.concatenate([each for _, each, _ in solved]), np.concatenate(values)
+        return cls(step, askers, targets, sums, touched, exposed, system, nodes, rows)
 
     def share_of_nodes(self, right: NDArray[np.bool_], finding: str) -> Measurement:
         """How many of the nodes that are asked about are read, the size of the leak: bool [k] says which rows are."""

@@ -26,7 +26,6 @@ from fgl_secure.attacks.gradients.inversion import (
 )
 from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG_SMOOTH,
-    SUM,
     UPDATES,
     ClientGradients,
     GradientKnowledge,
@@ -36,6 +35,7 @@ from fgl_secure.attacks.gradients.model import ReceptiveField, side_by_side
 from fgl_secure.attacks.gradients.single import counted, mean_predictions
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import GradientTruth
+from fgl_secure.attacks.updates import SUM
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.typing import Flags, Floats, Ids
 

@@ -23,14 +23,13 @@ from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY_ROUNDS,
     LAYOUT,
     PROXIES,
-    SUM,
     ProxyKnowledge,
     ProxyRows,
     close,
     proxy_rows,
 )
 from fgl_secure.attacks.truth import ProxyTruth
-from fgl_secure.attacks.updates import Suspects
+from fgl_secure.attacks.updates import SUM, Suspects
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import advantage, exact_proportion
 from fgl_secure.typing import Floats, Ids

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -47,19 +47,19 @@ def with_effort(name: str, steps: int) -> GradientMatching:
 
 
 class TestDeepLeakage(MatchingConformance):
-    attack = named("gradient-dlg")
+    attack: Any = named("gradient-dlg")
 
 
 class TestImprovedDeepLeakage(MatchingConformance):
-    attack = named("gradient-idlg")
+    attack: Any = named("gradient-idlg")
 
 
 class TestInvertingGradients(MatchingConformance):
-    attack = named("gradient-inverting")
+    attack: Any = named("gradient-inverting")
 
 
 class TestFeaturesAndEdges(MatchingConformance):
-    attack = named("gradient-joint")
+    attack: Any = named("gradient-joint")
 
 
 @pytest.mark.parametrize("activation", [Activation.SOFTPLUS, Activation.SIGMOID])

@@ -245,7 +245,7 @@ def _measured(attack: Attack[Any, Any] | Attack[ClaimedEdges, Any], graph: Feder
               ) -> tuple[Measurement, ...]:  # fmt: skip
     run = record(graph, scheme, words(graph.num_devices, 4))
     guess = guess_on(attack, run)
-    return attack.score(guess, run.truth)  # type: ignore[arg-type]  # the attack's own guess
+    return attack.score(guess, run.truth)
 
 
 Floats = NDArray[np.float32]

@@ -115,7 +115,7 @@ def test_training_nodes_without_a_row_count_as_wrong() -> None:
     graph = communities()
     kept = np.random.default_rng(0).random((graph.num_devices, 1)) < 0.5
     run = record_gradients(graph, tuple(each * kept for each in hop2vec(graph).gradients))
-    attack = named("structure-gradient-labels")
+    attack: Any = named("structure-gradient-labels")
     guess = attack.infer_with(run.transcript.views(Role.SERVER), run.public, EmbeddingModel())
     assert guess is not None
     (found,) = attack.score(guess, run.truth)
