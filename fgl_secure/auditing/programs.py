@@ -44,7 +44,8 @@ def filled(named: Assignment, silos: int) -> Assignment:
     rows = named[NEIGHBOURS]
     members = rows if rows.refuses(Topology.example(MEMBERS)) is None else Plaintext()
     clear = silos == 1 or rows.custodian_decodes or not promises(rows, NEIGHBOURS)
-    found = {MEMBERS: members, SERVER: Plaintext() if clear else PairwiseMasking(), **named}
+    server = Plaintext() if clear else PairwiseMasking()
+    found = {NEIGHBOURS: rows, MEMBERS: members, SERVER: server, **named}
     found[SERVER].threshold_for(silos)
     return found
 
@@ -88,10 +89,11 @@ def claim_of(schemes: Assignment, sums: Topology, silos: int) -> Claim:
     """
     rows, members = schemes[NEIGHBOURS], schemes[MEMBERS]
     claim, models = rows.claim_for(sums), schemes[SERVER].claim_for(server_topology(silos))
-    if members is not rows:
-        kept = tuple(each for each in claim.guarantees if each.secret is not Secret.PARAMETER_GRADIENT)
-        claim = replace(claim, guarantees=kept).joined(_of_members(members))
-    return claim.joined(models) if models.guarantees else claim
+    claim = claim.joined(models) if models.guarantees else claim
+    if members is rows:
+        return claim
+    kept = tuple(each for each in claim.guarantees if each.secret is not Secret.PARAMETER_GRADIENT)
+    return replace(claim, guarantees=kept).joined(_of_members(members))
 
 
 def _of_members(scheme: Scheme) -> Claim:

@@ -24,7 +24,7 @@ from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.attacks.updates import Suspects
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.coins import Coins, SimulationCoins
+from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import TooFewClientsError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fedspray.client import FedSpray, ProxyLayout, clients_of, shares_of
@@ -34,11 +34,9 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Step, Transcript
 from fgl_secure.runtime.channel import Loss
-from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.rounds import Figures, Rounds
 from fgl_secure.training.server_sums import ServerSums
 from fgl_secure.typing import Flags, Floats, Ids
 
@@ -159,35 +157,9 @@ class Setting:
         process = self._job(graph, scheme or Plaintext()).opened(channel or _quiet(graph))
         return process, tuple(each for each in process.programs if isinstance(each, FedSpray))
 
-    def client(self, graph: FederatedGraph, number: int) -> FedSpray:
-        """One of the clients at its start, over a channel that nobody reads; the others are not made."""
-        job = self._job(graph, Plaintext())
-
-        def make(talk: Collectives, coins: Coins) -> Rounds:
-            return job.task.make(talk, coins) if talk.silo.silo == number else _Absent(talk)
-
-        found = replace(job, task=replace(job.task, make=make)).opened(_quiet(graph)).programs[number]
-        assert isinstance(found, FedSpray), "the job makes no others"
-        return found
-
     def _job(self, graph: FederatedGraph, scheme: Scheme) -> Job:
         preset = replace(self.preset, epochs=_MOST_ROUNDS, patience=None)
         return clients_of(graph, scheme, preset, backbone=self.backbone, seed=self.seed, device=self.device)
-
-
-class _Absent(Rounds):
-    """In the place of a client that is not looked at, and whose rounds are never asked for."""
-
-    def __init__(self, talk: Collectives) -> None:
-        super().__init__(talk, 0, None, None)
-
-    def train(self, number: int) -> Figures:
-        """Never asked for."""
-        raise AssertionError(f"an absent client must run no round; round {number} was asked for")
-
-    def judge(self, number: int) -> None:
-        """Never asked for."""
-        raise AssertionError(f"an absent client must not be judged; round {number} was to be")
 
 
 def _quiet(graph: FederatedGraph) -> Channel:
@@ -245,7 +217,7 @@ def _grow(
     for number, (node, other) in enumerate(added, start=1):
         client, instead = int(few.silo_of[node]), None
         if other >= 0:
-            alone = setting.client(_with(few, labelled, other), client)
+            alone = setting.clients(_with(few, labelled, other))[1][client]
             _go_on(clients[client : client + 1], (alone,))
             instead = _proxy(alone, other)
         process, later = setting.clients(_with(few, labelled, node), scheme, channel)

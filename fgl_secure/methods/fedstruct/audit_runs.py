@@ -35,14 +35,12 @@ from fgl_secure.methods.fedstruct.exchange import (
     FeatureSharing,
     HopwiseExchange,
     RowExchange,
-    helpers_of,
 )
 from fgl_secure.methods.fedstruct.preset import FedStructPreset
 from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask, client_features, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
+from fgl_secure.runtime import PublicParameters, Recording, Transcript
 from fgl_secure.training.dropout import Dropout
-from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.typing import Ids
 
 CRAWLED = 0.9
@@ -137,9 +135,9 @@ def recorded_structure(
 ) -> RecordedRun:
     """FedStruct, recorded up to the first round, under repeatable coins; attackers have a crawl of all edges."""
     models = SeenModels()
-    parties = hierarchy_of(graph, helpers_of(exchange))
-    channel = Channel(parties, SimulationCoins(0), Recording.everything(1))
-    clients_of(graph, FedStructTask(preset, exchange, features=features), shown=models.see).train(channel)
+    job = clients_of(graph, FedStructTask(preset, exchange, features=features), shown=models.see)
+    channel = job.channel(SimulationCoins(0), Recording.everything(1))
+    job.train(channel)
     knowledge = models.knowledge(graph, preset, features, 0, 1.0)
     return structure_run("drawn for attacks", what, graph, exchange, channel.transcript, knowledge)
 
@@ -162,20 +160,11 @@ def structure_run(
         transcript: what was said.
         knowledge: what attackers know beside their views.
     """
-    truth = _structure_truth(transcript, graph)
-    return RecordedRun(label, what, STRUCTURE, _structure_public(exchange), transcript, (truth,), knowledge)
-
-
-def _structure_public(exchange: Exchange) -> PublicParameters:
-    """What everybody knows of the schemes of an exchange."""
-    return exchange.sums.public if isinstance(exchange, HopwiseExchange) else PublicParameters()
-
-
-def _structure_truth(transcript: Transcript, graph: FederatedGraph) -> StructureTruth:
-    """The secrets of a recorded run."""
     # a scheme notes field elements, and clients their own real rows
     rows = {**sent_rows(transcript), **noted_embeddings(transcript)}
-    return StructureTruth.of(transcript.parties, graph, rows)
+    truth = StructureTruth.of(transcript.parties, graph, rows)
+    public = exchange.sums.public if isinstance(exchange, HopwiseExchange) else PublicParameters()
+    return RecordedRun(label, what, STRUCTURE, public, transcript, (truth,), knowledge)
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -13,9 +12,8 @@ from scipy import sparse
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedstruct.preset import FedStructPreset, check_betas
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER
-from fgl_secure.runtime import Role
 from fgl_secure.typing import Floats, Ids
 
 UNIT_BITS = 36
@@ -324,8 +322,3 @@ class NoExchange:
 
 Exchange = RowExchange | HopwiseExchange
 """What a run of FedStruct has."""
-
-
-def helpers_of(exchange: Exchange) -> Mapping[Role, int]:
-    """Who takes part beside the server, the clients and their nodes."""
-    return exchange.sums.helpers if isinstance(exchange, HopwiseExchange) else NO_HELPERS

@@ -161,12 +161,12 @@ def _rounds() -> RecordedRun:
 @cache
 def _skewed() -> RecordedRun:
     graphs = _graphs()
-    train = _skewed(graphs)
+    train = _mostly_favourites(graphs)
     held = replace(graphs, train=train, test=~train)
     return _recorded(held, replace(WHOLE, epochs=6, batch=10), "reference, rounds of FedVN in the clear, skewed labels")
 
 
-def _skewed(graphs: GraphSet) -> NDArray[np.bool_]:
+def _mostly_favourites(graphs: GraphSet) -> NDArray[np.bool_]:
     """Which graphs train: at each client many of its favourite label, and a few of each other, bool [g]."""
     train = np.zeros(graphs.num_graphs, dtype=np.bool_)
     for client in range(graphs.num_clients):

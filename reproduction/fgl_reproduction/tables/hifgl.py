@@ -21,6 +21,7 @@ from fgl_reproduction.tables.hifgl_baselines import (
     HIFGL,
     LOCAL,
     LOCAL_MLP,
+    Averaged,
     Framework,
     framework_job,
     train_framework,
@@ -271,7 +272,7 @@ SILO_NUMBERS = PAPER.table(
 )
 
 
-class Followed(HiFGL):
+class Followed(Averaged):
     """A silo's model of which every score is kept.
 
     Attributes:

@@ -80,7 +80,7 @@ def test_unknown_names_are_refused() -> None:
         ({"blocks": 0}, "blocks"),
         ({"batch": 0}, "batch"),
         ({"coordinates": 0}, "coordinates"),
-        ({"epochs": -1}, "epochs of the decoder"),
+        ({"epochs": -1}, "epochs"),
     ],
 )
 def test_decoders_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
@@ -91,10 +91,10 @@ def test_decoders_out_of_range_are_refused(change: dict[str, Any], message: str)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"width": 0}, "latent width"),
-        ({"epochs": -1}, "latent epochs"),
-        ({"scale": 0.0}, "latent scale"),
-        ({"dropout": 1.0}, "latent dropout"),
+        ({"width": 0}, "width"),
+        ({"epochs": -1}, "epochs"),
+        ({"scale": 0.0}, "scale"),
+        ({"dropout": 1.0}, "dropout"),
     ],
 )
 def test_latent_maps_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:

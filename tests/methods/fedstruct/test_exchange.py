@@ -16,7 +16,6 @@ from fgl_secure.methods.fedstruct.exchange import (
     HopwiseExchange,
     Pruning,
     RowExchange,
-    helpers_of,
 )
 from fgl_secure.methods.fedstruct.preset import FedStructPreset, Stepping, fedstruct_preset
 from fgl_secure.methods.fedstruct.program import FedStructTask, client_features, clients_of
@@ -26,7 +25,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.parties import helpers_of, hierarchy_of
 from tests.error_codes import about
 from tests.graphs import two_communities
 
@@ -63,7 +62,7 @@ def preset() -> FedStructPreset:
 def trained(
     graph: FederatedGraph, preset: FedStructPreset, exchange: Exchange, features: str = "hop2vec"
 ) -> TrainingResult:
-    parties = hierarchy_of(graph, helpers_of(exchange))
+    parties = hierarchy_of(graph, helpers_of(exchange.schemes.values()))
     channel = Channel(parties, SimulationCoins(0), Recording.everything(1))
     return clients_of(graph, FedStructTask(preset, exchange, features=features)).train(channel)
 
