@@ -30,7 +30,6 @@ from fgl_reproduction.tables.statistics import CLIENTS, CROSSING, EDGES_EACH, NO
 from fgl_reproduction.tables.table import Case, Choices, Derived, Metric, Paper
 from fgl_secure.graph import FederatedGraph, Graph, load, random_split
 from fgl_secure.graph.partition import partition
-from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.schemes import parse
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import COUNTS, Counts, share_of
