@@ -126,8 +126,8 @@ class PrimeField:
         Returns:
             Elements of the shape of `blocks`, with length r on `axis`.
         """
-        none = blocks[(slice(None),) * (axis % blocks.ndim) + (slice(0, 0),)]
-        return self.combine_two(matrix, blocks, none, axis=axis)
+        (tensor,), back = _integers(blocks)
+        return back(self.combine_two(matrix, tensor, tensor.narrow(axis, 0, 0), axis=axis))
 
     def combine_two(self, matrix: ArrayLike, first: ElementsT, second: ElementsT, *, axis: int = 0) -> ElementsT:
         """Linear combinations of two stacks of blocks, as `combine` of one on top of the other without building that.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fgl_secure.attacks.message_passing.knowledge import TRAINING
 from fgl_secure.attacks.truth import MessageTruth
-from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
@@ -28,7 +27,7 @@ from fgl_secure.training.server_sums import server_topology
 from fgl_secure.training.silo import facts_of
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.method import ProgramMethod
+    from fgl_secure.auditing.method import Asked, ProgramMethod
 
 
 def filled(named: Assignment, silos: int) -> Assignment:

@@ -60,7 +60,7 @@ class AttackConformance(ABC):
         guess = guess_of(self.attack, view, run.public, run.knowledge)
         return Counter() if guess is None else self.claims(guess)
 
-    def guess(self, run: Run) -> Any:
+    def guess(self, run: Run | RecordedRun) -> Any:
         """The guess of the attack on a run, which must give one."""
         return guess_on(self.attack, run)
 

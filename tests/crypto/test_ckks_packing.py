@@ -9,8 +9,8 @@ from hypothesis.extra import numpy as hnp
 from fgl_secure.crypto.ckks import PublicKey, ReceiverKey, RunningSums
 from fgl_secure.crypto.ckks_parameters import CHAINS, Parameters, checked_vector, pack, unpack
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
-from fgl_secure.protocols.plaintext.machines import Adder
 from fgl_secure.typing import Integers
+from tests.crypto.adders import Adder
 from tests.error_codes import about
 
 

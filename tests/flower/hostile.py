@@ -338,11 +338,12 @@ def to_server() -> Prepare:
         secure, grid = _strategy({}, **settings), _federation(settings.get("scheme", "pairwise-masking"))
         asked = [Message(RecordDict({"arrays": record(np.zeros(3))}), node, "train") for node in grid.apps]
         training = digest_of(asked[0], digest_of_configuration({}))
+        threshold: Any = secure._rounds._threshold
         terms = replace(
             secure._rounds._terms,
             session=SESSION.hex(),
             clients=NODES,
-            threshold=secure._rounds._threshold,
+            threshold=threshold,
             training=training,
         )
         layout = Layout.of(mapping_of(arrays_of(record(np.zeros(3))), {}))

@@ -246,5 +246,5 @@ def test_shares_still_give_the_secret() -> None:
     shape = Shape(p=13, T=1, senders=2)
     masks = np.array([5, 7]).reshape(shape.masks)
     first, second = Sharing(shape).shares(shape.inputs(3, 4), masks)
-    field = PrimeField(13)
+    field: Any = PrimeField(13)
     assert field.subtract(field.multiply(2, first), second).reshape(-1).tolist() == [3, 4]

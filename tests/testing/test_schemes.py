@@ -128,7 +128,7 @@ def masked_sum(inputs: Inputs, channel: Channel, *, p: int, masked: bool = True)
     """Two devices send their values under masks that cancel: the server learns the sum."""
     devices, field = channel.parties.ids(Role.DEVICE), PrimeField(p)
     mask = channel.coins.uniform(p if masked else 1, (1,))
-    masks = np.concatenate([mask, field.subtract(0, mask)], axis=-1)
+    masks = np.concatenate([mask, field.subtract(np.zeros_like(mask), mask)], axis=-1)
     server = np.repeat(channel.parties.ids(Role.SERVER), 2)
     channel.send(Phase.VALUES, Step(0), devices, server, field.add(inputs[:2], masks))
 
@@ -143,7 +143,7 @@ def simulate(total: int, channel: Channel, *, p: int) -> None:
     devices, field = channel.parties.ids(Role.DEVICE), PrimeField(p)
     first = channel.coins.uniform(p, (1,))
     server = np.repeat(channel.parties.ids(Role.SERVER), 2)
-    values = np.concatenate([first, field.subtract(total, first)], axis=-1).astype(field.dtype)
+    values = np.concatenate([first, field.subtract(np.array([total]), first)], axis=-1).astype(field.dtype)
     channel.send(Phase.VALUES, Step(0), devices, server, values)
 
 

@@ -161,11 +161,3 @@ def test_rounds_can_be_changed_and_nothing_else() -> None:
     assert HONEST.with_epochs(3).with_epochs(50) == HONEST
     with pytest.raises(InputError, check=about("epochs")):
         HONEST.with_epochs(0)
-
-
-def test_local_steps_are_counted_from_one_and_silos_that_share_a_model_take_one() -> None:
-    """Before anything runs."""
-    with pytest.raises(InputError, check=about("local_steps")):
-        replace(HONEST, local_steps=0)
-    with pytest.raises(InputError, check=about("local_steps")):
-        replace(HONEST, local_steps=2, federation=Federation.SHARED)

@@ -352,9 +352,10 @@ class TestProxyPartialFractions(ProxyConformance):
     def read_counts(self, run: RecordedRun) -> np.ndarray:
         """The counts of the guess; none that is claimed may be wrong."""
         guess = self.guess(run)
-        claimed = guess.counts >= 0
-        assert (guess.counts == run.truth(ProxyTruth).labelled[:, 0])[claimed].all()
-        return guess.counts
+        counts: np.ndarray = guess.counts
+        claimed = counts >= 0
+        assert (counts == run.truth(ProxyTruth).labelled[:, 0])[claimed].all()
+        return counts
 
 
 @given(data=st.data(), grid=st.sampled_from([None, 7, 64]), clients=st.integers(1, 4))

@@ -41,6 +41,7 @@ def one_addition(run: RecordedRun) -> Addition:
     view = run.transcript.views(Role.SERVER)
     found = guess_of(named("proxy-differencing"), view, run.public, run.knowledge)
     assert found is not None
+    only: Addition
     (only,) = found
     return only
 

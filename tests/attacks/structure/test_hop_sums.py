@@ -243,9 +243,11 @@ def test_frequent_rows_are_the_prior() -> None:
 
 def test_pairs_that_obey_the_count_may_leak() -> None:
     """Of three pairs two obey the count, and one of these two exposes a node."""
-    counts: Any = (np.array(column) for column in ([0, 0, 1], [1, 2, 0], [3, 9, 4], [5, 8, 4], [1, 8, 0]))
+    columns = ([0, 0, 1], [1, 2, 0], [3, 9, 4], [5, 8, 4], [1, 8, 0])
+    askers, targets, sums, touched, exposed = (np.array(column) for column in columns)
     nothing = np.empty(0, dtype=np.int64)
-    assert leaking_although_allowed(SolvedRows(Step(0), *counts, nothing, nothing, np.empty((0, 2)))) == (1, 2)
+    rows = SolvedRows(Step(0), askers, targets, sums, touched, exposed, nothing, nothing, np.empty((0, 2)))
+    assert leaking_although_allowed(rows) == (1, 2)
 
 
 def _embeddings(nodes: int, columns: int, seed: int = 0) -> NDArray[np.float32]:

@@ -111,7 +111,7 @@ def _hand_over_late(machines: tuple[SumMachine, ...], channel: Channel, sender: 
     """The vector that a client sent in vain reaches the server after all."""
     loss, channel._loss = channel._loss, None
     for machine in machines:
-        for batch in machine.kept if isinstance(machine, KeepsItsVectors) else ():
+        for batch in machine.late if isinstance(machine, KeepsItsVectors) else ():
             if batch.senders.tolist() == [sender]:
                 channel.carry(batch)
     channel._loss = loss

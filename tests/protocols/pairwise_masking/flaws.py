@@ -181,5 +181,5 @@ class KeepsItsVectors(Clients):
     def turn(self) -> list[Messages]:
         """Keeps vectors."""
         out = list(super().turn())
-        self.kept = [batch for batch in out if batch.phase is Phase.MASKED_VECTORS] or getattr(self, "kept", [])
+        self.late = [batch for batch in out if batch.phase is Phase.MASKED_VECTORS] or getattr(self, "late", [])
         return out
