@@ -34,7 +34,7 @@ class Code(Protocol):
         """The reals that sums of integers stand for."""
 
 
-def output_of(topology: str) -> str:
+def _output_of(topology: str) -> str:
     """Name of the outputs of sums of a topology, as those entitled to them have them."""
     return f"{topology} sum"
 
@@ -68,7 +68,7 @@ class Collective:
             topology = replace(topology, helpers=_helpers(channel, scheme))
         self.scheme, self.topology, self._channel = scheme, topology, channel
         self._code: Code | None = scheme.encoding(topology) if code is None else code
-        self._output = output or output_of(topology.name)
+        self._output = output or _output_of(topology.name)
         named = scheme.keyed and not channel.batch_shape
         session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist()) if named else bytes(SESSION_BYTES)
         self._machines = _checked(scheme.machines(topology, session, channel), scheme, channel)

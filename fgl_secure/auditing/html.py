@@ -181,7 +181,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class _Lane:
     """What one attack found under one scheme, as one line of the plot.
 
     Attributes:
@@ -217,14 +217,14 @@ def _shape_of(schemes: Sequence[str], name: str) -> str:
     return _SHAPES[min(schemes.index(name), len(_SHAPES) - 1)]
 
 
-def lanes(entry: tables.AttackEntry, axis: Axis, schemes: Sequence[str]) -> tuple[Lane, ...]:
+def lanes(entry: tables.AttackEntry, axis: Axis, schemes: Sequence[str]) -> tuple[_Lane, ...]:
     """The lines of one attack, one a scheme."""
     return tuple(_lane(each, axis, schemes, i) for i, each in enumerate(entry.schemes))
 
 
-def _lane(each: tables.UnderScheme, axis: Axis, schemes: Sequence[str], index: int) -> Lane:
+def _lane(each: tables.UnderScheme, axis: Axis, schemes: Sequence[str], index: int) -> _Lane:
     record = each.headline
-    return Lane(
+    return _Lane(
         scheme=each.scheme,
         shape=_shape_of(schemes, each.scheme),
         tone=each.tone,
@@ -255,7 +255,7 @@ def scatters(report: Report, schemes: Sequence[str]) -> list[dict[str, Any]]:
         if len(read) < 2:
             continue
         across = _ticks(0.0, max(x for x, _ in read.values()))
-        up = score_ticks(report.score, [y for _, y in read.values()])
+        up = _score_ticks(report.score, [y for _, y in read.values()])
         points = [
             {
                 "shape": _shape_of(schemes, scheme),
@@ -274,7 +274,7 @@ def scatters(report: Report, schemes: Sequence[str]) -> list[dict[str, Any]]:
     return plots
 
 
-def score_ticks(score: Score, values: Sequence[float]) -> list[float]:
+def _score_ticks(score: Score, values: Sequence[float]) -> list[float]:
     """Ticks around all scores, with room above and below; shares stay within 0 and 1."""
     low, high = min(values), max(values)
     room = max((high - low) / 4, 0.02 if score is Score.ACCURACY else 0.02 * max(abs(high), 1e-9))

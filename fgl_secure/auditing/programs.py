@@ -111,7 +111,7 @@ def public_of(scheme: Scheme, graph: FederatedGraph) -> PublicParameters:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ProgramSubject(Subject):
+class _ProgramSubject(Subject):
     """A program under the schemes of one run."""
 
     method: ProgramMethod
@@ -163,7 +163,7 @@ def program_plan(method: ProgramMethod, asked: Asked) -> Plan:
     graph = asked.federated()
     shared = asked.shared(graph, Schedule("", method.most_rounds(facts_of(graph))))
     subjects = tuple(
-        ProgramSubject(**shared, schemes=method.assigned(filled(named, graph.num_silos)), name=name_of(named))
+        _ProgramSubject(**shared, schemes=method.assigned(filled(named, graph.num_silos)), name=name_of(named))
         for named in named_rows(asked)
     )
     return Plan(

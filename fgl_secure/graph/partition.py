@@ -15,7 +15,7 @@ from fgl_secure.graph.attributed_graph import Graph
 from fgl_secure.graph.split import seeded_generator
 
 
-def pack_groups(groups: Iterable[Collection[int]], silos: int) -> NDArray[np.int64]:
+def _pack_groups(groups: Iterable[Collection[int]], silos: int) -> NDArray[np.int64]:
     """Split what is too large, and pack the pieces into silos, the largest first.
 
     With n nodes and K silos, a silo has room for n // K nodes. A group above that is split in two, the first n // K of
@@ -161,10 +161,10 @@ def _drawn(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
 def _packed_communities(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
     """Split Louvain communities above n/K nodes, and pack them into silos of about equal size.
 
-    The Louvain setting of FedStruct (ICLR 2025, appendix F), which follows FedSage+; `pack_groups` says how ties and
+    The Louvain setting of FedStruct (ICLR 2025, appendix F), which follows FedSage+; `_pack_groups` says how ties and
     leftovers go.
     """
-    return pack_groups(louvain_communities(graph, seed), silos)
+    return _pack_groups(louvain_communities(graph, seed), silos)
 
 
 def _cut_communities(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
@@ -190,7 +190,7 @@ def _clusters(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different nodes than silos, which is said above
         cluster = search.fit_predict(graph.features)
-    return pack_groups([np.flatnonzero(cluster == k).tolist() for k in range(silos)], silos)
+    return _pack_groups([np.flatnonzero(cluster == k).tolist() for k in range(silos)], silos)
 
 
 PARTITIONS: Mapping[str, Callable[[Graph, int, int], NDArray[np.int64]]] = MappingProxyType(

@@ -146,7 +146,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class _LeftOut:
     """A method that doesn't fit.
 
     Attributes:
@@ -172,7 +172,7 @@ class Comparison:
 
     run: Mapping[str, Any]
     lines: tuple[Line, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[_LeftOut, ...]
 
     @property
     def contradictions(self) -> tuple[Reading, ...]:
@@ -249,12 +249,12 @@ def compare(
     _check(schemes, attacks, seeds, device)
     known = {seed: _facts(source, seed) for seed in seeds}
     chosen = [_with_epochs(each, epochs) for each in methods or [method_of(name)() for name in names()]]
-    left, runs, fitting = list[LeftOut](), list[Run](), list[Method]()
+    left, runs, fitting = list[_LeftOut](), list[Run](), list[Method]()
     for method in chosen:
         try:
             scheme = fitting_scheme(method, source, schemes)
         except InputError as error:
-            left.append(LeftOut(method.name, method.title, str(error)))
+            left.append(_LeftOut(method.name, method.title, str(error)))
             continue
         fitting.append(method)
         for seed in seeds:
@@ -287,16 +287,16 @@ def _check(schemes: Sequence[str], attacks: Sequence[str], seeds: Sequence[int],
 
 def _gathered(
     methods: Sequence[Method], seeds: Sequence[int], entries: Iterator[Entry]
-) -> tuple[list[Line], list[LeftOut]]:
+) -> tuple[list[Line], list[_LeftOut]]:
     """A line for each method that could be run, of its runs under all seeds; and the others, with the reason."""
-    lines, left = list[Line](), list[LeftOut]()
+    lines, left = list[Line](), list[_LeftOut]()
     for method in methods:
         founds = [cast("Mapping[str, Any]", next(entries).found) for _ in seeds]
         refused = next((found["refused"] for found in founds if "refused" in found), None)
         if refused is None:
             lines.append(_line(method, founds))
         else:
-            left.append(LeftOut(method.name, method.title, refused))
+            left.append(_LeftOut(method.name, method.title, refused))
     return lines, left
 
 

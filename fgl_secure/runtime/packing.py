@@ -63,7 +63,7 @@ def array_to_bytes(array: Array) -> bytes:
     return _HEAD.pack(KINDS.index(kind), array.ndim) + shape + np.ascontiguousarray(array, dtype=kind).tobytes()
 
 
-def array_from_bytes(data: bytes) -> Array:
+def _array_from_bytes(data: bytes) -> Array:
     """Reads an array; it cannot be written to.
 
     Raises:
@@ -93,7 +93,7 @@ def named_from_bytes(data: bytes) -> dict[str, Array]:
     names = [name.decode("utf-8", errors="replace") for name in fields[::2]]
     if len(fields) % 2 or len(set(names)) != len(names):
         raise MalformedMessageError("arrays must each have a name of their own; at least one has not")
-    return dict(zip(names, map(array_from_bytes, fields[1::2]), strict=True))
+    return dict(zip(names, map(_array_from_bytes, fields[1::2]), strict=True))
 
 
 def under(prefix: str, arrays: Arrays) -> dict[str, Array]:

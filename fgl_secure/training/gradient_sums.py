@@ -277,7 +277,7 @@ def sums_members(scheme: Scheme, topology: Topology) -> bool:
 class SummedGradients:
     """Devices' gradients as grouped sums with their silo as the group: the silo learns the sum alone.
 
-    Every device masks the numbers of its dense gradients, d h for a layer; see `CodedGradients`.
+    Every device masks the numbers of its dense gradients, d h for a layer; see `_CodedGradients`.
 
     Args:
         scheme: how sums are computed.
@@ -308,7 +308,7 @@ class SummedGradients:
         return self._session.sum(rows, replace(step, evaluation=True))  # so that no step is a gradient's
 
 
-class CodedGradients(SummedGradients):
+class _CodedGradients(SummedGradients):
     """Devices' gradients as coded products: d + h numbers of a device for a layer, and the silo learns the sum alone.
 
     Rows that never change are shared once, as are the ones that gradients of biases are products with. Other rows are
@@ -346,7 +346,7 @@ def _with_biases_together(factors: Sequence[Factors]) -> tuple[list[Factors], li
 
 def gradient_sums(scheme: Scheme, channel: Channel, silo_of: NDArray[np.int64]) -> SummedGradients:
     """What sums gradients under a scheme of members."""
-    return (CodedGradients if isinstance(scheme, SumsProducts) else SummedGradients)(scheme, channel, silo_of)
+    return (_CodedGradients if isinstance(scheme, SumsProducts) else SummedGradients)(scheme, channel, silo_of)
 
 
 def _rounded_sums(fixed: FixedPoint, left: Floats, right: Floats, *, answered: bool) -> NDArray[np.float64]:

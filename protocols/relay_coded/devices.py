@@ -146,7 +146,7 @@ class Devices(CheckpointedMachine):
         most = int(plan.out.counts.max(initial=0))
         if most > self._scheme.most_slots:
             raise InputError(f"a sender must have at most {self._scheme.most_slots} messages in one step; found {most}")
-        q = np.zeros((0, 1), dtype=field.dtype) if rows is None else field_rows(rows, field.modulus, field.dtype)
+        q = np.zeros((0, 1), dtype=field.dtype) if rows is None else _field_rows(rows, field.modulus, field.dtype)
         self._clear()
         self._forwarding.clear()
         self._q, self._step, self._due = q, step, _Due.START
@@ -602,7 +602,7 @@ def _all_of(places: Ids, count: int) -> bool:
     return len(places) == count and bool((places[1:] > places[:-1]).all())
 
 
-def field_rows(rows: Array, modulus: int, kind: np.dtype[Any]) -> Elements:
+def _field_rows(rows: Array, modulus: int, kind: np.dtype[Any]) -> Elements:
     """Rows as elements of the field.
 
     Raises:

@@ -77,7 +77,7 @@ COVER = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outgoing:
+class _Outgoing:
     """The messages of hosted senders, sorted by sender and slot, in numbers as narrow as `kind_of` has them.
 
     Slots number a sender's messages in an order drawn once a session: one that followed the targets' numbers would
@@ -192,7 +192,7 @@ class Plan:
     way: Grouping
     groups: Ids
     rows: Ids
-    out: Outgoing
+    out: _Outgoing
     handed: Tagging
     heard: Tagging
     of_heard: Numbers
@@ -274,7 +274,7 @@ class Plan:
 
 def _outgoing(
     sent: Grouping, answered: Grouping, parties: Ids, padding: int | None, shuffle: Callable[[int], Ids | None]
-) -> tuple[Outgoing, Numbers]:
+) -> tuple[_Outgoing, Numbers]:
     """What hosted senders send, and for each message its place in the grouping, -1 for covers; narrow."""
     kind, everything = kind_of(len(sent.source)), len(sent.row_owner) + len(sent.group_owner)
     hosted = np.isin(sent.row_owner, parties)
@@ -299,7 +299,7 @@ def _outgoing(
     custodians = np.empty(len(firsts), dtype=np.int64)
     custodians[at >= 0] = sent.row_custodian[sent.source[at[at >= 0]]]
     custodians[at < 0] = sent.group_custodian[groups[order[firsts[at < 0]]]]
-    return Outgoing(rows[order], groups[order], senders, firsts, custodians), origin
+    return _Outgoing(rows[order], groups[order], senders, firsts, custodians), origin
 
 
 def _taggings(

@@ -209,7 +209,7 @@ def test_range_ends_exactly_at_the_modulus(modulus: int) -> None:
 def test_what_is_not_an_integer_is_refused(values: list[Any]) -> None:
     """Floats, booleans, strings and complex numbers are no elements, even where they equal one."""
     with pytest.raises(InputError, check=about("values")):
-        PrimeField(11).elements(values)
+        PrimeField(11).elements(np.array(values))
 
 
 @given(all_prime_fields())

@@ -238,7 +238,7 @@ CLIENT_NOTE = (
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Fed2GNNSubject(HopSubject):
+class _Fed2GNNSubject(HopSubject):
     """Fed2GNN under one scheme for hop sums and one for models."""
 
     method: Fed2GNN
@@ -269,7 +269,7 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
         check_sums(sampled, run["schemes"], f" and {preset.neighbours} sampled neighbours")
     shared = asked.shared(graph, preset)
     return Plan(
-        tuple(Fed2GNNSubject(**shared, **run) for run in runs),
+        tuple(_Fed2GNNSubject(**shared, **run) for run in runs),
         CONTROLS,
         (CLIENT_NOTE, *NOTES),
         messages=int(graph.crosses_silos.sum()),

@@ -122,7 +122,7 @@ NOTES = (
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class FedSpraySubject(Subject):
+class _FedSpraySubject(Subject):
     """FedSpray under one scheme."""
 
     method: FedSpray
@@ -156,7 +156,7 @@ def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
     preset = fedspray_preset(method.preset, graph.graph.name).with_epochs(method.epochs)
     shared, schemes = asked.shared(graph, preset), server_schemes(asked.runs, graph.num_silos)
     return Plan(
-        tuple(FedSpraySubject(**shared, schemes={SERVER: each}, name=each.name) for each in schemes),
+        tuple(_FedSpraySubject(**shared, schemes={SERVER: each}, name=each.name) for each in schemes),
         CONTROLS,
         NOTES,
         messages=int((~graph.crosses_silos).sum()),
