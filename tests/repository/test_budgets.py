@@ -7,13 +7,13 @@ import pytest
 from tests.repository.test_layers import FILES, ROOT
 from tests.walks import files_entered
 
-MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 80_200, 448, 1_810
+MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 74_100, 322, 1_445
 """In the three packages; the aim is 60,000, 400 and 900."""
 
-MOST_TEST_LINES = 73_300
+MOST_TEST_LINES = 72_800
 """In tests/ and reproduction/reproduction_tests/; the aim is 50,000."""
 
-MOST_FILES = {"mean": 41, "neighbour sum": 35, "audit": 135}
+MOST_FILES = {"mean": 40, "neighbour sum": 32, "audit": 98}
 """Files that one call enters at most; the aim is 25, 25 and 110."""
 
 
