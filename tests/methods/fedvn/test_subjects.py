@@ -140,8 +140,9 @@ def test_clients_have_many_graphs() -> None:
     for data in (Data(), QUICK.plan().graph):
         with pytest.raises(InputError, check=about("data")):
             QUICK.plan(data)
-    with pytest.raises(UnknownNameError, check=about("graph set")):
-        QUICK.plan(GraphSets("cora"))
+    for name, kind in (("cora", InputError), ("corral", UnknownNameError)):
+        with pytest.raises(kind, check=about("graph set")):
+            QUICK.plan(GraphSets(name))
 
 
 def test_training_says_under_which_scheme(capsys: pytest.CaptureFixture[str]) -> None:
