@@ -69,7 +69,7 @@ class SharedKeyClients(OneSumClients):
     stages = USUAL
     secrets: ClassVar = 2
 
-    kept = ("maker", "group", "roster", "digest")
+    kept = ("maker", "group", "roster", "sum_digest")
     _plan: SharedKeyPlan
 
     def _clear(self) -> None:
@@ -78,7 +78,7 @@ class SharedKeyClients(OneSumClients):
         self._maker = np.zeros(h, dtype=np.int64)
         self._group = np.zeros((h, KEY_BYTES), dtype=np.uint8)
         self._roster = np.zeros((h, n), dtype=np.bool_)
-        self._digest = np.zeros((h, DIGEST_BYTES), dtype=np.uint8)
+        self._sum_digest = np.zeros((h, DIGEST_BYTES), dtype=np.uint8)
         self._keys: dict[int, ReceiverKey] = {}
         self._sums_of: dict[int, Integers] = {}
 
@@ -208,12 +208,12 @@ class SharedKeyClients(OneSumClients):
                 raise ProtocolError(f"a roster must name client {place}, and others with keys only; it does not")
             if int(roster.sum()) < least:
                 raise ProtocolError(f"a roster must name at least threshold = {least} clients; found {roster.sum()}")
-            self._roster[at], self._digest[at] = roster, digests[row]
+            self._roster[at], self._sum_digest[at] = roster, digests[row]
 
         return hear
 
     def _voted_for(self, at: int, context: Context) -> bytes:
-        return context.digest(b"vote" + self._roster[at].tobytes() + self._digest[at].tobytes())
+        return context.digest(b"vote" + self._roster[at].tobytes() + self._sum_digest[at].tobytes())
 
     def _voters(self, at: int) -> Flags:
         return np.asarray(self._roster[at] & self._pairs.has[at])
@@ -228,7 +228,7 @@ class SharedKeyClients(OneSumClients):
         def hear(row: int, at: int) -> None:
             self._check_votes(at, cast[row], votes[row], context)
             found = ciphertexts_of(messages, row)
-            if digest_of_sum(context, found, tags[row]) != self._digest[at].tobytes():
+            if digest_of_sum(context, found, tags[row]) != self._sum_digest[at].tobytes():
                 raise ProtocolError("a sum must be the one that clients voted for; it is another")
             self._sums_of[at] = self._decrypted(at, found, tags[row])
 

@@ -227,7 +227,7 @@ def test_choices_out_of_range_are_refused(choice: dict[str, object], rule: str) 
 
 @pytest.mark.parametrize(
     ("schemes", "rule"),
-    [("secmp", "scheme must not be secmp for fedgcn"), ("relay-coded[k_min=9]", "k_min must leave some node a sum")],
+    [("secmp", "scheme must not be secmp"), ("relay-coded[k_min=9]", "k_min must leave some node a sum")],
 )
 def test_runs_that_cannot_be_are_refused(schemes: str, rule: str) -> None:
     """Before anything runs."""

@@ -35,7 +35,7 @@ NONSENSE = {
         ("hifgl-table3", "--scheme", "pairwise-masking"), "as plaintext, secmp, relay-coded do"
     ),
     "clients of a table without": (("hifgl-table3", "--clients", "9"), "clients must not be named"),
-    "table of other data": (("fedvn-table1", "--datasets", "digits"), "graph set must be one of"),
+    "table of other data": (("fedvn-table1", "--datasets", "digits"), "graph set must have many graphs"),
 }  # fmt: skip
 
 
