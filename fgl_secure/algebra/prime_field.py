@@ -96,6 +96,11 @@ class PrimeField:
         (one, other), back = _integers(a, b)
         return back(self._reduced(_canonical(one, self.modulus) - _canonical(other, self.modulus)))
 
+    def negate(self, a: ElementsT) -> ElementsT:
+        """Additive inverse."""
+        (tensor,), back = _integers(a)
+        return back(self._reduced(-_canonical(tensor, self.modulus)))
+
     def multiply(self, a: ElementsT, b: ElementsT | int) -> ElementsT:
         """Product of corresponding elements, with broadcasting."""
         (one, other), back = _integers(a, b)
