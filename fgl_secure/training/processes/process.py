@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, KeyPair, Offer, wrap
 from fgl_secure.crypto.streams import KEY_BYTES
-from fgl_secure.errors import MalformedMessageError, ProtocolError
+from fgl_secure.errors import MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.host import library_settings
 from fgl_secure.protocols.identity import SIGNATURE_BYTES, Identities, Identity
 from fgl_secure.runtime import MessageKind, Messages, Step, decode, encode
@@ -67,7 +67,10 @@ class Parcel:
         Raises:
             MalformedMessageError: it is none.
         """
-        found = decode(data)
+        try:
+            found = decode(data)
+        except StaleMessageError as error:
+            raise MalformedMessageError("parcel must name no session; it does") from error
         if len(found) != 1 or list(found.fields) != [str(place) for place in range(len(found.fields))]:
             raise MalformedMessageError("parcel must be one message with numbered arrays; it is not")
         return cls(found.phase, found.step, tuple(value[0] for value in found.fields.values()))
