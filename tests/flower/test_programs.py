@@ -152,7 +152,7 @@ def test_processes_take_shares_of_a_gpu_where_one_is_computed_on(
 ) -> None:
     """One GPU between four parties, on a machine of many cores; none where models are computed on the CPU."""
     asked: list[dict[str, dict[str, float]]] = []
-    monkeypatch.setattr("fgl_secure.methods.fedavg.audit_target.compute_device", lambda _name: torch.device("cpu"))
+    monkeypatch.setattr("fgl_secure.training.loop.compute_device", lambda _name: torch.device("cpu"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
