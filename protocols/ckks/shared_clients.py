@@ -229,7 +229,7 @@ class SharedKeyClients(OneSumClients):
             self._check_votes(at, cast[row], votes[row], context)
             found = ciphertexts_of(messages, row)
             if digest_of_sum(context, found, tags[row]) != self._sum_digest[at].tobytes():
-                raise ProtocolError("a sum must be the one that clients voted for; it is another")
+                raise ProtocolError("the opened sum must be the one that clients voted for; it is another")
             self._sums_of[at] = self._decrypted(at, found, tags[row])
 
         return hear

@@ -118,7 +118,7 @@ def test_a_client_opens_one_ciphertext_and_no_second() -> None:
             single.update(fields_of(sent))
         if sent.phase is Phase.UNMASKING and sent.receiver == PARTIES[0]:
             lie = changed(sent, **single)
-            with pytest.raises(ProtocolError, check=about("a sum")):
+            with pytest.raises(ProtocolError, check=about("the opened sum")):
                 run.machines[PARTIES[0]].take(decode(lie, SESSION))
             run.machines[PARTIES[0]].take(decode(sent.data, SESSION))
             for second in (lie, sent.data):
