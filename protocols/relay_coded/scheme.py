@@ -166,7 +166,8 @@ class RelayCoded(Scheme):
             raise InputError(f"R must be at least T + 1 = {self.T + 1}, or nobody can decode; found {self.R}")
         if self.field.modulus <= self.R:
             raise FieldRangeError(
-                f"R={self.R} relays need R + 1 distinct points; the field has {self.field.modulus} elements"
+                f"R must be below the field's {self.field.modulus} elements, for relays have distinct points "
+                f"other than 0; found {self.R}"
             )
         if self.k_min < 1:
             raise InputError(f"k_min must be at least 1; found {self.k_min}")
@@ -177,8 +178,8 @@ class RelayCoded(Scheme):
             raise InputError(f"max_degree must be at least k_min = {self.k_min}; found {self.max_degree}")
         if self.max_degree is not None and self.profile is Profile.SHOWN:
             raise InputError(
-                f"max_degree is for profile {Profile.HIDDEN}: equal counts alone would tell whose tag is whose; "
-                f"found {self.max_degree}"
+                f"max_degree must be left out under profile {Profile.SHOWN}, for equal counts alone would tell whose "
+                f"tag is whose; found {self.max_degree}"
             )
         if self.tags is Tagging.SEALED and self.profile is Profile.SHOWN:
             raise InputError(

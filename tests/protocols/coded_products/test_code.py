@@ -228,7 +228,7 @@ def test_static_entries_of_fewer_fields_are_decoded_beside_the_rest(batch: tuple
     assert np.array_equal(layout.split(found)[1], np.swapaxes(rows[0], -1, -2) @ rows[1][..., 3:])
 
 
-@pytest.mark.parametrize("rows", [ROWS, ROWS + 1, ROWS + 5000])
+@pytest.mark.parametrize("rows", [ROWS, ROWS + 1, ROWS + 7000])
 def test_sums_of_more_rows_than_32_bits_hold_do_not_wrap(rows: int) -> None:
     """All remainders the largest, over as many rows as are multiplied at a time and more; masks are added to all."""
     field, layout = PrimeField(BELOW_2_8[0]), Layout((Product(1, 2, 2, static=True),))

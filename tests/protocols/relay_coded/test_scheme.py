@@ -278,10 +278,10 @@ def test_small_groups_are_left_out_under_anon_too(graph: Any, k_min: int) -> Non
         ({"T": LARGEST_T + 1, "R": 70}, InputError, "T"),
         ({"R": MOST_RELAYS + 1}, InputError, "R"),
         ({"T": 2}, InputError, "R"),
-        ({"field": PrimeField(5), "R": 5}, FieldRangeError, ""),
+        ({"field": PrimeField(5), "R": 5}, FieldRangeError, "R"),
         ({"k_min": 0}, InputError, "k_min"),
         ({"resends": -1}, InputError, "resends"),
-        ({"max_degree": 3, "profile": Profile.SHOWN}, InputError, ""),
+        ({"max_degree": 3, "profile": Profile.SHOWN}, InputError, "max_degree"),
         ({"max_degree": 2}, InputError, "max_degree"),
     ],
 )

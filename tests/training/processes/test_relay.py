@@ -144,10 +144,10 @@ def as_if_negative(values: Array) -> Array:
     ("turns", "receiver", "sender", "phase", "name", "change", "message"),
     [
         (SHARES, SILOS + 1, 0, Phase.SHARE_HEADERS, "slot", first(flip), "party 7"),
-        (SHARES, SILOS + 1, 0, Phase.SHARES, "share", as_if_negative, ""),
+        (SHARES, SILOS + 1, 0, Phase.SHARES, "share", as_if_negative, "shares"),
         (SHARES, SILOS + 1, 0, Phase.SHARES, "share", lambda s: s.astype(np.int64), "field share of shares"),
         (SHARES, SILOS + 1, 0, Phase.SHARE_HEADERS, "tag", first(flip), "party 7"),
-        (ANSWERS, 0, SILOS, Phase.SEALED, "sum", as_if_negative, ""),
+        (ANSWERS, 0, SILOS, Phase.SEALED, "sum", as_if_negative, "share sums"),
         (ANSWERS, 0, SILOS, Phase.SEALED, "place", first(add_one), "answers"),
         (2, 0, 1, Phase.TAGS, "tag", lambda tags: tags[:, :1], "field tag of tags"),
         (2, 0, 1, Phase.TAGS, "place", first(add_one), "tags"),
