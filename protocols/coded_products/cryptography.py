@@ -99,7 +99,7 @@ class RealProductCryptography(ProductCryptography):
 
     def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
         super().__init__(fields, T, session, agreement)
-        self.keys = RealCryptography(fields[0], T, anonymous=False, session=session, agreement=agreement)
+        self.keys = RealCryptography(fields[0], T, session=session, agreement=agreement)
 
     def masks(
         self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool  # noqa: ARG002
@@ -152,7 +152,7 @@ class IdealProductCryptography(ProductCryptography):
 
     def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
         super().__init__(fields, T, session, agreement)
-        self.keys = IdealCryptography(fields[0], T, anonymous=False, session=session, agreement=agreement)
+        self.keys = IdealCryptography(fields[0], T, session=session, agreement=agreement)
         self._drawn: dict[Any, list[Words]] = {}
 
     def masks(

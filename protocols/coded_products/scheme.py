@@ -242,7 +242,7 @@ class CodedProducts(RelayCoded):
         if len(devices := hosted_of(hosted, g.row_owner)):
             out.append(roles.devices(devices, terms, plan, crypto, draws))
         if len(silos := hosted_of(hosted, g.group_owner)):
-            out.append(roles.silos(silos, terms, plan, self.keys.seal_bytes, draws))
+            out.append(roles.silos(silos, terms, plan, draws))
         if len(here := hosted_of(hosted, relays)):
             out.append(roles.relays(here, terms, plan, crypto, draws))
         return tuple(out)

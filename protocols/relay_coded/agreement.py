@@ -11,10 +11,10 @@ from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, Offer
 from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, answers, offers_of, published
-from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
-from fgl_secure.protocols.relay_coded.wire import Wire, found_among, names_of
+from fgl_secure.protocols.relay_coded.wire import Wire, as_array, found_among, names_of, numbered
 from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase
 from fgl_secure.runtime.machine import SETUP
+from fgl_secure.runtime.packing import within
 from fgl_secure.typing import Array, Bytes, Ids
 
 _HEARD = ("senders", "publics", "secrets")
