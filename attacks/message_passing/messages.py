@@ -54,7 +54,7 @@ class _ClearValues(RowReader):
 
 
 ONE_A_NEIGHBOUR = (
-    Phase.PARAMETER_REQUEST, Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES,
+    Phase.PARAMETER_REQUEST, Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS, Phase.SHARES,
     Phase.SEALED,
 )  # fmt: skip
 """Messages of which a device may send one for each neighbour and step."""

@@ -44,7 +44,7 @@ from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
 from fgl_secure.typing import Flags, Ids
 
-CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS)
+CARRYING = (Phase.SHARE_HEADERS,)
 """Messages that carry a tag or a label."""
 
 

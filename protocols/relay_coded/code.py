@@ -86,7 +86,9 @@ def added_in_order(
         first, last = int(own[0]), int(own[-1]) + 1
         starts = np.searchsorted(own, np.arange(first, last + 1)).astype(np.int64)
         part = field.grouped_sums(shares(some), Segments(np.arange(len(own)), starts))
-        totals[first:last] = field.add(totals[first:last], part)
+        before = totals[first].copy()  # of circuits of this group in the piece before
+        totals[first:last] = part
+        totals[first] = field.add(before, part[0])
     return totals
 
 

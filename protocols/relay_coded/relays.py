@@ -415,7 +415,9 @@ class Relays(CheckpointedMachine):
         order, repeated = np.unique(names, return_index=True)[1], len(names)
         if len(order) < repeated:
             self._check_repeats(relay, names, shares, order)
-        relay.present = np.isin(table.names, names)
+        relay.present = np.ones(len(names), dtype=np.bool_)
+        if not np.array_equal(table.names, names):
+            relay.present = np.isin(table.names, names)
         if self._mixes:
             relay.width -= self._crypto.hidden_width(0, self._scheme.field.dtype)
             if self._scheme.field.dtype.itemsize > 4 and self._crypto.expanded:
@@ -583,8 +585,10 @@ class Relays(CheckpointedMachine):
         """Reads shares that arrived, and leaves out rows that were changed."""
         table, field = self._table(relay), self._scheme.field
         names, shares = self._rows_of(relay)
-        order = np.argsort(names, kind="stable")
-        at = order[np.minimum(np.searchsorted(names[order], table.names), len(names) - 1)]
+        at = np.arange(len(names))
+        if not np.array_equal(table.names, names):
+            order = np.argsort(names, kind="stable")
+            at = order[np.minimum(np.searchsorted(names[order], table.names), len(names) - 1)]
         attempt = attempt_of(table.number)
 
         def read(some: Ids) -> Elements:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.kernels import MERSENNE_31
+from fgl_secure.algebra.kernels import MERSENNE_31, inlined
 from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.threads import Thread, parallel, range_of, read_only
 from fgl_secure.typing import Array, Bytes, Flags
@@ -23,7 +23,7 @@ from fgl_secure.typing import Array, Bytes, Flags
 Words = NDArray[np.uint32]
 
 TAG_WORDS = 4
-_LANES = 16
+_LANES = 64
 """Rows whose tags are computed side by side, in wide registers."""
 _P = np.uint64(MERSENNE_31)
 _32_BITS = np.uint64(2**32 - 1)
@@ -93,32 +93,37 @@ def _words_of(rows: Array) -> Words:
 def _pass(source: Any, stream: Any, target: Any, tags: Any, opening: bool, thread: Thread) -> None:
     """Writes source ^ masks to target, and the tag of whichever of the two is the plaintext."""
     count, width = source.shape
-    total, points = np.zeros((TAG_WORDS, _LANES), dtype=np.uint64), np.zeros((TAG_WORDS, _LANES), dtype=np.uint64)
     column = np.zeros(_LANES, dtype=np.uint64)
+    points, sums = np.zeros((TAG_WORDS, _LANES), dtype=np.uint64), np.zeros((TAG_WORDS, _LANES), dtype=np.uint64)
     for block in range_of((count + _LANES - 1) // _LANES, thread):
         first = block * _LANES
-        lanes = min(_LANES, count - first)
-        for lane in range(lanes):
+        rows = min(_LANES, count - first)
+        sums[:] = 0
+        for lane in range(rows):
             row, masks, out = source[first + lane], stream[first + lane], target[first + lane]
             for j in range(width):
                 out[j] = row[j] ^ masks[2 * TAG_WORDS + j]
             for a in range(TAG_WORDS):
                 points[a, lane] = np.uint64(masks[a]) & _P
-        total[:] = 0
         plain = target if opening else source
         for j in range(width):
-            for lane in range(lanes):
+            for lane in range(rows):
                 column[lane] = plain[first + lane, j]
             for a in range(TAG_WORDS):
-                sums, factors = total[a], points[a]
-                for lane in range(_LANES):
-                    value = (sums[lane] & _32_BITS) * (factors[lane] & _P) + (column[lane] & _32_BITS)
-                    value = (value & _P) + (value >> _31)
-                    sums[lane] = (value & _P) + (value >> _31)
-        for lane in range(lanes):
-            for a in range(TAG_WORDS):
-                value = total[a, lane] * points[a, lane]  # so that the last word is hidden from the tag as well
-                value = (value & _P) + (value >> _31)
-                value = (value & _P) + (value >> _31)
+                _horner(sums[a], points[a], column)
+        column[:] = 0  # once more, so that the last word is hidden as well
+        for a in range(TAG_WORDS):
+            _horner(sums[a], points[a], column)
+            for lane in range(rows):
+                value = sums[a, lane]
                 value = value - _P if value >= _P else value
                 tags[first + lane, a] = np.uint32(value) ^ stream[first + lane, TAG_WORDS + a]
+
+
+@inlined
+def _horner(sums: Any, points: Any, words: Any) -> None:
+    """Each sum times its point, plus the word: below 2^31 + 4 at any time. The loop takes wide steps."""
+    for lane in range(len(sums)):
+        value = (sums[lane] & _32_BITS) * (points[lane] & _32_BITS) + words[lane]
+        value = (value & _P) + (value >> _31)
+        sums[lane] = (value & _P) + (value >> _31)

@@ -25,7 +25,7 @@ from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageErr
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.plan import Parameters
-from fgl_secure.protocols.relay_coded.wire import Wire, as_array, found_among, names_of, numbered, ranks
+from fgl_secure.protocols.relay_coded.wire import PartyIndex, Wire, as_array, found_among, names_of, numbered, ranks
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
 from fgl_secure.runtime.packing import under, within
@@ -127,12 +127,14 @@ class Silos(CheckpointedMachine):
         custodians = grouping.group_custodian[first]
         here = np.isin(custodians, parties) & (owners < _FIRST_ALIAS) & (owners != custodians)
         self._devices, self._silo_of = owners[here], custodians[here]
+        self._device_at, self._own_at, self._silo_at = map(PartyIndex, (self._devices, parties, self._silos))
         self._each = scheme.padding_of(grouping, topology.name) or 0
         self._publics: dict[int, Array] = {}
         self._asked = self._passed = False
         self._routes: dict[str, Route] = {}
         self._number, self._age, self._opening = 0, 0, True
         self._joined = np.ones(len(self._devices), dtype=np.bool_)
+        self._handed = np.zeros((len(parties), len(self._silos), 2), dtype=np.int64)
         self._live = np.ones((len(parties), len(self._silos)), dtype=np.bool_)
         self._clear()
 
@@ -148,7 +150,7 @@ class Silos(CheckpointedMachine):
         self._arrived: dict[str, list[Messages]] = {}
         self._spoke = np.zeros(len(self._devices), dtype=np.bool_)
         self._complete, self._whole = (np.full(shape, -1, dtype=np.int8) for _ in range(2))
-        self._handed = np.zeros((*shape, 2), dtype=np.int64)
+        self._expected = np.zeros((*shape, 2), dtype=np.int64)
         self._numbers = np.zeros(shape, dtype=np.int64)
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
@@ -221,7 +223,7 @@ class Silos(CheckpointedMachine):
         if messages[content].ndim != self._wire.axes + 2:
             raise MalformedMessageError(f"{messages.phase.label} must hold rows; they do not")
         if hop == 0:
-            at = found_among(messages.senders, self._devices)
+            at = self._device_at(messages.senders)
             if (at < 0).any() or (self._silo_of[at] != messages.receivers).any():
                 raise MalformedMessageError("messages must be from own devices or silos; at least one is not")
             self._spoke[at] = True
@@ -297,7 +299,7 @@ class Silos(CheckpointedMachine):
             counts = np.zeros(len(self._devices), dtype=np.int64)
             if messages is not None:
                 slots = self._wire.read(messages, kind, "<u4")
-                at = found_among(messages.senders, self._devices)[slots < each]
+                at = self._device_at(messages.senders)[slots < each]
                 counts = np.bincount(at, minlength=len(self._devices))
             lacking = self._joined & (counts < each)
             found &= ~np.isin(self.parties, self._silo_of[lacking])
@@ -310,19 +312,21 @@ class Silos(CheckpointedMachine):
             return []
         self._stage = _Stage.HANDED
         out: list[Messages] = []
-        handed = np.zeros((len(self.parties), len(self._silos), 2), dtype=np.int64)
-        for n, kind in enumerate((wire.SLOT, wire.PLACE)):
-            if self._opening:
-                out += self._open(kind, complete)
+        for n, kind in enumerate((wire.SLOT, wire.PLACE) if self._opening else ()):
+            out += self._open(kind, complete)
             route = self._route(kind).first
-            pairs = np.stack([np.searchsorted(self.parties, route[1]), np.searchsorted(self._silos, route[2])])
-            np.add.at(handed[..., n], tuple(pairs), 1)
+            self._handed[..., n] = self._counted(route[1], route[2])
         out += self._onward(wire.SHARE, wire.SLOT, 0, self._silos_of(complete))
-        own = np.searchsorted(self._silos, self.parties)
-        places = np.arange(len(self.parties))
+        own, places = self._silo_at(self.parties), np.arange(len(self.parties))
         self._complete[places, own], self._numbers[places, own] = complete, self._number
-        self._handed[places, own] = handed[places, own]
-        return [*out, *self._told({WHOLE: complete.astype(np.uint8)}, handed)]
+        self._expected[places, own] = self._handed[places, own]
+        return [*out, *self._told({WHOLE: complete.astype(np.uint8)}, self._handed)]
+
+    def _counted(self, own: Ids, others: Ids) -> Ids:
+        """How many there are of each pair of a hosted silo and another one: int64 [k, s]."""
+        shape = len(self.parties), len(self._silos)
+        pairs = self._own_at(own) * shape[1] + self._silo_at(others)
+        return np.bincount(pairs, minlength=shape[0] * shape[1]).reshape(shape)
 
     def _silos_of(self, which: Flags) -> Ids:
         return self.parties[which]
@@ -340,9 +344,9 @@ class Silos(CheckpointedMachine):
         whole, numbers = self._wire.read(messages, WHOLE, "|u1"), self._wire.read(messages, wire.OPENING, "<u4")
         if not np.isin(messages.senders, self._silos).all():
             raise MalformedMessageError("rosters must be from silos; at least one is not")
-        at = np.searchsorted(self.parties, messages.receivers), np.searchsorted(self._silos, messages.senders)
+        at = self._own_at(messages.receivers), self._silo_at(messages.senders)
         if HANDED in messages.fields:
-            self._handed[at] = self._wire.read(messages, HANDED, "<u4", 2)
+            self._expected[at] = self._wire.read(messages, HANDED, "<u4", 2)
             self._complete[at], self._numbers[at] = whole == 1, numbers
         else:
             self._whole[at] = whole == 1
@@ -354,7 +358,7 @@ class Silos(CheckpointedMachine):
         if messages is None:
             return []
         here = np.isin(messages.receivers, self._silos_of(complete))
-        at = found_among(messages.senders, self._devices)
+        at = self._device_at(messages.senders)
         some = messages.rows(np.flatnonzero(here & self._joined[at]))
         silos = some.receivers
         coins = self._crypto.routes(self._draws, self.now, silos)
@@ -412,14 +416,12 @@ class Silos(CheckpointedMachine):
         due = [(wire.SHARE, wire.SLOT, 0)]
         due += [(PAYLOAD, wire.SLOT, 0), (PAYLOAD, wire.PLACE, 1)] if self._opening else []
         for content, kind, n in due:
-            messages, counts = self._gathered(content, kind, 1), np.zeros(there.shape, dtype=np.int64)
-            if messages is not None:
-                ends = np.searchsorted(self.parties, messages.receivers), np.searchsorted(self._silos, messages.senders)
-                np.add.at(counts, ends, 1)
-            there &= counts == self._handed[..., n]
+            messages = self._gathered(content, kind, 1)
+            counts = 0 if messages is None else self._counted(messages.receivers, messages.senders)
+            there &= counts == self._expected[..., n]
         whole = (there | ~self._live).all(axis=1)
         places = np.arange(len(self.parties))
-        self._whole[places, np.searchsorted(self._silos, self.parties)] = whole
+        self._whole[places, self._silo_at(self.parties)] = whole
         return self._told({WHOLE: whole.astype(np.uint8)})
 
     def _release(self) -> list[Messages]:
@@ -550,7 +552,7 @@ class Silos(CheckpointedMachine):
         self._arrived = {name: numbered("batch", within(name, waiting)) for name in names}
 
 
-_KEPT = ("joined", "live", "spoke", "complete", "whole", "handed", "numbers")
+_KEPT = ("joined", "live", "spoke", "complete", "whole", "handed", "expected", "numbers")
 _SETUP = Step(round=0)
 
 

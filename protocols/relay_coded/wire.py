@@ -134,6 +134,25 @@ def found_among(wanted: Ids, known: Ids) -> Ids:
     return np.where(known[place] == wanted, place, -1)
 
 
+class PartyIndex:
+    """Finds parties among known ones.
+
+    Args:
+        parties: int64 [k], ascending identifiers.
+    """
+
+    __slots__ = ("_places",)
+
+    def __init__(self, parties: Ids) -> None:
+        self._places = np.full(int(parties.max(initial=-1)) + 2, -1, dtype=np.int64)
+        self._places[parties] = np.arange(len(parties))
+
+    def __call__(self, parties: Ids) -> Ids:
+        """int64 [m]: the place of each of some parties, -1 for others."""
+        inside = np.minimum(parties, len(self._places) - 1)
+        return self._places[np.where(parties < 0, len(self._places) - 1, inside)]
+
+
 def ranks(values: Ids) -> Ids:
     """int64 [m]: how many equal values stand before each."""
     order = np.argsort(values, kind="stable")

@@ -38,7 +38,7 @@ from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membe
 from fgl_secure.training.ranges import shrunk
 from fgl_secure.typing import Ids
 
-CARRYING = (Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES, Phase.SEALED)
+CARRYING = (Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS, Phase.SHARES, Phase.SEALED)
 """Messages that an absent device does not send; of what is sealed for relays, those of which each device sends several:
 shares, where relays are not to see the graph. What fetches its own sum is one for each relay."""
 
@@ -364,7 +364,7 @@ def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int =
     rules, rng = scheme.partnering(neighbour_sums(graph)), np.random.default_rng(seed)
     if rules is None:
         return None
-    kept = Recording(Level.EVERYTHING, phases=frozenset({Phase.FETCH, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS}))
+    kept = Recording(Level.EVERYTHING, phases=frozenset({Phase.SHARE_HEADERS}))
     parties, silence = hierarchy_of(graph, scheme.helpers), _Silence()
     channel = Channel(parties, SimulationCoins(seed), kept, loss=silence)
     session = open_neighbours(scheme, neighbour_sums(graph), 1, channel)
