@@ -21,6 +21,7 @@ from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.program import silos_of
+
 HEADER_BYTES = 35
 from fgl_secure.runtime import Channel, Phase, Role
 

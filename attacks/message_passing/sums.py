@@ -103,14 +103,13 @@ def _at_silos(view: View, public: PublicParameters) -> Iterator[SeenSums]:
 def _interpolated(view: View, step: Step, field: PrimeField, T: int) -> SeenSums:
     """The polynomial of each target at 0, from the first T + 1 relays that answered; relay i holds its value at i."""
     answers = [batch for batch in _forward(view, Phase.SHARE_SUMS) if batch.step == step]
-    counts = [batch for batch in _forward(view, Phase.COUNTS) if batch.step == step]
     senders, receivers = (np.concatenate([getattr(each, end) for each in answers]) for end in ("senders", "receivers"))
     shares = np.concatenate([batch["sum"] for batch in answers])
     order = np.lexsort((senders, receivers))
     senders, receivers, shares = senders[order], receivers[order], shares[order]
     targets, first, heard = np.unique(receivers, return_index=True, return_counts=True)
     told = np.zeros(len(view.parties), dtype=np.int64)  # what relays say about the number of rows in each sum
-    for batch in counts:
+    for batch in answers:
         told[batch.receivers] = batch["count"]
     terms = told[targets]
     usable = np.flatnonzero((heard > T) & (terms > 0))

@@ -302,7 +302,7 @@ class Relays(CheckpointedMachine):
             raise MalformedMessageError("circuits must hold pseudonyms and a key; they do not")
         words = np.ascontiguousarray(content[good, :_NAME]).view("<i8").astype(np.int64)
         self._draws.note_learnt("circuits", np.full(len(words), relay.party), self._everywhere(
-            np.concatenate([messages.senders[good, None], words[:, 2:]], axis=1)
+            np.column_stack([messages.senders[good], places[good].astype(np.int64), words[:, 2:]])
         ), self.now)  # fmt: skip
         table.add(names[good], words, content[good, _NAME:])
 

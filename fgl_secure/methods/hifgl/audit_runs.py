@@ -32,7 +32,6 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import PAYLOAD, Channel, Messages, Phase, Recording, Role, Step, Tampered, Transcript
-from fgl_secure.runtime.channel import Level
 from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
 from fgl_secure.training.ranges import shrunk
@@ -71,7 +70,7 @@ class Absence:
 
 @dataclass(slots=True, eq=False)
 class _Silence:
-    """A network in which nothing that silent devices seal for relays reaches their silos.
+    """A network in which nothing that silent devices send arrives.
 
     Attributes:
         by_round: int64 [rounds, k], identifiers of silent devices; others for nobody.
@@ -81,7 +80,7 @@ class _Silence:
 
     def __call__(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
         """Bool [m]: which messages arrive."""
-        if phase is not Phase.SEALED:
+        if phase is Phase.PARTNERS or phase is Phase.REQUESTS:
             return np.ones(len(receivers), dtype=np.bool_)
         return ~np.isin(senders, self.by_round[step.round])
 
@@ -347,10 +346,9 @@ def sum_in_rounds(
 
 
 def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int = SILENT_PAIRS) -> RecordedRun | None:
-    """Sums in which one device or two fall silent: in a step none of their messages reaches a relay.
+    """Sums in which one device or two fall silent: in a step nothing that they send arrives.
 
-    Where devices tell tags, they have told theirs before. What relays are sent is recorded. The edges of the truth are
-    those between partners.
+    The edges of the truth are those between partners.
 
     Args:
         scheme: how sums are computed.
@@ -364,7 +362,7 @@ def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int =
     rules, rng = scheme.partnering(neighbour_sums(graph)), np.random.default_rng(seed)
     if rules is None:
         return None
-    kept = Recording(Level.EVERYTHING, phases=frozenset({Phase.SHARE_HEADERS}))
+    kept = Recording.everything()
     parties, silence = hierarchy_of(graph, scheme.helpers), _Silence()
     channel = Channel(parties, SimulationCoins(seed), kept, loss=silence)
     session = open_neighbours(scheme, neighbour_sums(graph), 1, channel)
