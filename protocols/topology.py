@@ -225,7 +225,7 @@ class PairIndex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Circuits:
-    """Ways between devices that exchange rows and don't know each other: those on a way hand on what ends tell each other.
+    """Ways between devices that exchange rows and don't know each other: those on it hand on what they say.
 
     Attributes:
         table: int64 [w, 5], of each way at each device on it that is known: the device, the way's number, who is

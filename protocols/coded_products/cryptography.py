@@ -26,7 +26,7 @@ from fgl_secure.algebra.residues import Words, words_below
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import BLOCK_BYTES, KEY_BYTES, KeyedStreams
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, RealCryptography, mask_nonce
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, mask_nonce
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Draws, Step
@@ -99,7 +99,7 @@ class RealProductCryptography(ProductCryptography):
 
     def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
         super().__init__(fields, T, session, agreement)
-        self.keys = RealCryptography(fields[0], T, session=session, agreement=agreement)
+        self.keys = Cryptography(fields[0], T, session=session, agreement=agreement)
 
     def masks(
         self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool  # noqa: ARG002

@@ -184,8 +184,8 @@ def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
 
 
 _WATCHED = (
-    "channels are confidential and authenticated; who watches the network sees who talks to whom while devices agree on "
-    "partners and tell them pseudonyms, before circuits are opened"
+    "channels are confidential and authenticated; who watches the network sees who talks to whom while devices agree "
+    "on partners and tell them pseudonyms, before circuits are opened"
 )
 _NAMED = "channels are confidential and authenticated; who watches the network sees who talks to whom"
 
@@ -201,8 +201,8 @@ def _assumptions(keys: KeyAgreement, *, anonymous: bool) -> tuple[str, ...]:
                 "silos hand circuits on to silos that they draw, in random order, and give relays no step of which a "
                 "row is missing; senders to a target of fewer than k_min partners send zero, as told",
                 "the number of all edges is public where no max_degree is given",
-                "relays and silos pool nothing that reveals who sends to whom: a silo knows whose the circuits are that "
-                "it hands to relays for its own devices, one in as many as there are silos, as long as they stand",
+                "relays and silos pool nothing that reveals who sends to whom: a silo knows whose the circuits are "
+                "that it hands to relays for its own devices, one in as many as there are silos, as long as they stand",
             )
             if anonymous
             else ()

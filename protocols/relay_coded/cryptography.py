@@ -8,7 +8,6 @@ the place in the stream behind it. A circuit has a key of its own for each relay
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -100,8 +99,30 @@ def answers(private: Bytes, publics: Bytes, secrets: Bytes) -> tuple[Bytes, NDAr
     return _rows(found, len(found[0]) if found else PUBLIC_KEY_BYTES), good
 
 
-class Cryptography(ABC):
-    """What the parties that one process hosts can do; secrets are theirs and passed in.
+@dataclass(frozen=True, slots=True, eq=False)
+class Keys:
+    """Keys between some senders and some relays.
+
+    Attributes:
+        senders: int64 [s], ascending party identifiers.
+        secrets: for each relay uint8 [s, 32].
+        streams: of those keys.
+    """
+
+    senders: Ids
+    secrets: tuple[Bytes, ...]
+    streams: tuple[KeyedStreams, ...]
+
+    @classmethod
+    def of(cls, senders: Ids, secrets: Sequence[Bytes]) -> Keys:
+        """Sets up the streams."""
+        return cls(senders, tuple(secrets), tuple(KeyedStreams(each) for each in secrets))
+
+
+class Cryptography:
+    """What the parties that one process hosts can do; secrets are theirs and passed in. This is what users run.
+
+    X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode, random pseudonyms and routes.
 
     Where a process hosts both ends of a secret, as a simulation does, it works it out once.
 
@@ -129,6 +150,10 @@ class Cryptography(ABC):
     ) -> None:
         self._field, self._T, self._session = field, T, session
         self._both_ends, self.agreement, self.pseudonyms = session is None, agreement, Pseudonyms()
+        self._agreed: dict[tuple[int, bytes], tuple[Ids, Bytes, Bytes]] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(T={self._T})"
 
     def session(self, draws: Draws) -> bytes:
         """The session's name."""
@@ -146,20 +171,23 @@ class Cryptography(ABC):
         self._session = named.tobytes() or None
 
     @property
-    @abstractmethod
     def keyed(self) -> bool:
         """Whether senders and the first T relays agree on keys before the first sum."""
+        return True
 
     @property
-    @abstractmethod
     def expanded(self) -> int:
         """How many relays, from the first on, expand their shares themselves."""
+        return self._T
 
-    @abstractmethod
+    def nonce(self, step: Step, attempt: int = 0) -> bytes:
+        """See `mask_nonce`."""
+        return mask_nonce(step, attempt)
+
     def shuffle(self, draws: Draws, count: int) -> Ids | None:
         """int64 [count], by which a sender's circuits are put in order; None leaves them in that of groups."""
+        return draws.coins.uniform(2**63, (count,))
 
-    @abstractmethod
     def routes(self, draws: Draws, step: Step, silos: Ids) -> Ids:
         """Return coins of silos for circuits: via which silo each goes on, and its order; int64 [m, 2].
 
@@ -168,37 +196,42 @@ class Cryptography(ABC):
             step: when circuits are opened.
             silos: int64 [m], whose circuit each is.
         """
+        return draws.draw("routes", silos, 2**63, (2,), step)
 
-    @abstractmethod
     def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:
         """Return fresh openings of pseudonyms: int64 [g, 2], one for each group, known to its owner alone."""
+        return draws.draw("openings", owners, 2**63, (2,), step)
 
-    @abstractmethod
     def names(self, draws: Draws, step: Step, owners: Ids) -> Ids:
         """Return pseudonyms of circuits: int64 [m, 2]."""
+        return draws.draw("pseudonyms", owners, 2**63, (2,), step)
 
-    @abstractmethod
     def circuit_keys(self, draws: Draws, step: Step, owners: Ids, relays: int) -> Bytes:
         """Return a key of each circuit for each relay: uint8 [relays, m, 32]; [relays, m, 0] where none is needed."""
+        out = np.empty((relays, len(owners), KEY_BYTES), dtype=np.uint8)
+        for keys in out:
+            for start in range(0, len(owners), _AT_ONCE):
+                some = slice(start, start + _AT_ONCE)
+                keys[some] = draws.draw("circuit keys", owners[some], 256, (KEY_BYTES,), step)
+        return out
 
-    @abstractmethod
     def sealing_keys(self, draws: Draws, relays: Ids) -> Bytes:
         """Return the private keys of relays, for which circuits are sealed: uint8 [k, bytes]."""
+        return draws.draw("sealing keys", relays, 256, (self.agreement.private_bytes,)).astype(np.uint8)
 
-    @abstractmethod
     def public_key(self, private: Bytes) -> Bytes:
         """Return what a relay publishes: uint8 [bytes]."""
+        return np.frombuffer(Unsealing(private.tobytes(), self.agreement).public, dtype=np.uint8)
 
     @property
-    @abstractmethod
     def public_bytes(self) -> int:
         """Size of what a relay publishes."""
+        return self.agreement.public_bytes
 
-    @abstractmethod
     def sealed_bytes(self, content: int) -> int:
         """Return the size of a seal of so many bytes."""
+        return content + self.agreement.seal_bytes
 
-    @abstractmethod
     def seal(self, draws: Draws, owners: Ids, publics: Sequence[Bytes], contents: Sequence[Bytes]) -> Bytes:
         """Seal circuits for all relays.
 
@@ -211,189 +244,6 @@ class Cryptography(ABC):
         Returns:
             uint8 [m, relays * sealed_bytes(c)].
         """
-
-    @abstractmethod
-    def unseal(self, draws: Draws, private: Bytes, sealed: Bytes) -> tuple[Bytes, Flags]:
-        """Open seals for one relay: uint8 [m, s] to uint8 [m, c], and bool [m]: which were made for it."""
-
-    @abstractmethod
-    def hidden_width(self, width: int, kind: np.dtype[Any]) -> int:
-        """Return how many numbers a row of so many elements takes once it is hidden."""
-
-    @abstractmethod
-    def hide(self, step: Step, attempt: int, keys: Bytes, rows: Array) -> Array:
-        """Mask and authenticate rows [*batch, m, w] under circuits' keys for the step; see `rows.hide_rows`."""
-
-    @abstractmethod
-    def reveal(
-        self, step: Step, attempt: int, keys: Bytes, hidden: Array, kind: np.dtype[Any]
-    ) -> tuple[Array, Flags]:  # fmt: skip
-        """Unmask them, and say which are authentic: elements [*batch, m, w], and bool [m]."""
-
-    @abstractmethod
-    def circuit_masks(self, step: Step, attempt: int, keys: Bytes, width: int) -> Elements:
-        """Return what a relay expands from circuits' keys uint8 [m, 32]: elements [m, width]."""
-
-    @abstractmethod
-    def drawn(self, draws: Draws, step: Step, senders: Ids, width: int) -> dict[str, Array]:
-        """What senders draw for the masks of a step: arrays by name; none where masks are expanded from keys."""
-
-    @abstractmethod
-    def masks(
-        self,
-        step: Step,
-        attempt: int,
-        senders: Numbers,
-        width: int,
-        drawn: Arrays,
-        keys: Keys | Bytes | None,
-        places: Ids | None = None,
-    ) -> list[Elements]:
-        """T arrays of masks, elements [*batch, m, width], or [*batch, k, width] of some messages alone.
-
-        Args:
-            step: when they are used.
-            attempt: how often the step was given up.
-            senders: integers [m], ascending party identifiers, of all messages of each, by slot.
-            width: coordinates of each row.
-            drawn: what was drawn for the step.
-            keys: that senders share with relays, or of circuits, uint8 [relays, m, 32].
-            places: int64 [k], of which messages; of all unless given.
-        """
-
-    @abstractmethod
-    def expand(self, step: Step, names: Ids, keys: Keys, width: int) -> Elements:
-        """What a relay expands into the shares of named senders: elements [m, width].
-
-        Args:
-            step: when they are used.
-            names: int64 [m], of sender and slot, see `wire.names_of`.
-            keys: that the relay shares with senders.
-            width: coordinates of each row.
-        """
-
-    @abstractmethod
-    def sender_keys(
-        self, offers: Sequence[Offer], senders: Ids, answered: Bytes, relay: int, session: bytes
-    ) -> Bytes:  # fmt: skip
-        """What each sender agrees on with one relay: uint8 [s, 32].
-
-        Args:
-            offers: of the senders, s of them.
-            senders: int64 [s], party identifiers.
-            answered: uint8 [s, 32 + wrapped bytes], what the relay answered each.
-            relay: party identifier.
-            session: its name.
-
-        Raises:
-            ProtocolError: the relay's key is a point of low order, with which everybody would share one key, or a
-                secret was wrapped for somebody else.
-        """
-
-    @abstractmethod
-    def relay_keys(
-        self, private: Bytes, relay: int, publics: Bytes, secrets: Bytes, senders: Ids, session: bytes
-    ) -> Bytes:
-        """What one relay, with its private key uint8 [32], agrees on with each sender: the same.
-
-        Args:
-            private: of the relay.
-            relay: party identifier.
-            publics: uint8 [s, public bytes], what senders published.
-            secrets: uint8 [s, secret bytes], that it wrapped for them.
-            senders: int64 [s], party identifiers.
-            session: its name.
-        """
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Keys:
-    """Keys between some senders and some relays.
-
-    Attributes:
-        senders: int64 [s], ascending party identifiers.
-        secrets: for each relay uint8 [s, 32].
-        streams: of those keys.
-    """
-
-    senders: Ids
-    secrets: tuple[Bytes, ...]
-    streams: tuple[KeyedStreams, ...]
-
-    @classmethod
-    def of(cls, senders: Ids, secrets: Sequence[Bytes]) -> Keys:
-        """Sets up the streams."""
-        return cls(senders, tuple(secrets), tuple(KeyedStreams(each) for each in secrets))
-
-
-class RealCryptography(Cryptography):
-    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode, random pseudonyms: what users run."""
-
-    def __init__(self, field: PrimeField, T: int, **known: Any) -> None:
-        super().__init__(field, T, **known)
-        self._agreed: dict[tuple[int, bytes], tuple[Ids, Bytes, Bytes]] = {}
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(T={self._T})"
-
-    @property
-    def keyed(self) -> bool:
-        """Named senders share keys with relays."""
-        return True
-
-    @property
-    def expanded(self) -> int:
-        """All T relays whose shares are masks."""
-        return self._T
-
-    def nonce(self, step: Step, attempt: int = 0) -> bytes:
-        """See `mask_nonce`."""
-        return mask_nonce(step, attempt)
-
-    def shuffle(self, draws: Draws, count: int) -> Ids | None:
-        """Random."""
-        return draws.coins.uniform(2**63, (count,))
-
-    def routes(self, draws: Draws, step: Step, silos: Ids) -> Ids:
-        """Drawn by each silo."""
-        return draws.draw("routes", silos, 2**63, (2,), step)
-
-    def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:
-        """Drawn by each owner."""
-        return draws.draw("openings", owners, 2**63, (2,), step)
-
-    def names(self, draws: Draws, step: Step, owners: Ids) -> Ids:
-        """Drawn by each owner."""
-        return draws.draw("pseudonyms", owners, 2**63, (2,), step)
-
-    def circuit_keys(self, draws: Draws, step: Step, owners: Ids, relays: int) -> Bytes:
-        """Drawn by each owner."""
-        out = np.empty((relays, len(owners), KEY_BYTES), dtype=np.uint8)
-        for keys in out:
-            for start in range(0, len(owners), _AT_ONCE):
-                some = slice(start, start + _AT_ONCE)
-                keys[some] = draws.draw("circuit keys", owners[some], 256, (KEY_BYTES,), step)
-        return out
-
-    def sealing_keys(self, draws: Draws, relays: Ids) -> Bytes:
-        """Drawn by each relay."""
-        return draws.draw("sealing keys", relays, 256, (self.agreement.private_bytes,)).astype(np.uint8)
-
-    def public_key(self, private: Bytes) -> Bytes:
-        """Of both kinds."""
-        return np.frombuffer(Unsealing(private.tobytes(), self.agreement).public, dtype=np.uint8)
-
-    @property
-    def public_bytes(self) -> int:
-        """Of the agreement."""
-        return self.agreement.public_bytes
-
-    def sealed_bytes(self, content: int) -> int:
-        """Public key, ciphertext, and authentication."""
-        return content + self.agreement.seal_bytes
-
-    def seal(self, draws: Draws, owners: Ids, publics: Sequence[Bytes], contents: Sequence[Bytes]) -> Bytes:
-        """One after the other: each takes a tenth of a millisecond a relay."""
         sealing = Sealing([public.tobytes() for public in publics], self.session(draws))
         out = np.empty((len(owners), len(publics) * self.sealed_bytes(contents[0].shape[1])), dtype=np.uint8)
         for start in range(0, len(owners), _AT_ONCE):
@@ -406,7 +256,7 @@ class RealCryptography(Cryptography):
         return out
 
     def unseal(self, draws: Draws, private: Bytes, sealed: Bytes) -> tuple[Bytes, Flags]:
-        """One after the other."""
+        """Open seals for one relay: uint8 [m, s] to uint8 [m, c], and bool [m]: which were made for it."""
         own, salt = Unsealing(private.tobytes(), self.agreement), self.session(draws)
         size = sealed.shape[1] - self.agreement.seal_bytes
         out, good = np.zeros((len(sealed), max(size, 0)), dtype=np.uint8), np.zeros(len(sealed), dtype=np.bool_)
@@ -417,7 +267,7 @@ class RealCryptography(Cryptography):
         return out, good
 
     def hidden_width(self, width: int, kind: np.dtype[Any]) -> int:
-        """See `rows.width_of`."""
+        """Return how many numbers a row of so many elements takes once it is hidden."""
         return width_of(width, kind)
 
     def hide(self, step: Step, attempt: int, keys: Bytes, rows: Array) -> Array:
@@ -431,7 +281,7 @@ class RealCryptography(Cryptography):
         return reveal_rows(keys, self.nonce(step, attempt), hidden, kind)
 
     def circuit_masks(self, step: Step, attempt: int, keys: Bytes, width: int) -> Elements:
-        """Read from streams at the nonce of the step."""
+        """Return what a relay expands from circuits' keys uint8 [m, 32]: elements [m, width]."""
         counts, field = np.full(len(keys), width), self._field
         streams = KeyedStreams(keys)
         return streams.uniform(field.modulus, counts, self.nonce(step, attempt), field.dtype).reshape(-1, width)
@@ -450,7 +300,7 @@ class RealCryptography(Cryptography):
         keys: Keys | Bytes | None,
         places: Ids | None = None,
     ) -> list[Elements]:
-        """Read from streams at the nonce of the step."""
+        """What senders draw for the masks of a step: arrays by name; none where masks are expanded from keys."""
         if isinstance(keys, np.ndarray):
             some = keys[: self._T] if places is None else keys[: self._T, places]
             return [self.circuit_masks(step, attempt, each, width) for each in some]
@@ -497,7 +347,16 @@ class RealCryptography(Cryptography):
     def relay_keys(
         self, private: Bytes, relay: int, publics: Bytes, secrets: Bytes, senders: Ids, session: bytes
     ) -> Bytes:
-        """The same, or from the other end where it is hosted here."""
+        """What one relay, with its private key uint8 [32], agrees on with each sender: the same.
+
+        Args:
+            private: of the relay.
+            relay: party identifier.
+            publics: uint8 [s, public bytes], what senders published.
+            secrets: uint8 [s, secret bytes], that it wrapped for them.
+            senders: int64 [s], party identifiers.
+            session: its name.
+        """
         pair, keys = KeyPair(private.tobytes()), []
         known = self._agreed.pop((relay, pair.public), None)
         if known is not None and np.array_equal(known[0], senders) and np.array_equal(known[1], publics):

@@ -25,7 +25,7 @@ from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.partnering import Contributors, Partnering, SmallGroups, check_mutual
 from fgl_secure.protocols.relay_coded.claim import claim_of
-from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
@@ -107,7 +107,7 @@ class RelayCoded(Scheme):
     contributors: Contributors = Contributors.ALL
     reopen_every: int = 0
     keys: KeyAgreement = attribute(default_factory=KeyAgreement.best)
-    cryptography: type[Cryptography] = attribute(default=RealCryptography, repr=False)
+    cryptography: type[Cryptography] = attribute(default=Cryptography, repr=False)
     roles: Roles = attribute(default=HONEST, repr=False)
 
     label: ClassVar[str] = "relay-coded"

@@ -14,7 +14,7 @@ from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Roles, Tagging
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Roles
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import TOPOLOGIES
@@ -27,7 +27,6 @@ from tests.protocols.test_roles import ALL
 SCHEMES: tuple[Scheme, ...] = (
     *ALL,
     RelayCoded(profile=Profile.HIDDEN, max_degree=3),
-    RelayCoded(tags=Tagging.SEALED, max_degree=3),
     RelayCoded(T=2, R=4, profile=Profile.SHOWN),
 )
 SENT = frozenset({"seeds", "numbers", "labels of sums"})

@@ -43,7 +43,7 @@ from fgl_secure.methods.hifgl.audit_runs import (
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Roles
 from fgl_secure.protocols.relay_coded.code import source_shares
-from fgl_secure.protocols.relay_coded.cryptography import RealCryptography
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.silos import Silos
 from fgl_secure.protocols.relay_coded.wire import PLACE, SHARE, SLOT
 from fgl_secure.protocols.scheme import Scheme
@@ -93,7 +93,7 @@ def send_carelessly(
             channel.carry(Messages(Phase.SHARES, step, *ends, {SHARE: share}))
 
 
-class UnmixedCryptography(RealCryptography):
+class UnmixedCryptography(Cryptography):
     """Silos hand rows of their own devices to the relays themselves, in an order that they draw."""
 
     def routes(self, draws: Draws, step: Step, silos: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.partnering import Contributors
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.training.job import Job
@@ -102,7 +102,7 @@ PATHS = np.arange(48).reshape(16, 3)
 
 @pytest.mark.parametrize(
     ("k_min", "tags", "put_down"),
-    [(2, Tagging.DIRECT, False), (3, Tagging.DIRECT, True), (3, Tagging.SEALED, False), (3, Tagging.SEALED, True)],
+    [(2.DIRECT, False), (3.DIRECT, True), (3.SEALED, False), (3.SEALED, True)],
 )
 def test_training_between_partners_is_that_of_one_process(
     graph: FederatedGraph, k_min: int, tags: Tagging, put_down: bool

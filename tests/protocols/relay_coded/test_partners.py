@@ -14,7 +14,7 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners import agree
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
@@ -55,10 +55,9 @@ def test_sums_are_those_over_partners(graph: tuple[Pairs, int], seed: int) -> No
         assert np.allclose(collective.sum(rows, step), ideal(collective.topology.grouping, rows, step))
 
 
-@pytest.mark.parametrize("tags", Tagging)
-def test_sums_are_the_same_with_a_process_for_each_silo_and_relay(tags: Tagging) -> None:
-    """Tags are handed on from process to process, or none are told; each is put down and taken up after every turn."""
-    scheme = replace(SCHEME, tags=tags)
+def test_sums_are_the_same_with_a_process_for_each_silo_and_relay() -> None:
+    """Pseudonyms are handed on from process to process; each is put down and taken up after every turn."""
+    scheme = SCHEME
     parties, grouping = grouping_of(PATH, 12, 4)
     silos, relays = parties.ids(Role.SILO), parties.ids(Role.RELAY)
     devices = [grouping.row_owner[grouping.row_custodian == silo] for silo in silos]
@@ -68,7 +67,7 @@ def test_sums_are_the_same_with_a_process_for_each_silo_and_relay(tags: Tagging)
     whole.run()
     assert all(len(partners.circuits.ends.T) for partners in agreement.partners)
     known = [
-        Topology(NEIGHBOURS, each.grouping, 2, helpers=relays, circuits=each.circuits, others=silos, keys=each.keys)
+        Topology(NEIGHBOURS, each.grouping, 2, helpers=relays, circuits=each.circuits, others=silos)
         for each in agreement.partners
     ]
     nobody = np.empty(0, dtype=np.int64)
@@ -113,19 +112,17 @@ def test_rows_are_written_for_as_many_partners_as_there_may_be() -> None:
 
 @pytest.mark.parametrize("pairs", [PATH, {(0, n) for n in range(1, 12)}, {(a, b) for b in range(12) for a in range(b)}])
 def test_nobody_sees_a_count_that_depends_on_the_graph(pairs: Pairs) -> None:
-    """A path, a star, and everybody with everybody: D messages of each device to each relay, and D under each tag."""
+    """A path, a star, and a complete graph: D circuits of each device to each relay, and D of each group."""
     collective, channel = opened(pairs, 12, scheme=replace(SCHEME, max_degree=9))
     collective.sum(np.ones((12, 2)), Step(0, 0))
-    devices, relays = (channel.parties.ids(role) for role in (Role.DEVICE, Role.RELAY))
-    sealed = [each for each in channel.transcript.messages if each.phase is Phase.SEALED and len(each.senders) > 12]
-    assert len(sealed) == len(relays)
-    for each in sealed:
-        assert (np.bincount(each.senders)[devices] == 9).all()
-    for relay in relays.tolist():
-        tags = [each["tag"][each.receivers == relay] for each in channel.transcript.messages
-                if each.phase in (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS)]  # fmt: skip
-        _, counts = np.unique(np.concatenate(tags), axis=0, return_counts=True)
-        assert counts.tolist() == [9] * 12
+    devices = channel.parties.ids(Role.DEVICE)
+    sealed = [each for each in channel.transcript.messages if each.phase is Phase.SEALED and each.senders[0] in devices]
+    assert len(sealed) == 1
+    assert (np.bincount(sealed[0].senders)[devices] == 9).all()
+    for rows in channel.transcript.views(Role.RELAY).own("circuits"):
+        for relay in np.unique(rows.owners):
+            _, counts = np.unique(rows.values[rows.owners == relay][:, 2:], axis=0, return_counts=True)
+            assert counts.tolist() == [9] * 12
 
 
 def test_padding_to_the_busiest_would_tell_the_graphs_apart() -> None:
@@ -160,8 +157,8 @@ def test_ends_of_a_way_never_talk() -> None:
     assert len(handed_on) == 1 + collective.topology.circuits.hops
 
 
-def test_a_tag_that_is_lost_on_its_way_costs_its_own_sum() -> None:
-    """Who isn't told a tag doesn't send, so that the tag lacks a message and stays closed; other sums are whole."""
+def test_a_pseudonym_that_is_lost_on_its_way_costs_its_own_sum() -> None:
+    """Who isn't told a pseudonym opens no circuit to the group, which relays refuse; other sums are whole."""
     parties, grouping = grouping_of(PATH, 12)
     partners = agree(grouping, RULES, channel_of(parties))
     target, _, _, beside = partners.circuits.ends[:, 0].tolist()
