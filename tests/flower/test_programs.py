@@ -51,7 +51,7 @@ SLOW = ("hifgl", "fedstruct", "fed2gnn")
 OTHERS = (
     (HiFGL(epochs=1), "relay-coded,server=lightsecagg"),
     (HiFGL(epochs=1, preset="paper"), "relay-coded[k_min=1]"),
-    (HiFGL(epochs=1), "relay-coded[max_degree=12,tags=sealed]"),
+    (HiFGL(epochs=1), "relay-coded[max_degree=12]"),
     (FedAvg(epochs=2, local_steps=2, batch=3), "ckks-shared-key"),
     (FedSpray(epochs=1, preset="paper"), "lightsecagg"),
     (FedStruct(epochs=1, features="degree", preset="paper"), "ckks"),

@@ -29,8 +29,8 @@ SCHEMES: tuple[Scheme, ...] = (
     RelayCoded(profile=Profile.HIDDEN, max_degree=3),
     RelayCoded(T=2, R=4, profile=Profile.SHOWN),
 )
-SENT = frozenset({"seeds", "numbers", "labels of sums"})
-"""What unnamed senders and owners of sums draw, or work out, for relays, which are sent it, sealed."""
+SENT = frozenset({"circuit keys", "pseudonyms", "circuits", "pseudonyms of groups"})
+"""What owners of circuits draw for relays, which are sent it, sealed."""
 PART = 16
 
 

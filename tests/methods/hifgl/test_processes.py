@@ -101,12 +101,10 @@ PATHS = np.arange(48).reshape(16, 3)
 
 
 @pytest.mark.parametrize(
-    ("k_min", "tags", "put_down"),
-    [(2.DIRECT, False), (3.DIRECT, True), (3.SEALED, False), (3.SEALED, True)],
+    ("k_min", "put_down"),
+    [(2, False), (3, True), (3, False)],
 )
-def test_training_between_partners_is_that_of_one_process(
-    graph: FederatedGraph, k_min: int, tags: Tagging, put_down: bool
-) -> None:
+def test_training_between_partners_is_that_of_one_process(graph: FederatedGraph, k_min: int, put_down: bool) -> None:
     """Ends of a path of three fill their groups by way of the middle, whatever is drawn; groups of two stay too small.
 
     So the same sums are had with other coins.
@@ -115,7 +113,7 @@ def test_training_between_partners_is_that_of_one_process(
     edges = np.concatenate([there, there[::-1]], axis=1)
     edges = edges[:, np.lexsort(edges)]
     paths = replace(graph, graph=replace(graph.graph, edges=read_only(edges)), silo_of=read_only(np.arange(48) % 3))
-    scheme = RelayCoded(profile=Profile.HIDDEN, k_min=k_min, max_degree=4, tags=tags)
+    scheme = RelayCoded(profile=Profile.HIDDEN, k_min=k_min, max_degree=4)
     schemes: dict[str, Scheme] = {"neighbours": scheme, "members": Plaintext(), "server": Plaintext()}
     job = silos_of(paths, schemes, replace(HIFGL, epochs=1 if put_down else 2))
     agree(apart(job, put_down=put_down), in_one_process(job))
@@ -148,7 +146,7 @@ def test_foreign_contributors_are_those_of_one_process(graph: FederatedGraph, sh
 
 
 def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:
-    """In the clear silos send each other values; over relays they tell each other tags, and relays answer sums."""
+    """In the clear silos send each other values; over relays they tell each other pseudonyms, and carry circuits."""
     phases = {}
     for rows in (Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN)):
         job = silos_of(graph, rows, replace(HIFGL, epochs=1))
@@ -158,4 +156,7 @@ def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:
         between = [b for b in channel.transcript.messages if np.isin([b.senders[0], b.receivers[0]], silos).all()]
         phases[rows.label] = {batch.phase for batch in between}
     told = {Phase.WANTED, Phase.ROSTERS}  # which messages count, and confirmations of the server's results
-    assert phases == {"plaintext": {*told, Phase.VALUES}, "relay-coded": {*told, Phase.TAGS}}
+    assert phases == {
+        "plaintext": {*told, Phase.VALUES},
+        "relay-coded": {*told, Phase.TAGS, Phase.CIRCUITS, Phase.MIXED},
+    }
