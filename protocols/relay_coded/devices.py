@@ -209,7 +209,7 @@ class Devices(CheckpointedMachine):
         if self._mixes and self._circuits and 0 < self._scheme.reopen_every < self._age:
             self._due = _Due.REOPENING
             return ()
-        if self._agreement.due:
+        if not self._mixes and self._agreement.due:
             self._due = _Due.AWAIT_KEYS
             return self._agreement.publish()
         if self._set in self._circuits:
@@ -614,7 +614,7 @@ class Devices(CheckpointedMachine):
 
     def _take_publics(self, messages: Messages) -> None:
         """Relays' public keys, as silos hand them on."""
-        publics = self._wire.read(messages, PAYLOAD, "|u1", len(self._relays) * self._crypto.public_bytes)
+        publics = self._wire.read(messages, wire.PUBLIC, "|u1", len(self._relays) * self._crypto.public_bytes)
         if len(publics) and (publics != publics[0]).any():
             raise ProtocolError("relays must publish one key for everyone; silos were told two")
         if len(self._publics) and not np.array_equal(self._publics, publics[:1]):

@@ -25,7 +25,6 @@ from fgl_secure.runtime.packing import under, within
 from fgl_secure.typing import Array, Bytes, Flags, Ids
 
 DIGEST_WORDS = 4
-DIGEST_BYTES = 32
 HELD, AGREED = "held", "agreed"
 _NAME = 2 * wire.PSEUDONYM_BYTES
 """Bytes of the pseudonyms of a circuit and of its group."""
@@ -81,14 +80,14 @@ class Table:
         return self._sorted
 
     def digest(self, present: Flags) -> Ids:
-        """SHA-256 over what is there of it: int64 [4]."""
+        """SHA-256 over the table, and over which of its circuits have a row: int64 [8]."""
         if not self._digest:
             hashed = hashlib.sha256()
             for part in (self.names, self.groups):
                 hashed.update(np.ascontiguousarray(part).data)
             self._digest = hashed.digest()
         there = b"" if present.all() else np.packbits(present).tobytes()
-        return np.frombuffer(hashlib.sha256(self._digest + there).digest(), dtype=np.int64)
+        return np.frombuffer(self._digest + hashlib.sha256(there).digest(), dtype=np.int64)
 
     def state(self) -> dict[str, Array]:
         """Return all of it as arrays."""
@@ -266,7 +265,8 @@ class Relays(CheckpointedMachine):
         if messages.fields.keys() not in ({PAYLOAD}, {AGREED}, {HELD}):
             raise MalformedMessageError(f"rosters must be digests or lists; found {', '.join(messages.fields)}")
         if HELD not in messages.fields:
-            self._wire.read(messages, next(iter(messages.fields)), "<i8", DIGEST_WORDS)
+            words = 2 * DIGEST_WORDS if PAYLOAD in messages.fields else DIGEST_WORDS
+            self._wire.read(messages, next(iter(messages.fields)), "<i8", words)
             return
         whole = messages[HELD][(0,) * self._wire.axes]
         if whole.dtype.str != "<i8" or whole.ndim != 3 or whole.shape[2] != 5:
@@ -488,11 +488,25 @@ class Relays(CheckpointedMachine):
             if other not in self._noted and other != relay.party and other not in said:
                 self._noted.add(other)
                 self._remark(other, "the relay is not heard of and is left out of this step")
-        if all(np.array_equal(digest, self._digest(relay)) for digest in said.values()):
+        own, alike = self._digest(relay), self._of_one_table(relay, said)
+        if relay.party not in alike:
+            self._remark(relay.party, "the relay lacks circuits that others have, and gives no answers in this step")
+            relay.at = _At.OUT
+            return
+        relay.live = np.array(sorted(alike), dtype=np.int64)
+        if all(np.array_equal(said[party], own) for party in alike if party != relay.party):
             relay.at = _At.AGREED
             return
         relay.at = _At.LISTS
         yield from self._tell(relay, HELD, self._held(relay), relay.live[relay.live != relay.party])
+
+    def _of_one_table(self, relay: RelayState, said: Mapping[int, Array]) -> set[int]:
+        """The most relays that know the same circuits, if they are more than T; else all that are heard of."""
+        tables: dict[bytes, set[int]] = {}
+        for party, digest in {relay.party: self._digest(relay), **said}.items():
+            tables.setdefault(digest[:DIGEST_WORDS].tobytes(), set()).add(party)
+        most = max(tables.values(), key=lambda parties: (len(parties), -min(parties)))
+        return most if len(most) > self._scheme.T else {relay.party, *said}
 
     def _held(self, relay: RelayState) -> Ids:
         """Names and pseudonyms of the circuits that have a row: int64 [k, 5]."""

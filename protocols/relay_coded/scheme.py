@@ -313,7 +313,7 @@ class RelayCoded(Scheme):
         if len(owners):
             out.append(self.roles.devices(owners, terms, scheme, crypto, draws, alone=hosted is None))
         if len(silos):
-            out.append(self.roles.silos(silos, terms, scheme, crypto, draws))
+            out.append(self.roles.silos(silos, terms, scheme, crypto, draws, alone=hosted is None))
         if len(relays):
             out.append(self.roles.relays(relays, terms, scheme, crypto, draws))
         return tuple(out)

@@ -113,18 +113,28 @@ class Silos(CheckpointedMachine):
         scheme: its parameters.
         cryptography: draws routes.
         draws: coins of the silos.
+        alone: whether one process hosts all parties, so that a pass without messages needs none.
     """
 
     def __init__(
-        self, parties: Ids, terms: SumTerms, scheme: Parameters, cryptography: Cryptography, draws: Draws
+        self,
+        parties: Ids,
+        terms: SumTerms,
+        scheme: Parameters,
+        cryptography: Cryptography,
+        draws: Draws,
+        *,
+        alone: bool = True,
     ) -> None:
         super().__init__(parties, terms, len(terms.tapes))
+        self._is_idle = alone and not len(terms.topology.grouping.source)
         self._scheme, self._crypto, self._draws = scheme, cryptography, draws
         topology, grouping = terms.topology, terms.topology.grouping
         self._silos, self._relays = topology.custodians, topology.helpers
         self._mixes, self._wire = scheme.mixes(topology.name), Wire(draws.batch_shape)
-        owners, first = np.unique(grouping.group_owner, return_index=True)
-        custodians = grouping.group_custodian[first]
+        whole = np.concatenate([grouping.row_custodian, grouping.group_custodian])
+        owners, first = np.unique(np.concatenate([grouping.row_owner, grouping.group_owner]), return_index=True)
+        custodians = whole[first]
         here = np.isin(custodians, parties) & (owners < _FIRST_ALIAS) & (owners != custodians)
         self._devices, self._silo_of = owners[here], custodians[here]
         self._device_at, self._own_at, self._silo_at = map(PartyIndex, (self._devices, parties, self._silos))
@@ -273,7 +283,7 @@ class Silos(CheckpointedMachine):
 
     def _pass_keys(self) -> list[Messages]:
         """Ask relays for the keys that circuits are sealed for, and hand them to own devices."""
-        if not len(self._devices) or self._passed:
+        if self._is_idle or not len(self._devices) or self._passed:
             return []
         K, R = len(self.parties), len(self._relays)
         if not self._asked:
@@ -287,7 +297,7 @@ class Silos(CheckpointedMachine):
         keys = np.concatenate([self._publics.get(relay, absent) for relay in self._relays.tolist()])
         everyone = np.broadcast_to(keys, (len(self._devices), len(keys)))
         ends = self._silo_of, self._devices
-        return [self._wire.say(Phase.KEYS, _SETUP, ends, len(keys), {PAYLOAD: everyone})]
+        return [self._wire.say(Phase.KEYS, _SETUP, ends, len(keys), {wire.PUBLIC: everyone})]
 
     def _is_complete(self) -> Flags:
         """Bool [k]: whose devices' rows, and circuits where they are opened, are all there."""

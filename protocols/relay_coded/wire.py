@@ -25,6 +25,7 @@ MOST_COORDINATES = 2**22
 
 SHARE, SUM, COUNT, WIDTH, ATTEMPT, OPENING = "share", "sum", "count", "width", "attempt", "opening"
 SLOT, PLACE, RELAY, TICKET, PSEUDONYM, BIT = "slot", "place", "relay", "ticket", "pseudonym", "bit"
+PUBLIC = "public"
 
 
 class Wire:

@@ -116,7 +116,7 @@ def _pattern(transcript: Transcript, relay: int) -> Any:
     steps = [
         (batch.step.round, sorted(zip(batch.senders.tolist(), np.asarray(batch["slot"]).ravel().tolist(), strict=True)))
         for batch in transcript.messages
-        if batch.phase is Phase.SHARES and batch.receivers[0] == relay
+        if batch.phase is Phase.SHARES and (batch.receivers == relay).any()
     ]
     return str((circuits, steps))
 
@@ -168,7 +168,7 @@ def missing_rows(transcript: Transcript, relay: int) -> dict[int, int]:
         there = {
             int(sender) << 32 | int(slot)
             for batch in transcript.messages
-            if batch.phase is Phase.SHARES and batch.step.round == number and batch.receivers[0] == relay
+            if batch.phase is Phase.SHARES and batch.step.round == number and (batch.receivers == relay).any()
             for sender, slot in zip(batch.senders, np.asarray(batch["slot"]), strict=True)
         }
         found[number] = len(known - there)

@@ -329,6 +329,8 @@ class _AnsweredForFewer(twins.SmallCountsAnswered):
     """Relays answer every group a second time, for one message less of each."""
 
     def _answer(self, relay: Any) -> Iterator[Messages]:
+        if not twins.answers_now(self, relay):
+            return
         rows, (_, groups, _) = list(relay.rows), self._table(relay).by_group
         yield from super()._answer(relay)
         relay.rows, relay.sums, relay.done = rows, None, {}
@@ -504,7 +506,8 @@ def shares_alone(protocol: Protocol) -> Protocol:
     """The protocol with all that relays receive but shares left out: headers and keys are no news of values."""
 
     def shares(batch: MessageBatch) -> list[Any]:
-        return [batch["share"]] if batch.phase is Phase.SHARES else []
+        words = 4 if batch.phase is Phase.SHARES and batch["share"].dtype == np.uint32 else 0
+        return [batch["share"][..., words:]] if batch.phase is Phase.SHARES else []
 
     return replace(protocol, run=sampled_by_entries(protocol.run, shares), batched=True)
 

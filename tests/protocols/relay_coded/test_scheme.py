@@ -37,7 +37,7 @@ from tests.protocols.conformance import (
 )
 from tests.strategies import Parties, federated_graphs, grouping_over, groupings, reals
 
-TAG, COUNT, KEY, DIGEST = 16, 4, 32, 32
+TAG, COUNT, KEY, DIGEST = 16, 4, 32, 64
 AEAD = 16
 """What authenticated encryption adds."""
 ENCAPSULATION_KEY, CIPHERTEXT = 1184, 1088
@@ -86,7 +86,7 @@ class RelayConformance(SchemeConformance):
         hosts = len(np.unique(g.group_custodian))
         circuit = R * (TAG * (1 + R) + self.key + seal)
         answer = self.answer(width)
-        devices = len(np.unique(g.group_owner))
+        devices = len(np.unique(np.concatenate([g.row_owner, g.group_owner])))
         return (
             {
                 (Phase.KEYS, Role.SILO, Role.RELAY): (R * K, 0),
@@ -105,6 +105,13 @@ class RelayConformance(SchemeConformance):
         )
 
     key = KEY
+
+    def test_the_bystander_sees_nothing(self) -> None:
+        """A device without neighbours gets sums of zero."""
+        case = self.fit(triangle())
+        session = opened(self.scheme, channel_of(case.directory), case.grouping, 1)
+        for step in (FORWARD, BACKWARD):
+            assert session.sum(np.ones((4, 1)), step)[3] == 0
 
     def answer(self, width: int) -> int:
         """Bytes of a sum, its count and what authenticates them."""

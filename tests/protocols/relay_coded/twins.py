@@ -109,8 +109,20 @@ class LowerDegree(Devices):
         return [*drawn[:-1], np.asarray(last, dtype=field.dtype)]
 
 
+def answers_now(relays: Relays, relay: Any) -> bool:
+    """Whether a relay has circuits that it has not answered in the step."""
+    fetches = relays._table(relay).fetches
+    return any(len(each) > len(relay.done.get(sealed, ())) for sealed, each in fetches.items())
+
+
 class ExtraShare(Devices):
     """The first relay gets the last relay's shares as well, as a message that it ignores."""
+
+    def _masked_rows(self) -> Iterator[Messages]:
+        for messages in super()._masked_rows():
+            yield messages
+            ends, last = (messages.senders, np.full(len(messages), self._relays[0])), messages["share"][..., -1:]
+            yield self._wire.say(Phase.VALUES, self.now, ends, 0, {"share": last})
 
     def _plain_rows(self) -> Iterator[Messages]:
         for messages in super()._plain_rows():
@@ -124,6 +136,8 @@ class AnsweredTwice(Relays):
     """Relays answer every group a second time, for one message less."""
 
     def _answer(self, relay: Any) -> Iterator[Messages]:
+        if not answers_now(self, relay):
+            return
         rows, present = list(relay.rows), relay.present
         relay.present = present & (np.cumsum(present) > 1)
         yield from super()._answer(relay)
