@@ -482,7 +482,7 @@ class Devices(CheckpointedMachine):
     def _send(self) -> Iterable[Messages]:
         plan, width = self._plan, self._q.shape[1]
         self._answers = [Answers(int(relay), len(self._carried[self.now.direction].groups)) for relay in self._relays]
-        if not len(plan):
+        if self._mixes and not len(plan):
             return
         self._drawn = self._crypto.drawn(self._draws, self.now, plan.senders.astype(np.int64), width)
         yield from self._masked_rows() if self._mixes else self._plain_rows()
@@ -527,17 +527,16 @@ class Devices(CheckpointedMachine):
         return attempt_of(int(self._opened["numbers"].max(initial=0))) if len(places) else 0
 
     def _plain_rows(self) -> Iterator[Messages]:
-        """One row a message to each relay that is sent one, and to others a header from each sender."""
+        """A header of each owner to every relay, and one row a message to each that is sent one."""
         plan, sent, expanded = self._plan, self._leaving(), self._crypto.expanded
-        senders = plan.senders[sent].astype(np.int64)
-        parties = np.unique(senders)
+        owners = np.intersect1d(self._topology.grouping.owners, self.parties)
+        width = np.broadcast_to(np.uint32(self._q.shape[1]), (len(owners),))
+        for relay in self._relays.tolist():
+            size, ends = width.itemsize + wire.AUTHENTICATION_BYTES, (owners, np.full(len(owners), relay))
+            yield self._wire.say(Phase.SHARE_HEADERS, self.now, ends, size, {wire.WIDTH: width})
         if not len(sent):
             return
-        for relay in self._relays[:expanded].tolist():
-            width = np.broadcast_to(np.uint32(self._q.shape[1]), (len(parties),))
-            size = width.itemsize + wire.AUTHENTICATION_BYTES
-            ends = parties, np.full(len(parties), relay)
-            yield self._wire.say(Phase.SHARE_HEADERS, self.now, ends, size, {wire.WIDTH: width})
+        senders = plan.senders[sent].astype(np.int64)
         for relay, share in zip(self._relays[expanded:].tolist(), self._by_relay(sent), strict=True):
             size = share.shape[-1] * share.itemsize + wire.AUTHENTICATION_BYTES
             fields = {wire.SHARE: share, wire.SLOT: plan.slots[sent].astype(np.uint32)}

@@ -379,8 +379,6 @@ class Relays(CheckpointedMachine):
                 self._look(relay)
                 relay.at = _At.DIGESTS
                 yield from self._tell(relay, PAYLOAD, self._digest(relay))
-            elif not relay.told and self._is_idle(relay):
-                relay.at = _At.AGREED
         elif relay.at is _At.DIGESTS:
             yield from self._compare(relay)
         elif relay.at is _At.LISTS:
@@ -390,45 +388,45 @@ class Relays(CheckpointedMachine):
         if relay.at is _At.AGREED:
             yield from self._answer(relay)
 
-    def _is_idle(self, relay: RelayState) -> bool:
-        """Whether groups are to be answered that no one sends to."""
-        table = self._table(relay)
-        return not len(table.names) and any(len(each) for each in table.fetches.values())
-
     def _look(self, relay: RelayState) -> None:
         """Which circuits have a row; of relays that expand shares, those of whom a header came."""
         table = self._table(relay)
-        if self._expands(relay):
-            senders = np.unique(np.concatenate([each.senders for each in relay.rows]))
-            widths = np.concatenate([self._wire.read(each, wire.WIDTH, "<u4") for each in relay.rows])
+        headers = [each for each in relay.rows if each.phase is Phase.SHARE_HEADERS]
+        if headers:
+            widths = np.concatenate([self._wire.read(each, wire.WIDTH, "<u4") for each in headers])
             if len(np.unique(widths)) > 1:
                 raise ProtocolError("senders must share rows of one width; they do not")
             relay.width = int(widths.max(initial=0))
+        if self._expands(relay):
+            senders = np.unique(np.concatenate([self._all[:0], *(each.senders for each in headers)]))
             relay.present = np.isin(table.names >> 32, senders)
-            if self._mixes:
-                return
-            known = self._keys.known(relay.party)
-            relay.present &= np.isin(table.names >> 32, known)
+            if not self._mixes:
+                relay.present &= np.isin(table.names >> 32, self._keys.known(relay.party))
             return
         names, shares = self._rows_of(relay)
-        relay.width = int(shares.shape[-1])
-        order, repeated = np.unique(names, return_index=True)[1], len(names)
-        if len(order) < repeated:
-            self._check_repeats(relay, names, shares, order)
         relay.present = np.ones(len(names), dtype=np.bool_)
         if not np.array_equal(table.names, names):
             relay.present = np.isin(table.names, names)
+        if shares is None:
+            return
+        first = np.unique(names, return_index=True)[1]
+        if len(first) < len(names):
+            self._check_repeats(relay, names, shares, first)
         if self._mixes:
-            relay.width -= self._crypto.hidden_width(0, self._scheme.field.dtype)
-            if self._scheme.field.dtype.itemsize > 4 and self._crypto.expanded:
-                relay.width //= 2
+            kind = self._scheme.field.dtype
+            words = shares.shape[-1] - self._crypto.hidden_width(0, kind)
+            relay.width = words // 2 if kind.itemsize > 4 and self._crypto.expanded else words
             relay.sums = self._sums(relay)
+        else:
+            relay.width = int(shares.shape[-1])
 
     def _rows_of(self, relay: RelayState) -> tuple[Ids, Any]:
         """Names and shares of what arrived."""
-        kind = wire.SLOT
-        names = [names_of(each.senders, self._wire.read(each, kind, "<u4")) for each in relay.rows]
-        shares = [each[wire.SHARE] for each in relay.rows]
+        rows = [each for each in relay.rows if each.phase is Phase.SHARES]
+        if not rows:
+            return self._all[:0], None
+        names = [names_of(each.senders, self._wire.read(each, wire.SLOT, "<u4")) for each in rows]
+        shares = [each[wire.SHARE] for each in rows]
         if len({each.shape[-1] for each in shares}) > 1:
             relay_name = self._draws.name_of(relay.party)
             raise ProtocolError(f"senders must share rows of one width with {relay_name}; they do not")

@@ -153,8 +153,9 @@ def small(name: str, scheme: Scheme) -> tuple[Directory, Topology]:
         topology = Topology.to_client(parties, clients[:4], int(clients[4]), WIDTH, 100)
     else:
         ids, ring, custodian = parties.ids(Role.DEVICE), np.arange(5), clients[np.array([0, 0, 0, 1, 1])]
-        source = np.tile(ring, 3)
-        target = np.concatenate([(ring + shift) % 5 for shift in (1, 2, 3)])
+        shifts = (1, 4) if getattr(scheme, "anonymous", False) else (1, 2, 3)
+        source = np.tile(ring, len(shifts))
+        target = np.concatenate([(ring + shift) % 5 for shift in shifts])
         grouping = Grouping(ids, ids, source, target, custodian, custodian)
         if name == "members":
             grouping = Grouping(ids, clients, ring, np.array([0, 0, 0, 1, 1]), custodian, clients)

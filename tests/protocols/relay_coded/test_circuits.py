@@ -21,7 +21,7 @@ from fgl_secure.runtime import Channel, Draws, Phase, Recording, Role, Step, Tra
 from fgl_secure.runtime.channel import Loss
 from tests.protocols.conformance import ideal, opened
 from tests.protocols.relay_coded.test_faults import VALUES, is_of_some, meshed, off_from
-from tests.protocols.relay_coded.test_privacy import between, both_ways
+from tests.protocols.relay_coded.test_privacy import between
 from tests.protocols.relay_coded.twins import Twin
 
 Ids = NDArray[np.int64]
@@ -85,12 +85,16 @@ class OwnSiloAlone(Routed):
         return found
 
 
+JOINED, APART = [(0, 1), (1, 0)], [(0, 0), (1, 1)]
+"""Two devices that are partners, and two that have rows for themselves alone."""
+
+
 def seen_by_relay(cryptography: type[Routed], edges: list[tuple[int, int]]) -> Counter[Any]:
     """What the first relay sees of groups, over all routes of four circuits and two rounds of two steps each.
 
     Groups are named in the order in which the relay meets them: pseudonyms are random.
     """
-    case, found = between(2, both_ways(edges), 2), Counter[Any]()
+    case, found = between(2, edges, 2), Counter[Any]()
     scheme = RelayCoded(k_min=1, bound=1.0, max_degree=2, cryptography=cryptography)
     relay = int(case.directory.ids(Role.RELAY)[0])
     for silos in itertools.product(range(2), repeat=4):
@@ -109,7 +113,7 @@ def seen_by_relay(cryptography: type[Routed], edges: list[tuple[int, int]]) -> C
 def _pattern(transcript: Transcript, relay: int) -> Any:
     names: dict[int, int] = {}
     circuits = [
-        tuple(row[:2]) + (names.setdefault(row[2], len(names)),)
+        (*row[:2], names.setdefault(row[2], len(names)))
         for rows in transcript.views(Role.RELAY).own("circuits")
         for row in rows.values[0 if rows.values.ndim == 3 else slice(None)][rows.owners == relay].tolist()
     ]
@@ -123,12 +127,12 @@ def _pattern(transcript: Transcript, relay: int) -> Any:
 
 def test_a_relay_sees_the_same_of_two_graphs() -> None:
     """Set-up and two steps, over all routes and orders: with an edge and without, a relay sees the same."""
-    assert seen_by_relay(Routed, [(0, 1)]) == seen_by_relay(Routed, [])
+    assert seen_by_relay(Routed, JOINED) == seen_by_relay(Routed, APART)
 
 
 def test_routes_that_keep_to_the_own_silo_show_the_graph() -> None:
     """The broken twin: a circuit that comes from another silo than the rest of its group is a partner's."""
-    assert seen_by_relay(OwnSiloAlone, [(0, 1)]) != seen_by_relay(OwnSiloAlone, [])
+    assert seen_by_relay(OwnSiloAlone, JOINED) != seen_by_relay(OwnSiloAlone, APART)
 
 
 # Silences: one relay, twenty steps

@@ -573,11 +573,9 @@ def test_the_kits_question_is_fair() -> None:
 def test_traces_do_not_depend_on_values(kind: str) -> None:
     """What the network sees depends on who sends to whom, and not on what.
 
-    Fetches leave in the order of tags, which are coins: between two silos with a device each that order shows nothing.
-    By way of which silos messages go is drawn where the graph is hidden: on equal coins it is the same for all values.
+    Via which silos circuits go is drawn: on equal coins it is the same for all values.
     """
-    good = production(PRODUCTION[kind])
-    good = on_equal_coins(good) if PRODUCTION[kind].anonymous else in_order(good)
+    good = on_equal_coins(production(PRODUCTION[kind]))
 
     def only_what_is_not_zero(values: Inputs, channel: Channel) -> None:
         senders = channel.parties.ids(Role.DEVICE)[np.flatnonzero(values[:, 0, 0])]
@@ -585,19 +583,6 @@ def test_traces_do_not_depend_on_values(kind: str) -> None:
 
     twin = replace(good, run=only_what_is_not_zero)
     assert_same_trace(good, inputs((0, 0), (0, 0)), inputs((1, 0), (0, -1)), broken_twin=twin, runs=2)
-
-
-def in_order(protocol: Protocol) -> Protocol:
-    """The protocol with the messages of every batch sorted by their ends: who watches a batch sees no order in it."""
-
-    def run(values: Inputs, channel: Channel) -> None:
-        protocol.run(values, channel)
-        for at, batch in enumerate(channel.transcript.messages):
-            order = np.lexsort((batch.receivers, batch.senders))
-            ends = Ends(batch.senders[order], batch.receivers[order])
-            channel.transcript.messages[at] = replace(batch, ends=ends)
-
-    return replace(protocol, run=run)
 
 
 def on_equal_coins(protocol: Protocol) -> Protocol:

@@ -118,14 +118,14 @@ class RelayConformance(SchemeConformance):
         return 16 + (1 + width) * self.scheme.field.dtype.itemsize
 
     def named_messages(self, grouping: Grouping, width: int, expanded: int) -> Traffic:
-        """A pseudonym for who sends abroad; a circuit at every relay, a header of every sender, and shares."""
+        """A pseudonym for who sends abroad; a circuit at every relay, a header of every owner, and shares."""
         m, R, size = len(grouping.source), self.scheme.R, width * self.scheme.field.dtype.itemsize
         abroad = int((grouping.row_owner[grouping.source] != grouping.group_owner[grouping.target]).sum())
-        senders = len(np.unique(grouping.row_owner[grouping.source]))
+        owners = len(grouping.owners) * R
         return {
             (Phase.TAGS, Role.DEVICE, Role.DEVICE): (abroad, abroad * TAG),
             (Phase.CIRCUITS, Role.DEVICE, Role.RELAY): (m * R, m * R * (TAG + AEAD)),
-            (Phase.SHARE_HEADERS, Role.DEVICE, Role.RELAY): (senders * expanded, senders * expanded * (4 + AEAD)),
+            (Phase.SHARE_HEADERS, Role.DEVICE, Role.RELAY): (owners, owners * (4 + AEAD)),
             (Phase.SHARES, Role.DEVICE, Role.RELAY): (m * (R - expanded), m * (R - expanded) * (size + AEAD)),
         }
 
