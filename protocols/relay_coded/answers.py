@@ -27,7 +27,8 @@ class Answers:
         relay: as given.
         counts: int64 [h], messages in each sum; 0 where the relay refuses, or before it has said.
         sums: elements [*batch, h, d]; None before any is there.
-        there: bool [h], which of them have arrived.
+        there: bool [h], which of them are there.
+        heard: bool [h], for which of them an answer has arrived, good or not.
     """
 
     def __init__(self, relay: int, groups: int) -> None:
@@ -35,18 +36,19 @@ class Answers:
         self.counts: Ids = np.zeros(groups, dtype=np.int64)
         self.sums: Elements | None = None
         self.there: Flags = np.zeros(groups, dtype=np.bool_)
+        self.heard: Flags = np.zeros(groups, dtype=np.bool_)
 
     @property
     def complete(self) -> bool:
-        """Whether all are there."""
-        return bool(self.there.all())
+        """Whether an answer has arrived for each of them, good or not."""
+        return bool(self.heard.all())
 
     def take(self, counts: Ids, sums: Elements, place: Ids) -> None:
         """Takes counts, and shares [*batch, k, d], of the sums at some places; what is there stands."""
         new = ~self.there[place]
         if not new.all():
             counts, sums, place = counts[new], np.compress(new, sums, axis=-2), place[new]
-        self.counts[place], self.there[place] = counts, True
+        self.counts[place], self.there[place], self.heard[place] = counts, True, True
         if self.sums is None and len(place) == len(self.there) and (place[1:] > place[:-1]).all():
             self.sums = sums
             return
@@ -56,12 +58,13 @@ class Answers:
 
     def state(self) -> dict[str, Array]:
         """All of it."""
-        arrays = {"counts": self.counts, "there": self.there}
+        arrays = {"counts": self.counts, "there": self.there, "heard": self.heard}
         return arrays if self.sums is None else {**arrays, "sums": self.sums}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Goes on where a state was taken."""
         self.counts, self.there, self.sums = state["counts"].copy(), state["there"].copy(), state.get("sums")
+        self.heard = state["heard"].copy()
 
 
 def decoded(

@@ -647,9 +647,11 @@ class Devices(CheckpointedMachine):
             rows = np.flatnonzero(messages.senders == answers.relay)
             if len(rows):
                 counts, sums, good = self._said(messages, j, rows, at[rows])
-                good &= of_pass[at[rows]] >= 0
-                given.append((answers, counts[good], np.compress(good, sums, axis=-2), of_pass[at[rows]][good]))
-        for answers, counts, sums, place in given:
+                place = of_pass[at[rows]]
+                good &= place >= 0
+                given.append((answers, counts[good], np.compress(good, sums, axis=-2), place[good], place[place >= 0]))
+        for answers, counts, sums, place, heard in given:
+            answers.heard[heard] = True
             answers.take(counts, sums, place)
 
     def _said(self, messages: Messages, j: int, rows: Ids, at: Ids) -> tuple[Ids, Elements, Flags]:

@@ -264,7 +264,8 @@ def _tellings(
         )
         far = np.maximum(by_owner, by_sender) >= 0
         every.places[far] = tickets[order[np.maximum(by_owner, by_sender)[far]]]
-        first = following[order[by_owner]]
+        known_ways = by_owner >= 0
+        first[known_ways] = following[order[by_owner[known_ways]]]
     told, heard = np.isin(every.owners, parties), np.isin(every.senders, parties)
     parts = [every.some(which) for which in (told & ~far, told & far, heard & ~far, heard & far)]
     at = [_matched((each.senders, each.groups), (senders, groups)) for each in parts[2:]]

@@ -452,11 +452,15 @@ def test_a_device_without_keys_is_left_out(act: Act | None) -> None:
     """
     case = meshed(2)
 
-    def tamper(messages: Messages) -> Tampered | None:
-        return act(messages, None) if act and messages.phase is Phase.KEYS else None
+    silos = case.directory.ids(Role.SILO)
 
-    def loss(phase: Phase, _: Step, senders: Ids, __: Ids) -> NDArray[np.bool_]:
-        return np.arange(len(senders)) >= (phase is Phase.KEYS and act is None)
+    def tamper(messages: Messages) -> Tampered | None:
+        of_silos = np.isin([messages.senders[0], messages.receivers[0]], silos).any() if len(messages) else True
+        return act(messages, None) if act and messages.phase is Phase.KEYS and not of_silos else None
+
+    def loss(phase: Phase, _: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
+        lost = phase is Phase.KEYS and act is None and not np.isin([senders[0], receivers[0]], silos).any()
+        return np.arange(len(senders)) >= lost
 
     channel = Channel(case.directory, SimulationCoins(0), Recording.everything(), loss, tamper)
     session = opened(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), channel, case.grouping, 2)

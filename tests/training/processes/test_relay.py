@@ -1,5 +1,6 @@
 """A relay answers what it is asked for and refuses what the protocol does not allow."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -79,9 +80,9 @@ class Run:
         return sums[graph.devices_of(silo)]
 
 
-TURNS = 8
-"""Keys and theirs, tags, shares, rosters and fetches, answers, the same by way of the silos, and sums."""
-SHARES, ANSWERS = 3, 5
+TURNS = 12
+"""Keys and theirs, pseudonyms, circuits and shares, those of answers via two silos, answers the same way, and sums."""
+SHARES, ANSWERS = 3, 7
 """Turns after which shares, and answers, are on their way."""
 
 
@@ -112,10 +113,10 @@ def test_no_sum_before_messages_are_agreed_on(graph: FederatedGraph) -> None:
 
 
 def test_one_relay_that_lies_is_corrected(graph: FederatedGraph) -> None:
-    """With R = T + 3 relays one may answer with wrong sums."""
+    """With R = T + 3 relays the answers of one may be changed."""
     run = Run(graph)
     run.turns(ANSWERS)
-    run.change(0, SILOS + 2, Phase.SEALED, "sum", lambda sums: (sums + 17) % SCHEME.field.modulus)
+    run.change(0, SILOS + 2, Phase.SEALED, "sum", lambda sums: sums ^ 17)
     run.turns(TURNS - ANSWERS)
     assert np.allclose(run.silos[0].result, run.expected(graph, 0), atol=1e-3)
 
@@ -143,14 +144,11 @@ def as_if_negative(values: Array) -> Array:
 @pytest.mark.parametrize(
     ("turns", "receiver", "sender", "phase", "name", "change", "message"),
     [
-        (SHARES, SILOS + 1, 0, Phase.SHARE_HEADERS, "slot", first(flip), "party 7"),
         (SHARES, SILOS + 1, 0, Phase.SHARES, "share", as_if_negative, "shares"),
         (SHARES, SILOS + 1, 0, Phase.SHARES, "share", lambda s: s.astype(np.int64), "field share of shares"),
-        (SHARES, SILOS + 1, 0, Phase.SHARE_HEADERS, "tag", first(flip), "party 7"),
-        (ANSWERS, 0, SILOS, Phase.SEALED, "sum", as_if_negative, "share sums"),
-        (ANSWERS, 0, SILOS, Phase.SEALED, "place", first(add_one), "answers"),
-        (2, 0, 1, Phase.TAGS, "tag", lambda tags: tags[:, :1], "field tag of tags"),
-        (2, 0, 1, Phase.TAGS, "place", first(add_one), "tags"),
+        (SHARES, SILOS + 1, 0, Phase.CIRCUITS, "pseudonym", first(flip), "parties"),
+        (2, 0, 1, Phase.TAGS, "pseudonym", lambda told: told[:, :1], "field pseudonym of pseudonyms"),
+        (2, 0, 1, Phase.TAGS, "place", first(add_one), "pseudonyms"),
     ],
 )
 def test_what_is_changed_on_the_way_is_refused(
@@ -183,10 +181,10 @@ def test_a_silo_sends_for_its_own_devices_alone(graph: FederatedGraph) -> None:
 
 
 def test_too_many_lies_are_noticed(graph: FederatedGraph) -> None:
-    """Two relays of four that lie cannot be told from the others."""
+    """Of four relays three send answers that were changed: one is too few."""
     run = Run(graph)
     run.turns(ANSWERS)
-    for relay in (SILOS, SILOS + 1):
-        run.change(0, relay, Phase.SEALED, "sum", lambda sums: (sums * 3 + 5) % SCHEME.field.modulus)
+    for silo, relay in itertools.product(range(SILOS), range(SILOS, SILOS + 3)):
+        run.change(silo, relay, Phase.SEALED, "sum", lambda sums: sums ^ 1)
     with pytest.raises(ProtocolError):
         run.turns(TURNS)
