@@ -671,6 +671,9 @@ class Devices(CheckpointedMachine):
                 self.remark(
                     self.now, int(self._relays[j]), f"an answer for {self._draws.name_of(owner)} was changed: dropped"
                 )
+            relays = np.full((*sums.shape[:-1], 1), self._relays[j])
+            opened = np.concatenate([relays, plain], axis=-1)
+            self._draws.note_learnt("opened sums", messages.receivers[rows], opened, self.now)
             good = good & ((sums >= 0) & (sums < field.modulus)).all(axis=-1).reshape(-1, len(rows)).all(axis=0)
         if sums.shape[-1] == 1 < width and not sums.any():  # of a relay that holds nothing, and so knows no width
             sums = np.zeros((*sums.shape[:-1], width), dtype=sums.dtype)

@@ -34,6 +34,8 @@ def _open(channel: Channel, words: NDArray[np.int64], targets: NDArray[np.int64]
     for relay in relays:
         values = np.column_stack([through, np.arange(len(through)), words[targets]])
         channel.note_learnt("circuits", np.full(len(through), relay), values)
+        sealed = np.zeros((len(through), 1), dtype=np.uint8)
+        channel.carry(Messages(Phase.CIRCUITS, Step(0, 0), through, np.full(len(through), relay), {"payload": sealed}))
 
 
 def record_forwarded(

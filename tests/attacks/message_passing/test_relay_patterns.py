@@ -191,7 +191,7 @@ ATTACKS: tuple[Attack[Any, Any], ...] = (named("silent-partners"), named("silent
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.card.name)
-@pytest.mark.parametrize("scheme", [UNCONFIRMED, RelayCoded(k_min=1, max_degree=64)], ids=["hasty silos", "scheme"])
+@pytest.mark.parametrize("scheme", [UNCONFIRMED, RelayCoded(k_min=1, max_degree=64)], ids=["hasty", "scheme"])
 def test_relays_see_no_silence_where_silos_wait(attack: Attack[Any, Any], scheme: RelayCoded) -> None:
     """Where silos hand on what there is all guesses are right; under the scheme none is better than without messages."""
     run = silent_run(scheme, meshed(), 0)
