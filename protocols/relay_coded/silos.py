@@ -158,7 +158,7 @@ class Silos(CheckpointedMachine):
         shape = self._live.shape
         self._stage, self._forced = _Stage.GATHERING, False
         self._arrived: dict[str, list[Messages]] = {}
-        self._spoke = np.zeros(len(self._devices), dtype=np.bool_)
+        self._spoke, self._lacking = (np.zeros(len(self._devices), dtype=np.bool_) for _ in range(2))
         self._complete, self._whole = (np.full(shape, -1, dtype=np.int8) for _ in range(2))
         self._expected = np.zeros((*shape, 2), dtype=np.int64)
         self._numbers = np.zeros(shape, dtype=np.int64)
@@ -301,7 +301,7 @@ class Silos(CheckpointedMachine):
 
     def _is_complete(self) -> Flags:
         """Bool [k]: whose devices' rows, and circuits where they are opened, are all there."""
-        found = np.ones(len(self.parties), dtype=np.bool_)
+        self._lacking = np.zeros(len(self._devices), dtype=np.bool_)
         due = [(wire.SHARE, wire.SLOT, self._each)]
         due += [(PAYLOAD, wire.SLOT, self._each), (PAYLOAD, wire.PLACE, 1)] if self._opening else []
         for content, kind, each in due:
@@ -311,9 +311,8 @@ class Silos(CheckpointedMachine):
                 slots = self._wire.read(messages, kind, "<u4")
                 at = self._device_at(messages.senders)[slots < each]
                 counts = np.bincount(at, minlength=len(self._devices))
-            lacking = self._joined & (counts < each)
-            found &= ~np.isin(self.parties, self._silo_of[lacking])
-        return found
+            self._lacking |= self._joined & (counts < each)
+        return ~np.isin(self.parties, self._silo_of[self._lacking])
 
     def _hand_over(self, *, forced: bool) -> list[Messages]:
         """Hand on what own devices sent, silo by silo if it is all there, and tell all silos."""
@@ -462,15 +461,15 @@ class Silos(CheckpointedMachine):
     def _give_up(self) -> list[Messages]:
         """Have circuits opened anew by the devices that were heard of, via the silos that were."""
         self._attempts += 1
-        silent = self._devices[self._joined & ~self._spoke]
-        for device in silent.tolist():
+        spoke = self._spoke & ~self._lacking
+        for device in self._devices[self._joined & ~spoke].tolist():
             self.remark(self.now, device, "it is silent: circuits are opened anew without it")
         heard = self._complete >= 0
         by_others = (heard & (self.parties[:, None] != self._silos[None])).any(axis=0)
         for silo in self._silos[self._live.any(axis=0) & ~by_others].tolist() if len(self._silos) > 1 else ():
             self.remark(self.now, silo, "it is silent: circuits are opened anew around it")
         self._live = heard
-        number, spoke = int(max(self._number, self._numbers.max(initial=0))) + 1, self._spoke
+        number = int(max(self._number, self._numbers.max(initial=0))) + 1
         if self._attempts >= MOST_ATTEMPTS:
             self._stage = _Stage.OUT
             return []
@@ -562,7 +561,7 @@ class Silos(CheckpointedMachine):
         self._arrived = {name: numbered("batch", within(name, waiting)) for name in names}
 
 
-_KEPT = ("joined", "live", "spoke", "complete", "whole", "handed", "expected", "numbers")
+_KEPT = ("joined", "live", "spoke", "lacking", "complete", "whole", "handed", "expected", "numbers")
 _SETUP = Step(round=0)
 
 
