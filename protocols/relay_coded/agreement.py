@@ -68,7 +68,7 @@ class SendersKeys:
             MalformedMessageError: they are none, or for somebody who waits for none.
             StaleMessageError: a relay has told somebody another key before.
         """
-        _check_setup(messages)
+        check_setup(messages)
         size = PUBLIC_KEY_BYTES + self._crypto.agreement.wrapped_bytes
         keys, place = self._wire.read(messages, PAYLOAD, "|u1", size), found_among(messages.receivers, self._senders)
         if not len(self._private) or (place < 0).any() or not np.isin(messages.senders, self._relays).all():
@@ -169,7 +169,7 @@ class RelaysKeys:
             MalformedMessageError: they are none.
             StaleMessageError: keys have been agreed on.
         """
-        _check_setup(messages)
+        check_setup(messages)
         self._wire.read(messages, PAYLOAD, "|u1", self._crypto.agreement.public_bytes)
         if not self._crypto.keyed:
             raise MalformedMessageError("keys must be told where they are agreed on; here they are not")
@@ -254,6 +254,7 @@ class RelaysKeys:
                 self._keys[relay] = Keys.of(heard["senders"], [state[f"keys/{relay}"]])
 
 
-def _check_setup(messages: Messages) -> None:
+def check_setup(messages: Messages) -> None:
+    """Refuse keys that are not of the set-up."""
     if messages.step != SETUP:
         raise StaleMessageError(f"keys must be told in {SETUP}, for all that follows; found some in {messages.step}")

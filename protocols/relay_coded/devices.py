@@ -22,7 +22,7 @@ from fgl_secure.algebra import Elements
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.partnering import Contributors, computed
 from fgl_secure.protocols.relay_coded import wire
-from fgl_secure.protocols.relay_coded.agreement import SendersKeys
+from fgl_secure.protocols.relay_coded.agreement import SendersKeys, check_setup
 from fgl_secure.protocols.relay_coded.answers import Answers, decoded
 from fgl_secure.protocols.relay_coded.code import AT_ONCE, is_laid_out, source_shares
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, attempt_of
@@ -613,6 +613,7 @@ class Devices(CheckpointedMachine):
 
     def _take_publics(self, messages: Messages) -> None:
         """Relays' public keys, as silos hand them on."""
+        check_setup(messages)
         publics = self._wire.read(messages, wire.PUBLIC, "|u1", len(self._relays) * self._crypto.public_bytes)
         if len(publics) and (publics != publics[0]).any():
             raise ProtocolError("relays must publish one key for everyone; silos were told two")

@@ -12,7 +12,7 @@ import numpy as np
 from fgl_secure.algebra import Elements, Segments
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
-from fgl_secure.protocols.relay_coded.agreement import RelaysKeys
+from fgl_secure.protocols.relay_coded.agreement import RelaysKeys, check_setup
 from fgl_secure.protocols.relay_coded.code import added_in_order, added_up, is_laid_out, relay_sums
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, attempt_of
 from fgl_secure.protocols.relay_coded.plan import Parameters
@@ -209,6 +209,7 @@ class Relays(CheckpointedMachine):
         """See `Machine.take`."""
         self._check_ends(messages)
         if messages.phase is Phase.KEYS:
+            check_setup(messages)
             if messages[PAYLOAD].ndim == self._wire.axes + 2 and not messages[PAYLOAD].shape[-1]:
                 self._asked.append((messages.senders, messages.receivers))
             else:
@@ -228,7 +229,9 @@ class Relays(CheckpointedMachine):
         check(messages)
         by_party = {relay.party: relay for relay in self._relays}
         given = [(by_party[party], rows) for party, rows in by_value(messages.receivers)]
-        if messages.phase in (Phase.SHARES, Phase.SHARE_HEADERS) and any(r.at is not _At.GATHERING for r, _ in given):
+        fetches = messages.phase is Phase.CIRCUITS and not self._mixes and wire.SLOT not in messages.fields
+        early = messages.phase is not Phase.ROSTERS and not fetches
+        if early and any(relay.at is not _At.GATHERING for relay, _ in given):
             raise StaleMessageError("messages must arrive before relays have agreed on them; at least one did not")
         for relay, rows in given:
             take(relay, messages if rows is None else messages.rows(rows))

@@ -23,11 +23,13 @@ import numpy as np
 
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
+from fgl_secure.protocols.relay_coded.agreement import check_setup
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.wire import PartyIndex, Wire, as_array, found_among, names_of, numbered, ranks
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
+from fgl_secure.runtime.machine import SETUP
 from fgl_secure.runtime.packing import under, within
 from fgl_secure.typing import Array, Flags, Ids
 
@@ -215,6 +217,7 @@ class Silos(CheckpointedMachine):
         self._used_up()
 
     def _take_keys(self, messages: Messages) -> None:
+        check_setup(messages)
         size = self._crypto.public_bytes
         keys = self._wire.read(messages, PAYLOAD, "|u1", size)
         if not np.isin(messages.senders, self._relays).all():
@@ -230,7 +233,8 @@ class Silos(CheckpointedMachine):
         numbers = self._wire.read(messages, wire.OPENING, "<u4")
         hop = int(np.isin(messages.senders, self._silos).all())
         content = wire.SHARE if wire.SHARE in messages.fields else PAYLOAD
-        if messages[content].ndim != self._wire.axes + 2:
+        allowed = {content, kind, wire.OPENING} | ({wire.WIDTH} if content == wire.SHARE else set())
+        if messages.fields.keys() != allowed or messages[content].ndim != self._wire.axes + 2:
             raise MalformedMessageError(f"{messages.phase.label} must hold rows; they do not")
         if hop == 0:
             at = self._device_at(messages.senders)
@@ -242,7 +246,10 @@ class Silos(CheckpointedMachine):
             raise StaleMessageError("rows must arrive before relays see the step; at least one did not")
         if current.any():
             part = messages if current.all() else messages.rows(np.flatnonzero(current))
-            self._arrived.setdefault(f"{content} {kind} {hop}", []).append(part)
+            others = self._arrived.setdefault(f"{content} {kind} {hop}", [])
+            if others and _shape(others[0]) != _shape(part):
+                raise MalformedMessageError(f"{messages.phase.label} of a step must all have one shape; they have not")
+            others.append(part)
 
     def _names(self, messages: Messages, kind: str) -> Ids:
         return names_of(messages.senders, self._wire.read(messages, kind, "<u4"))
@@ -289,7 +296,7 @@ class Silos(CheckpointedMachine):
         if not self._asked:
             self._asked = True
             ends = np.repeat(self.parties, R), np.tile(self._relays, K)
-            return [self._wire.say(Phase.KEYS, _SETUP, ends, 0, {PAYLOAD: np.empty((K * R, 0), dtype=np.uint8)})]
+            return [self._wire.say(Phase.KEYS, SETUP, ends, 0, {PAYLOAD: np.empty((K * R, 0), dtype=np.uint8)})]
         if len(self._publics) < R and not self._forced:
             return []
         self._passed = True
@@ -297,7 +304,7 @@ class Silos(CheckpointedMachine):
         keys = np.concatenate([self._publics.get(relay, absent) for relay in self._relays.tolist()])
         everyone = np.broadcast_to(keys, (len(self._devices), len(keys)))
         ends = self._silo_of, self._devices
-        return [self._wire.say(Phase.KEYS, _SETUP, ends, len(keys), {wire.PUBLIC: everyone})]
+        return [self._wire.say(Phase.KEYS, SETUP, ends, len(keys), {wire.PUBLIC: everyone})]
 
     def _is_complete(self) -> Flags:
         """Bool [k]: whose devices' rows, and circuits where they are opened, are all there."""
@@ -562,7 +569,6 @@ class Silos(CheckpointedMachine):
 
 
 _KEPT = ("joined", "live", "spoke", "lacking", "complete", "whole", "handed", "expected", "numbers")
-_SETUP = Step(round=0)
 
 
 def _columns(value: Any, start: int, stop: int) -> Any:
@@ -572,6 +578,11 @@ def _columns(value: Any, start: int, stop: int) -> Any:
     if isinstance(value, Later):
         return Later(lambda places: value.rows(places)[:, start:stop], (len(value), stop - start), value.dtype)
     return value[..., start:stop]
+
+
+def _shape(messages: Messages) -> tuple[Any, ...]:
+    """What batches must have in common to be joined."""
+    return tuple(sorted((n, str(v.dtype), v.shape[messages.tape_axes + 1 :]) for n, v in messages.fields.items()))
 
 
 def joined(batches: Sequence[Messages]) -> Messages:
