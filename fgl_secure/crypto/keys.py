@@ -303,6 +303,11 @@ def ml_kem_key(offer: bytes) -> MLKEM768PublicKey:
     return MLKEM768PublicKey.from_public_bytes(offer[PUBLIC_KEY_BYTES:])
 
 
+def ml_kem_secret(seed: bytes) -> MLKEM768PrivateKey:
+    """The private ML-KEM key of a seed."""
+    return MLKEM768PrivateKey.from_seed_bytes(seed)
+
+
 def _encapsulated(offer: bytes) -> tuple[bytes, bytes]:
     try:
         return ml_kem_key(offer).encapsulate()

@@ -13,7 +13,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from fgl_secure.crypto.keys import CIPHERTEXT_BYTES, PUBLIC_KEY_BYTES, KeyAgreement, MLKEM768PrivateKey, ml_kem_key
+from fgl_secure.crypto.keys import CIPHERTEXT_BYTES, PUBLIC_KEY_BYTES, KeyAgreement, ml_kem_key, ml_kem_secret
 from fgl_secure.crypto.streams import KEY_BYTES
 
 _NONCE = bytes(12)  # a key seals one message
@@ -71,7 +71,7 @@ class Unsealing:
         self.public = own = self._point.public_key().public_bytes_raw()
         self._own, self._lattice = own, None
         if agreement is KeyAgreement.HYBRID:
-            self._lattice = MLKEM768PrivateKey.from_seed_bytes(private[KEY_BYTES:])
+            self._lattice = ml_kem_secret(private[KEY_BYTES:])
             self.public += self._lattice.public_key().public_bytes_raw()
 
     def unseal(self, sealed: bytes, salt: bytes) -> bytes | None:

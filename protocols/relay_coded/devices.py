@@ -406,7 +406,7 @@ class Devices(CheckpointedMachine):
         whole = [np.concatenate([names, content, key], axis=1) for content, key in zip(contents, keys, strict=True)]
         publics = self._publics.reshape(len(self._relays), -1)
         sealed = self._crypto.seal(self._draws, ends[0], list(publics), whole)
-        fields = {PAYLOAD: sealed, kind: places.astype(np.uint32), wire.OPENING: numbers}
+        fields: dict[str, Array] = {PAYLOAD: sealed, kind: places.astype(np.uint32), wire.OPENING: numbers}
         return self._wire.say(Phase.CIRCUITS, self.now, ends, sealed.shape[1], fields, sealed=True)
 
     def _open_by_name(self) -> Iterator[Messages]:
@@ -522,7 +522,7 @@ class Devices(CheckpointedMachine):
         hidden = [self._crypto.hide(step, attempt, keys[first + j, places], share) for j, share in enumerate(shares)]
         return hidden[0] if len(hidden) == 1 else np.concatenate(hidden, axis=-1)
 
-    def _attempt(self, places: Ids) -> int:
+    def _attempt(self, places: Array) -> int:
         """Circuits of those that did not join the last opening are not looked at by anyone."""
         return attempt_of(int(self._opened["numbers"].max(initial=0))) if len(places) else 0
 
@@ -539,7 +539,7 @@ class Devices(CheckpointedMachine):
         senders = plan.senders[sent].astype(np.int64)
         for relay, share in zip(self._relays[expanded:].tolist(), self._by_relay(sent), strict=True):
             size = share.shape[-1] * share.itemsize + wire.AUTHENTICATION_BYTES
-            fields = {wire.SHARE: share, wire.SLOT: plan.slots[sent].astype(np.uint32)}
+            fields: dict[str, Any] = {wire.SHARE: share, wire.SLOT: plan.slots[sent].astype(np.uint32)}
             yield self._wire.say(Phase.SHARES, self.now, (senders, np.full(len(sent), relay)), size, fields)
 
     def _by_relay(self, sent: Ids) -> Sequence[Elements | Later]:

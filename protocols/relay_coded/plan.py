@@ -188,9 +188,10 @@ class CircuitPlan:
         groups, senders = groups[order], senders[order]
         owned = np.flatnonzero(np.isin(way.group_owner, parties))
         tellings = _tellings(way, parties, groups, senders, paths)
+        told, first, heard = tellings[:2], tellings[2], tellings[3:5]
         own = np.flatnonzero(way.group_owner[groups] == senders)
         numbers = narrow(senders), groups.astype(kind_of(max(len(way.group_owner), 1)))
-        return cls(way, *numbers, custodians[order], owned, *tellings, own)
+        return cls(way, *numbers, custodians[order], owned, *told, first, *heard, tellings[5], tellings[6], own)
 
     def carried(self, answered: Grouping, parties: Ids, padding: int | None) -> Carried:
         """Return what circuits carry of the messages of a pass that go into sums.

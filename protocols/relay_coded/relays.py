@@ -451,7 +451,8 @@ class Relays(CheckpointedMachine):
             self._remark(sender, "a message arrived twice and counts once")
 
     def _digest(self, relay: RelayState) -> Ids:
-        return self._table(relay).digest(relay.present)
+        digest: Ids = self._table(relay).digest(relay.present)
+        return digest
 
     def _others(self, relay: RelayState) -> Ids:
         return self._all[self._all != relay.party]
@@ -569,7 +570,9 @@ class Relays(CheckpointedMachine):
         """Bool [g]: which groups have a sum: where counts must not be seen, those of which no circuit is silent."""
         if self._each is None:
             return there >= self._scheme.k_min
-        return (self._table(relay).by_group[1].sizes == self._each) & (there == max(self._each, 1))
+        sizes: Ids = self._table(relay).by_group[1].sizes
+        accepted: Flags = (sizes == self._each) & (there == max(self._each, 1))
+        return accepted
 
     def _sums(self, relay: RelayState) -> Elements:
         """The sums of all groups, of the circuits that have a row: elements [*batch, g, d]."""
