@@ -455,7 +455,8 @@ class Relays(CheckpointedMachine):
         return digest
 
     def _others(self, relay: RelayState) -> Ids:
-        return self._all[self._all != relay.party]
+        others: Ids = self._all[self._all != relay.party]
+        return others
 
     def _tell(self, relay: RelayState, name: str, value: Array, others: Ids | None = None) -> Iterator[Messages]:
         others = self._others(relay) if others is None else others
