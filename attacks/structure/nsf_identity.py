@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import OWN_EDGES, undirected
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.structure.knowledge import (
@@ -34,7 +34,7 @@ from fgl_secure.attacks.structure.knowledge import (
 )
 from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Directory, PublicParameters, Role, View
 from fgl_secure.typing import Floats, Ids
 
 DENSE = 5_000
@@ -294,7 +294,7 @@ class _NsfPropagation(InformedAttack[_NamedNeighbours, CrawledGraph, StructureTr
         "nsf-propagation",
         "a client names its external neighbours: by common own neighbours, then by the nearest structure features",
         "on FedStruct (ICLR 2025) App. G.1, seeded as by Narayanan and Shmatikov (2009)",
-        Role.SILO, Secret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.8,
+        Role.SILO, DataSecret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.8,
         auxiliary=f"{CRAWL}; the names of its own nodes", truth=StructureTruth, knowledge=CrawledGraph,
     )  # fmt: skip
 
@@ -377,8 +377,9 @@ def _candidates(common: sparse.csr_array, row: int, otherwise: Ids) -> Ids:
 def _card(name: str, summary: str) -> Card:
     return Card(
         name, summary, "on FedStruct (ICLR 2025) App. G.1, with a crawl as Narayanan and Shmatikov (2009) assume it",
-        Role.SILO, Secret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.9, auxiliary=CRAWL, truth=StructureTruth,
-        knowledge=CrawledGraph, tells_nothing="a list of names doesn't say which of a client's nodes has which",
+        Role.SILO, DataSecret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.9, auxiliary=CRAWL,
+        truth=StructureTruth, knowledge=CrawledGraph,
+        tells_nothing="a list of names doesn't say which of a client's nodes has which",
     )  # fmt: skip
 
 

@@ -28,7 +28,16 @@ from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, Topology
-from fgl_secure.runtime import Circumstance, Claim, Draws, Guarantee, Leak, Role, Secret, Strength
+from fgl_secure.runtime import (
+    Circumstance,
+    Claim,
+    Draws,
+    Guarantee,
+    Leak,
+    Role,
+    Secret,
+    Strength,
+)
 from fgl_secure.typing import Ids
 
 _MANY = 2**31

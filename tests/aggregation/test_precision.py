@@ -13,11 +13,12 @@ from fgl_secure import SecureAggregator
 from fgl_secure.aggregation.encoding import KeptErrors, RoundedEncoding
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.privacy import DistributedNoise
+from fgl_secure.aggregation.rules import RangeCircumstance
 from fgl_secure.aggregation.sums import Opening
 from fgl_secure.algebra import quantization
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
-from fgl_secure.runtime import Circumstance, Phase
+from fgl_secure.runtime import Phase
 from tests.aggregation.test_aggregator import check_mean
 from tests.error_codes import about
 
@@ -246,7 +247,7 @@ def test_what_does_not_go_together_is_refused(arguments: dict[str, Any], message
 def test_claims_say_what_ranges_and_kept_errors_tell() -> None:
     """Ranges in every round, to within a factor of two; errors in the sums of later rounds."""
     plain, fed = (SecureAggregator.for_clients(4, precision=8, error_feedback=fed).claim for fed in (False, True))
-    told = [leak.statement for leak in plain.leaks_by_design if leak.circumstance is Circumstance.FOUND_RANGE]
+    told = [leak.statement for leak in plain.leaks_by_design if leak.circumstance is RangeCircumstance.FOUND_RANGE]
     assert ["to within a factor of 2, in every round" in each for each in told] == [True]
     more = [leak.statement for leak in fed.leaks_by_design if leak not in plain.leaks_by_design]
     assert more

@@ -32,8 +32,12 @@ MODULE = dedent('''
     from fgl_secure.attacks.message_passing.knowledge import TRAINING
     from fgl_secure.auditing.recorded_run import RecordedRun
     from fgl_secure.methods.hifgl.controls import CONTROLS as TREE
-    from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, Step, Transcript
+    from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, SecretKind, Step, Transcript
     from fgl_secure.statistics.metrics import exact_proportion
+
+
+    class PetSecret(SecretKind):
+        NAME = ("what a pet is called", "names of pets")
 
 
     @dataclass(frozen=True)
@@ -55,7 +59,7 @@ MODULE = dedent('''
 
 
     class ReadsRegister(InformedAttack):
-        card = Card("reads-register", "names in a register", "nowhere", Role.SERVER, Secret.IDENTITY, "pets", "a pet",
+        card = Card("reads-register", "names in a register", "nowhere", Role.SERVER, PetSecret.NAME, "pets", "a pet",
                     auxiliary="a register", truth=Pets, knowledge=Register)
 
         def infer_with(self, view, public, known):

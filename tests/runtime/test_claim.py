@@ -5,10 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
+from fgl_secure.runtime import (
+    Circumstance,
+    CircumstanceKind,
+    Claim,
+    Guarantee,
+    Leak,
+    Role,
+    Secret,
+    SecretKind,
+    Strength,
+)
 
 
-def promise(secret: Secret, coalition: Mapping[Role, int]) -> Guarantee:
+def promise(secret: SecretKind, coalition: Mapping[Role, int]) -> Guarantee:
     return Guarantee(secret, coalition, Strength.PERFECT, "hidden", "a paper")
 
 
@@ -40,7 +50,7 @@ CLAIM = Claim(
     ],
 )
 def test_finding_contradicts_the_promise_that_covers_it(
-    secret: Secret, coalition: Mapping[Role, int], circumstance: Circumstance, broken: Guarantee | None
+    secret: SecretKind, coalition: Mapping[Role, int], circumstance: CircumstanceKind, broken: Guarantee | None
 ) -> None:
     """A finding breaks the first promise of that secret to so small a coalition, unless the claim declares the leak."""
     assert CLAIM.broken_by(secret, coalition, circumstance) is broken

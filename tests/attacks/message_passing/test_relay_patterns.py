@@ -36,6 +36,7 @@ from fgl_secure.runtime import (
     Recording,
     Role,
     Secret,
+    SecretKind,
     Step,
     Transcript,
 )
@@ -341,7 +342,7 @@ def test_schemes_without_equal_counts_are_not_asked(scheme: Scheme) -> None:
 
 @pytest.mark.parametrize("tags", Tagging)
 @pytest.mark.parametrize("secret", [Secret.DEGREE, Secret.CROSS_EDGE])
-def test_the_claim_declares_what_drop_outs_reveal(secret: Secret, tags: Tagging) -> None:
+def test_the_claim_declares_what_drop_outs_reveal(secret: SecretKind, tags: Tagging) -> None:
     """A finding under drop-outs contradicts nothing, and would if the claim did not declare it; others still do."""
     claim = RelayCoded(tags=tags).claim_for(Topology.example(NEIGHBOURS))
     assert claim.broken_by(secret, {Role.RELAY: 1}, Circumstance.DROP_OUT) is None

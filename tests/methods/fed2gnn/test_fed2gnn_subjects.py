@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.attacks.base import Attack, guess_of
+from fgl_secure.attacks.base import Attack, DataSecret, guess_of
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.truth import TreeTruth
 from fgl_secure.auditing.audit import audit
@@ -161,9 +161,9 @@ def test_claims_follow_the_schemes() -> None:
     hidden = claim_of(RelayCoded(profile=Profile.SHOWN), PairwiseMasking(), 5)
     client = {Role.SILO: 1}
     assert not clear.guarantees
-    assert hidden.broken_by(Secret.NODE_FEATURES, client, SINGLE) is not None
-    assert hidden.broken_by(Secret.NODE_FEATURES, client, SUBTRACTED) is None
-    assert hidden.broken_by(Secret.FOREIGN_EDGE, client, Circumstance.ANY) is None
+    assert hidden.broken_by(DataSecret.NODE_FEATURES, client, SINGLE) is not None
+    assert hidden.broken_by(DataSecret.NODE_FEATURES, client, SUBTRACTED) is None
+    assert hidden.broken_by(DataSecret.FOREIGN_EDGE, client, Circumstance.ANY) is None
     assert hidden.broken_by(Secret.EMBEDDING, {Role.RELAY: 1}, Circumstance.ANY) is not None
     assert hidden.broken_by(Secret.EMBEDDING, {Role.RELAY: 2}, Circumstance.ANY) is None
     assert any(leak.secret is Secret.SUMMAND for leak in clear.leaks_by_design)

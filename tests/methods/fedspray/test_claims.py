@@ -1,5 +1,6 @@
 import pytest
 
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.methods.fedspray.audit_target import claim_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Circumstance, Role, Secret
@@ -14,11 +15,11 @@ ANY, REPEATED = Circumstance.ANY, Circumstance.REPEATED_SUM
 def test_in_the_clear_only_the_paper_s_promise_stands() -> None:
     """Averages are said to be irreversible; of classes and shares nothing is promised, and their exposure declared."""
     claim = claim_of(Plaintext(), 5)
-    broken = claim.broken_by(Secret.STRUCTURE_FEATURE, SERVER, ANY)
+    broken = claim.broken_by(DataSecret.STRUCTURE_FEATURE, SERVER, ANY)
     assert broken is not None
     assert "4.5.1" in broken.source
-    assert claim.broken_by(Secret.CLASS_PRESENCE, SERVER, ANY) is None
-    assert {leak.secret for leak in claim.leaks_by_design} >= {Secret.CLASS_PRESENCE, Secret.LABEL_SHARES}
+    assert claim.broken_by(DataSecret.CLASS_PRESENCE, SERVER, ANY) is None
+    assert {leak.secret for leak in claim.leaks_by_design} >= {DataSecret.CLASS_PRESENCE, DataSecret.LABEL_SHARES}
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -30,7 +31,7 @@ def test_a_scheme_promises_summands_and_nothing_of_their_parts(name: str) -> Non
     assert claim.guarantees == inner.guarantees
     assert claim.broken_by(Secret.SUMMAND, SERVER, ANY) is not None
     declared = {(leak.secret, leak.role, leak.circumstance) for leak in claim.leaks_by_design}
-    for secret in (Secret.CLASS_PRESENCE, Secret.LABEL_SHARES):
+    for secret in (DataSecret.CLASS_PRESENCE, DataSecret.LABEL_SHARES):
         assert claim.broken_by(secret, SERVER, ANY) is None
         assert (secret, Role.SERVER, ANY) in declared
 
@@ -39,9 +40,9 @@ def test_a_scheme_promises_summands_and_nothing_of_their_parts(name: str) -> Non
 def test_a_scheme_declares_what_sums_tell(name: str) -> None:
     """What shows in an exact sum, or in how it changes, is no contradiction."""
     claim = claim_of(server_scheme(name), 5)
-    assert claim.broken_by(Secret.STRUCTURE_FEATURE, SERVER, ANY) is None
-    assert claim.broken_by(Secret.LABEL_SHARES, SERVER, REPEATED) is None
-    assert claim.broken_by(Secret.TRAINING_NODE, SERVER, REPEATED) is None
+    assert claim.broken_by(DataSecret.STRUCTURE_FEATURE, SERVER, ANY) is None
+    assert claim.broken_by(DataSecret.LABEL_SHARES, SERVER, REPEATED) is None
+    assert claim.broken_by(DataSecret.TRAINING_NODE, SERVER, REPEATED) is None
 
 
 def test_two_clients_hide_nothing_from_each_other() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_HOPWISE, FEDSTRUCT_LOUVAIN, FEDSTRUCT_QUERIES
 from fgl_secure.auditing.audit import audit
@@ -122,18 +123,18 @@ def test_owner_addressed_delivery_takes_the_gradient_from_the_server() -> None:
     found = audit(chosen, two_communities(devices=60, silos=3), "pairwise-masking")
     assert not [record for record in found.records if record.attack.startswith("structure-gradient")]
     sealed = claim_of(RowExchange(delivery=GradientDelivery.OWNER), "hop2vec", 5)
-    assert sealed.broken_by(Secret.LABEL, {Role.SERVER: 1}, Circumstance.ANY) is not None
+    assert sealed.broken_by(DataSecret.LABEL, {Role.SERVER: 1}, Circumstance.ANY) is not None
 
 
 def test_claims_follow_the_choice() -> None:
     """Sharing, delivery and features decide what is promised and what is admitted."""
     published = claim_of(RowExchange(), "degree", 5)
-    assert published.broken_by(Secret.FOREIGN_EDGE, {Role.SILO: 1}, Circumstance.ANY) is not None
-    assert published.broken_by(Secret.LABEL, {Role.SERVER: 1}, Circumstance.ANY) is None
+    assert published.broken_by(DataSecret.FOREIGN_EDGE, {Role.SILO: 1}, Circumstance.ANY) is not None
+    assert published.broken_by(DataSecret.LABEL, {Role.SERVER: 1}, Circumstance.ANY) is None
     queries = claim_of(RowExchange(sharing=FeatureSharing.QUERIES, rule=None), "hop2vec", 5)
-    assert queries.broken_by(Secret.STRUCTURE_FEATURE, {Role.SILO: 1}, Circumstance.ANY) is not None
+    assert queries.broken_by(DataSecret.STRUCTURE_FEATURE, {Role.SILO: 1}, Circumstance.ANY) is not None
     hopwise = claim_of(HopwiseExchange(RelayCoded(profile=Profile.SHOWN)), "hop2vec", 5)
-    assert hopwise.broken_by(Secret.FOREIGN_EDGE, {Role.SILO: 1}, Circumstance.ANY) is None
+    assert hopwise.broken_by(DataSecret.FOREIGN_EDGE, {Role.SILO: 1}, Circumstance.ANY) is None
     assert hopwise.broken_by(Secret.EMBEDDING, {Role.RELAY: 1}, Circumstance.ANY) is not None
 
 

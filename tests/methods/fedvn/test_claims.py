@@ -2,9 +2,10 @@
 
 import pytest
 
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.methods.fedvn.audit_target import claim_of
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.runtime import Circumstance, Role, Secret
+from fgl_secure.runtime import Circumstance, Role, Secret, SecretKind
 from fgl_secure.schemes import names, server_scheme
 
 SERVER = {Role.SERVER: 1}
@@ -14,12 +15,12 @@ def test_nothing_is_promised_in_the_clear() -> None:
     """The paper leaves open what summands tell, and that they tell something is declared."""
     claim = claim_of(Plaintext(), 5)
     assert not claim.guarantees
-    assert {leak.secret for leak in claim.leaks_by_design} == {Secret.LABEL_SHARES, Secret.CLIENT_IDENTITY}
+    assert {leak.secret for leak in claim.leaks_by_design} == {DataSecret.LABEL_SHARES, DataSecret.CLIENT_IDENTITY}
 
 
 @pytest.mark.parametrize("scheme", [name for name in names("server") if name != "plaintext"])
-@pytest.mark.parametrize("secret", [Secret.SUMMAND, Secret.LABEL_SHARES, Secret.CLIENT_IDENTITY])
-def test_findings_about_one_client_contradict_a_scheme(scheme: str, secret: Secret) -> None:
+@pytest.mark.parametrize("secret", [Secret.SUMMAND, DataSecret.LABEL_SHARES, DataSecret.CLIENT_IDENTITY])
+def test_findings_about_one_client_contradict_a_scheme(scheme: str, secret: SecretKind) -> None:
     """Whoever hides summands hides what they tell of one client."""
     assert claim_of(server_scheme(scheme), 5).broken_by(secret, SERVER, Circumstance.ANY) is not None
 
@@ -28,12 +29,12 @@ def test_findings_about_one_client_contradict_a_scheme(scheme: str, secret: Secr
 def test_what_the_sum_tells_is_declared(scheme: str) -> None:
     """How often a label occurs at all clients together is no contradiction."""
     claim = claim_of(server_scheme(scheme), 5)
-    assert claim.broken_by(Secret.LABEL, SERVER, Circumstance.ANY) is None
-    assert Secret.LABEL in {leak.secret for leak in claim.leaks_by_design}
+    assert claim.broken_by(DataSecret.LABEL, SERVER, Circumstance.ANY) is None
+    assert DataSecret.LABEL in {leak.secret for leak in claim.leaks_by_design}
 
 
-@pytest.mark.parametrize("secret", [Secret.SUMMAND, Secret.LABEL_SHARES, Secret.CLIENT_IDENTITY])
-def test_two_clients_know_each_other_s_part(secret: Secret) -> None:
+@pytest.mark.parametrize("secret", [Secret.SUMMAND, DataSecret.LABEL_SHARES, DataSecret.CLIENT_IDENTITY])
+def test_two_clients_know_each_other_s_part(secret: SecretKind) -> None:
     """With two clients the mean tells each of them the other's summand and all it tells, and the claim says so."""
     for clients, told in ((2, True), (3, False)):
         claim = claim_of(server_scheme("lightsecagg"), clients)
@@ -42,9 +43,9 @@ def test_two_clients_know_each_other_s_part(secret: Secret) -> None:
 
 
 @pytest.mark.parametrize("scheme", [name for name in names("server") if name != "plaintext"])
-@pytest.mark.parametrize("secret", [Secret.LABEL_SHARES, Secret.CLIENT_IDENTITY])
+@pytest.mark.parametrize("secret", [DataSecret.LABEL_SHARES, DataSecret.CLIENT_IDENTITY])
 @pytest.mark.parametrize("clients", [2, 3, 5])
-def test_two_clients_must_be_left(scheme: str, secret: Secret, clients: int) -> None:
+def test_two_clients_must_be_left(scheme: str, secret: SecretKind, clients: int) -> None:
     """With all others but one on its side, a server takes them from the sum: that is promised under no scheme."""
     claim = claim_of(server_scheme(scheme), clients)
     promised = [each for each in claim.guarantees if each.secret is secret]
@@ -57,4 +58,4 @@ def test_two_clients_must_be_left(scheme: str, secret: Secret, clients: int) -> 
 def test_a_server_and_all_clients_but_two_are_promised_against() -> None:
     """Where a scheme holds against so many, what their sum hides of the two that are left is promised."""
     claim = claim_of(server_scheme("pairwise-masking[threshold=4]"), 5)
-    assert claim.broken_by(Secret.LABEL_SHARES, {Role.SERVER: 1, Role.SILO: 3}, Circumstance.ANY) is not None
+    assert claim.broken_by(DataSecret.LABEL_SHARES, {Role.SERVER: 1, Role.SILO: 3}, Circumstance.ANY) is not None
