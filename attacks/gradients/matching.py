@@ -88,7 +88,7 @@ HALF_STEP = 1 / 32
 where features are zeros and ones."""
 
 
-def _matched(found: NDArray[Any], true: NDArray[Any], batch: int) -> Ids:
+def matched(found: NDArray[Any], true: NDArray[Any], batch: int) -> Ids:
     """Which found row stands for each true one: int64 [m], the assignment of least squared distance.
 
     The order of nodes changes no gradient, so a reconstruction can't know it. Rows of the batch, the first b, are
@@ -149,7 +149,7 @@ def aligned_with(guess: Inverted, truth: GradientTruth) -> list[_Aligned]:
     for exhibit, found in zip(guess.exhibits, guess.found, strict=True):
         devices, batch = np.empty(exhibit.seen.field.nodes, dtype=np.int64), exhibit.seen.field.batch
         devices[exhibit.place] = np.concatenate([truth.fields[int(client)] for client in exhibit.clients])
-        order = _matched(found.features, truth.features[devices], batch)
+        order = matched(found.features, truth.features[devices], batch)
         aligned.append(_Aligned(devices, found.features[order], order, batch))
     return aligned
 

@@ -215,7 +215,7 @@ class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
         return tuple(_share_named(f"top-{count}", guess, truth, count) for count in self.first)
 
 
-def _by_degree(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
+def by_degree(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
     """Names inside buckets of equal degree and equal degrees of neighbours, as the features tell both."""
     hashes, listed = degree_hashes(rows), degree_hashes(table)
     if hashes is None or listed is None or hashes.shape[1] != listed.shape[1]:
@@ -395,7 +395,7 @@ ATTACKS: tuple[Attack[Any, Any], ...] = (
     _Matching(
         _card("nsf-degree-hashing",
               "a client names a foreign node after a listed one of equal degree and surroundings"),
-        _by_degree,
+        by_degree,
     ),
     _NsfPropagation(),
 )  # fmt: skip

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -85,6 +86,20 @@ class PrimeField:
             least, greatest = map(int, torch.aminmax(tensor))
             raise FieldRangeError(f"values must lie in 0..{self.modulus - 1}; found {least}..{greatest}")
         return back(self._narrowed(tensor))
+
+    def to_galois(self, values: ElementsT) -> Any:
+        """The elements as an array of `galois.GF(modulus)`, of the same shape; needs the extra `galois`.
+
+        Arrays of galois go in wherever integers do.
+
+        Raises:
+            InputError: galois is not installed.
+        """
+        try:
+            galois = import_module("galois")  # an extra
+        except ImportError:
+            raise InputError("galois must be installed; it is not: pip install 'fgl-secure[galois]'") from None
+        return galois.GF(self.modulus)(np.asarray(self.elements(values), dtype=np.int64))
 
     def add(self, a: ElementsT, b: ElementsT | int) -> ElementsT:
         """Sum, with broadcasting."""

@@ -29,6 +29,8 @@ LARGEST_ENCODED = 2.0**62
 """Beyond it a scaled value would no longer fit the integers that it passes through."""
 SPARE_BITS = 6
 """By which a bound that an error names exceeds the power of two above the values, which may grow."""
+MANTISSA = 52
+"""Most bits behind the binary point of a float64 of magnitude 1."""
 FINEST = 40
 """Most bits behind the binary point of field elements."""
 _MOST_EXPONENT = 1000
@@ -225,8 +227,8 @@ class FixedPoint:
             return
         if self.terms < 1:
             raise InputError(f"terms must be at least 1; found {self.terms}")
-        if not 0 <= self.fraction_bits <= 52:
-            raise InputError(f"fraction_bits must lie in 0..52; found {self.fraction_bits}")
+        if not 0 <= self.fraction_bits <= MANTISSA:
+            raise InputError(f"fraction_bits must lie in 0..{MANTISSA}; found {self.fraction_bits}")
         if self.overflow is Overflow.REFUSE and not _fits(self.field, self.bound, self.fraction_bits, self.terms):
             raise FieldRangeError(
                 f"terms * bound * 2^fraction_bits must stay below p / 2 = {self.field.modulus / 2:g}; found "
@@ -275,6 +277,50 @@ class FixedPoint:
                 f"fewer or smaller summands"
             )
         return cls(None, bound, bits, what=what, remedy=remedy)
+
+    @classmethod
+    def for_values(cls, values: Any, field: PrimeField | None = None, *, terms: int = 1, degree: int = 1) -> FixedPoint:
+        """The most precise one for numbers at hand, whose largest magnitude becomes the bound, and everybody's to know.
+
+        Args:
+            values: floats of any shape, an array or a tensor.
+            field: of the elements; 2^31 - 1 unless given.
+            terms: most numbers, or products of them, in a sum.
+            degree: of what is computed on them; decode its results with `of_degree(degree)`.
+
+        Raises:
+            InputError: a value is not finite, or terms or degree are below 1.
+            FieldRangeError: the field has no room for one bit behind the binary point.
+
+        Examples:
+            >>> fixed = FixedPoint.for_values(np.array([0.5, -0.75]), degree=2)
+            >>> squares = fixed.field.multiply(*[fixed.encode(np.array([0.5, -0.75]))] * 2)
+            >>> fixed.of_degree(2).decode(squares)
+            array([0.25  , 0.5625])
+        """
+        if terms < 1 or degree < 1:
+            raise InputError(f"terms and degree must be at least 1; found {terms} and {degree}")
+        there = field or PrimeField()
+        bound = finite(float(abs(values).max()) if math.prod(values.shape) else 0.0, "values") or 1.0
+        room = (there.modulus - 1) // 2
+        bits = min(most_fraction_bits(bound, room), FINEST, MANTISSA // degree)
+        while bits > 0 and terms * (units_of(bound, bits) + 1) ** degree > room:
+            bits -= 1
+        if bits < 1:
+            raise FieldRangeError(
+                f"terms * bound^degree * 2^degree must stay below p / 2 = {there.modulus / 2:g}; found {terms} * "
+                f"{bound:g}^{degree} * 2^{degree}: scale the values, or take PrimeField(2**61 - 1)"
+            )
+        return cls(there, bound, bits, terms)
+
+    def of_degree(self, degree: int) -> FixedPoint:
+        """What results of a computation of that degree on encoded numbers stand for; see `for_values`.
+
+        Raises:
+            InputError: more than 52 bits behind the binary point.
+            FieldRangeError: they do not fit into the field.
+        """
+        return dataclasses.replace(self, bound=self.bound**degree, fraction_bits=self.fraction_bits * degree)
 
     @property
     def largest(self) -> int:

@@ -21,6 +21,8 @@ PAGES = sorted(
 )
 ALONE = ("docs/fedstruct.md", "docs/secure_aggregation.md")
 """Pages whose blocks stand alone, and print what they say: test_docs.py runs them."""
+TEN_LINES = "docs/in_ten_lines.md"
+"""Its blocks stand alone as well, each of ten lines at most."""
 PIECES = ("docs/secure_aggregation.md",)
 """Pages with lines for other people's loops, in blocks without a language, which no file here runs as they stand."""
 LANGUAGES = {"python", "sh", "text"}
@@ -33,7 +35,7 @@ def python_pages() -> list[str]:
     found = []
     for page in PAGES:
         text = (ROOT / page).read_text(encoding="utf-8")
-        if page not in ALONE and any(language == "python" for language, _ in blocks.blocks(text)):
+        if page not in (*ALONE, TEN_LINES) and any(language == "python" for language, _ in blocks.blocks(text)):
             found.append(page)
     return found
 
@@ -78,6 +80,15 @@ def ran() -> dict[str, str]:
 def test_python_of_pages_runs(page: str, ran: dict[str, str]) -> None:
     """From top to bottom, with stand-ins for what the reader has."""
     assert not ran[page], ran[page]
+
+
+def test_each_part_takes_ten_lines() -> None:
+    """Every block of that page stands alone."""
+    parts = blocks.blocks((ROOT / TEN_LINES).read_text(encoding="utf-8"))
+    assert len(parts) == 8
+    for _, content in parts:
+        assert len([line for line in content.splitlines() if line.strip()]) <= 10
+        assert blocks.fault(f"```python\n{content}\n```\n") == ""
 
 
 @pytest.mark.parametrize("page", PAGES)

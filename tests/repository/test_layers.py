@@ -44,7 +44,19 @@ ALLOWED: dict[str, set[str]] = {
     "cli": _HIGH | {"auditing", "methods", "schemes", "testing", "flower", "ledger"},
     "public": _HIGH | {"auditing", "methods", "schemes"},
     "__main__": {"cli"},
-    "__init__": {"aggregation", "attacks", "graph", "methods", "public", "schemes"},
+    "hierarchy": _MIDDLE | {"protocols", "schemes", "training"},
+    "__init__": {
+        "aggregation",
+        "algebra",
+        "attacks",
+        "dp",
+        "graph",
+        "hierarchy",
+        "methods",
+        "protocols",
+        "public",
+        "schemes",
+    },
 }
 
 FILES = sorted(

@@ -1,0 +1,134 @@
+"""HiFGL's hierarchy of devices, silos and a server, made from a graph, and secure sums between its parties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fgl_secure.coins import Coins, SystemCoins
+from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import NEIGHBOURS
+from fgl_secure.runtime import Channel, Directory, Recording, Step, Transcript
+from fgl_secure.schemes import parse
+from fgl_secure.training.one_process import open_neighbours
+from fgl_secure.training.parties import helpers_of, hierarchy_of, neighbour_sums
+from fgl_secure.typing import Flags, Ids
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NeighbourSums:
+    """What devices are left with after one sum over their neighbours.
+
+    Attributes:
+        sums: float64 [n, d]; zero where a sum is not computed.
+        computed: bool [n], whose sum is computed: all but those of fewer neighbours than the scheme asks for.
+        sent: payload bytes of all messages.
+        transcript: who sent whom what, for attacks and tests.
+    """
+
+    sums: NDArray[np.float64] = field(repr=False)
+    computed: Flags = field(repr=False)
+    sent: int
+    transcript: Transcript = field(repr=False)
+
+
+class Hierarchy:
+    """A server, its silos, and a device for every node of a graph (HiFGL, 3.1).
+
+    Args:
+        graph: who has an edge to whom, and the silo of each node.
+
+    Examples:
+        >>>         >>> from fgl_secure import Data
+        >>> edges = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> there = Hierarchy.from_graph(edges, silos=[0, 0, 1, 1])
+        >>> there
+        Hierarchy(devices=4, silos=2, edges between silos=2)
+        >>> there.sum_neighbours([[1.0], [2.0], [3.0], [4.0]], "secmp").sums.round(3).ravel().tolist()
+        [2.0, 4.0, 6.0, 3.0]
+    """
+
+    def __init__(self, graph: FederatedGraph) -> None:
+        self.graph = graph
+
+    @classmethod
+    def from_graph(cls, graph: Any, silos: ArrayLike | str | int, *, seed: int = 0) -> Hierarchy:
+        """Deals the nodes of a graph to silos.
+
+        Args:
+            graph: PyTorch Geometric's `Data`, or an edge_index [2, m].
+            silos: integers [n], the silo of each node; a number of silos; or "louvain:5".
+            seed: repeats the partition.
+
+        Raises:
+            InputError: as `FederatedGraph.from_pyg`.
+        """
+        if not hasattr(graph, "edge_index"):
+            graph = _edges_alone(graph, silos)
+        return cls(FederatedGraph.from_pyg(graph, silos, seed=seed, verbose=False))
+
+    @property
+    def parties(self) -> Directory:
+        """Identifiers of the server, the silos and the devices."""
+        return hierarchy_of(self.graph)
+
+    @property
+    def silo_of(self) -> Ids:
+        """int64 [n], the silo of each device."""
+        return self.graph.silo_of
+
+    def devices_of(self, silo: int) -> Ids:
+        """int64, the devices of a silo, ascending."""
+        return self.graph.devices_of(silo)
+
+    def sum_neighbours(
+        self, rows: ArrayLike, scheme: Scheme | str = "relay-coded", *, record: bool = False, coins: Coins | None = None
+    ) -> NeighbourSums:
+        """Each device's sum of its neighbours' rows (HiFGL, Eq. 2), computed by all parties' machines in this process.
+
+        Under a scheme that hides the graph, devices with many neighbours sum over the partners that they agree on.
+
+        Args:
+            rows: [n, d], one a device, of magnitude up to 16 over a field.
+            scheme: computes the sums; see `fgl-secure list schemes`.
+            record: whether the transcript keeps what messages say, for attacks; sizes alone otherwise.
+            coins: of all parties; the operating system's unless given.
+
+        Raises:
+            InputError: rows do not fit, or the scheme can't compute such sums.
+        """
+        values = np.asarray(rows, dtype=np.float64)
+        if values.ndim != 2 or len(values) != self.graph.num_devices:
+            raise InputError(f"rows must be [{self.graph.num_devices}, d]; found {list(values.shape)}")
+        chosen = parse(scheme, (NEIGHBOURS,))[1] if isinstance(scheme, str) else scheme
+        parties = hierarchy_of(self.graph, helpers_of([chosen]))
+        channel = Channel(parties, coins or SystemCoins(), Recording.everything() if record else Recording())
+        grouping = neighbour_sums(self.graph)
+        collective = open_neighbours(chosen, grouping, values.shape[1], channel)
+        sums = collective.sum(values, Step(0))
+        counted = np.bincount(chosen.answered(collective.topology.grouping).target, minlength=len(values))
+        return NeighbourSums(sums, counted > 0, channel.transcript.byte_count, channel.transcript)
+
+    def __repr__(self) -> str:
+        crossing = int(self.graph.crosses_silos.sum())
+        return (
+            f"Hierarchy(devices={self.graph.num_devices}, silos={self.graph.num_silos}, edges between silos={crossing})"
+        )
+
+
+def _edges_alone(edge_index: Any, silos: Any) -> Any:
+    """A graph of edges alone, in the form of PyTorch Geometric's `Data`."""
+    edges = np.asarray(edge_index)
+    if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
+        raise InputError(
+            f"graph must be PyTorch Geometric's Data or an edge_index, integers [2, m]; found {list(edges.shape)}"
+        )
+    nodes = len(silos) if not isinstance(silos, str | int | np.integer) else int(edges.max(initial=-1)) + 1
+    everyone = np.ones(nodes, dtype=np.bool_)
+    return SimpleNamespace(x=np.zeros((nodes, 1)), y=np.zeros(nodes, np.int64), edge_index=edges, train_mask=everyone)
