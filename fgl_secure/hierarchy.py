@@ -45,8 +45,7 @@ class Hierarchy:
         graph: who has an edge to whom, and the silo of each node.
 
     Examples:
-        >>>         >>> from fgl_secure import Data
-        >>> edges = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> edges = [[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]
         >>> there = Hierarchy.from_graph(edges, silos=[0, 0, 1, 1])
         >>> there
         Hierarchy(devices=4, silos=2, edges between silos=2)

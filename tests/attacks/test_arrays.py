@@ -96,7 +96,8 @@ def network() -> torch.nn.Module:
 
 
 @pytest.mark.parametrize(
-    ("method", "form"), [("cosine", "tuple"), ("dlg", "tuple"), ("idlg", "tuple"), ("idlg", "by name"), ("idlg", "flat")]
+    ("method", "form"),
+    [("cosine", "tuple"), ("dlg", "tuple"), ("idlg", "tuple"), ("idlg", "by name"), ("idlg", "flat")],
 )
 def test_a_gradient_of_any_module_is_inverted(method: str, form: str) -> None:
     """The one input of the batch, and its label; the model stays as it is."""
