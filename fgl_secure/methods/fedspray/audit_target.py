@@ -156,7 +156,13 @@ class _FedSpraySubject(Subject):
 def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
     graph = asked.federated(SPLIT, least=2)
-    preset = fedspray_preset(method.preset, graph.graph.name).with_epochs(method.epochs)
+    preset = fedspray_preset(method.preset, graph.graph.name).with_given(
+        epochs=method.epochs,
+        teaching=method.lambda_1,
+        learning=method.lambda_2,
+        width=method.d_s,
+        local_epochs=method.local_epochs,
+    )
     shared, schemes = asked.shared(graph, preset), server_schemes(asked.runs, graph.num_silos)
     return Plan(
         tuple(_FedSpraySubject(**shared, schemes={SERVER: each}, name=each.name) for each in schemes),

@@ -13,7 +13,7 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.wording import Score
 from fgl_secure.graph.data import GraphSets
 from fgl_secure.methods.fedvn.audit_runs import CONTROLS, ROUNDS, Setting, as_attacked, recording_under
-from fgl_secure.methods.fedvn.preset import FedVNPreset, fedvn_preset
+from fgl_secure.methods.fedvn.preset import FedVNPreset, Injection, fedvn_preset
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import (
@@ -166,8 +166,14 @@ def fedvn_plan(method: FedVN, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
     assert isinstance(asked.data, GraphSets)
     sets = asked.data.drawn(asked.seed)
-    preset = fedvn_preset(method.preset, sets.name).with_epochs(method.epochs)
-    preset = preset.with_virtual_nodes(method.virtual_nodes)
+    preset = fedvn_preset(method.preset, sets.name).with_given(
+        epochs=method.epochs,
+        virtual_nodes=method.virtual_nodes,
+        injection=None if method.injection is None else Injection(method.injection),
+        decoupling=method.lambda_1,
+        contrast=method.lambda_2,
+        temperature=method.tau,
+    )
     setting = Setting(sets, sets.union(), preset, asked.seed, asked.device)
     shared, schemes = asked.shared(setting.union, preset), server_schemes(asked.runs, sets.num_clients)
     score = Score.ACCURACY if sets.num_classes else Score.ABSOLUTE_ERROR

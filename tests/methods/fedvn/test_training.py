@@ -183,5 +183,5 @@ def test_presets_are_the_public_code_s_and_the_paper_s() -> None:
     paper = fedvn_preset("paper", "CMNIST")
     assert (paper.learning_rate, fedvn_preset("paper", "Motif-basis").learning_rate) == (0.01, 0.001)
     assert (paper.virtual_nodes, paper.decoupling, paper.contrast, paper.temperature) == (20, 0.1, 1.0, 0.1)
-    assert paper.with_epochs(3).with_virtual_nodes(5) == replace(paper, epochs=3, virtual_nodes=5)
-    assert paper.with_epochs(None).with_virtual_nodes(None) == paper
+    assert paper.with_given(epochs=3, virtual_nodes=5) == replace(paper, epochs=3, virtual_nodes=5)
+    assert paper.with_given(epochs=None, virtual_nodes=None) == paper
