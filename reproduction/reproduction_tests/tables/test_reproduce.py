@@ -68,7 +68,7 @@ def test_seeds_can_be_named() -> None:
     seen = Seen()
     found = reproduce.reproduce(TABLE, Choices(seeds=(11, 12)), watch=seen)
     assert found.as_json()["seeds"] == [11, 12]
-    assert {name.split()[-1] for _, _, name in seen.starts} == {"11", "12"}
+    assert {name.split()[-1] for name, _ in seen.ends} == {"11", "12"}
 
 
 def test_means_and_deviations_are_over_seeds_from_zero() -> None:
