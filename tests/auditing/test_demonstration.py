@@ -29,9 +29,9 @@ QUICK = HiFGL(epochs=1)
 
 @pytest.fixture(scope="module", autouse=True)
 def _small() -> Iterator[None]:
-    """A third of the embedded data set, joined as all of it is: as much is to be found in it."""
+    """A fifth of the embedded data set, joined as all of it is: as much is to be found in it."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(datasets, "load_digits_graph", lambda: joined_digits(600))
+        patched.setattr(datasets, "load_digits_graph", lambda: joined_digits(360))
         yield
 
 

@@ -105,10 +105,9 @@ def test_nothing_is_missing() -> None:
         assert any(case.method == FEDSAGE for case in table.cases) is (table in (TABLE_1, TABLE_2))
 
 
-@pytest.mark.parametrize("backbone", ["sage", "dagnn"])
-def test_fedsage_is_a_run_of_the_tables(backbone: str) -> None:
+def test_fedsage_is_a_run_of_the_tables() -> None:
     """On the table's backbone, with its width and hops."""
-    assert 0 <= FedSageRun(Setting(backbone, 3))(some_digits(), QUICK, 0)[ACCURACY] <= 100
+    assert 0 <= FedSageRun(Setting("dagnn", 3))(some_digits(), QUICK, 0)[ACCURACY] <= 100
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "sage", "dagnn"])

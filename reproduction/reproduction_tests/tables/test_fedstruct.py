@@ -105,7 +105,7 @@ def test_table_2_has_the_papers_rows() -> None:
 @pytest.mark.parametrize(("run", "method"), [(FEDGCN, FedGCN), (FEDSAGE, FedSage), (FEDPUB, FedPub)])
 def test_a_rival_is_a_run_of_the_table(run: Make, method: Any) -> None:
     """On the graph of the other rows, in the clear, with its own settings: as `train` has it."""
-    data, measure = load("digits"), run(Setting(3))
+    data, measure = small_graph("digits"), run(Setting(3))
     assert measure is not None
     found = measure(data, Choices(epochs=1), 0)[ACCURACY]
     train = fgl_secure.train(method(epochs=1), Setting(3).federated(data, 0), "plaintext", seed=0)
