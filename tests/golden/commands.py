@@ -192,14 +192,7 @@ _CORA_AUDITS = {
     "fed2gnn": ("fed2gnn", ("--partition", "louvain", "--silos", "10")),
     "fedavg": ("fedavg", _each("--attack", UPDATE_ATTACKS)),
 }
-_CORA_SECURE = {
-    "fedspray": "pairwise-masking",
-    "fedvn": "lightsecagg",
-    "ditto": "ckks-shared-key",
-    "gcfl": "pairwise-masking",
-    "fedstar": "lightsecagg",
-}
-_TRAININGS = {
+_CORA_TRAININGS = {
     "plaintext/seed-0": ("--scheme", "plaintext", "--seed", "0"),
     "plaintext/seed-1": ("--scheme", "plaintext", "--seed", "1"),
     "secmp/seed-0": ("--scheme", "secmp", "--seed", "0"),
