@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 from networkx import DiGraph, strongly_connected_components
@@ -66,6 +67,16 @@ def part_of(path: Path) -> str:
     return (inside[1] if inside[0] == "fgl_secure" else inside[0]).removesuffix(".py")
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """A file's syntax."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _for_types(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
 def imported_names(path: Path, *, types: bool = True) -> set[str]:
     """Full names of all that a file imports, anywhere in it: of modules, and of what it takes from them.
 
@@ -74,12 +85,7 @@ def imported_names(path: Path, *, types: bool = True) -> set[str]:
         types: whether imports for annotations alone, under `if TYPE_CHECKING`, are among them.
     """
     names: set[str] = set()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    if not types:
-        tree.body = [
-            node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
-        ]
-    for node in ast.walk(tree):
+    for node in (each for top in tree_of(path).body if types or not _for_types(top) for each in ast.walk(top)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -178,7 +184,7 @@ def test_no_text_names_a_place_in_the_code() -> None:
     tree = {"fgl_secure.methods": 6}  # lazily loaded configurations, in one file
     found: dict[str, int] = {}
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Constant) and re.fullmatch(r"fgl_\w+(\.\w+)+:\w+", str(node.value)):
                 name = module_of(place_of(path))
                 found[name] = found.get(name, 0) + 1

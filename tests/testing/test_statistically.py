@@ -307,6 +307,5 @@ def test_rare_buckets_are_pooled() -> None:
 
 
 def test_samples_of_different_size_are_refused() -> None:
-    """Arms are compared on samples of one size."""
     with pytest.raises(InputError, check=about("a and b")):
         compared(np.zeros((4, 1), dtype=np.int64), np.zeros((5, 1), dtype=np.int64), P, 0)

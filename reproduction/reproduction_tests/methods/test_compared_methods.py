@@ -68,7 +68,6 @@ def test_a_method_is_found_by_its_entry_point(name: str, capsys: pytest.CaptureF
 
 
 def test_attacks_are_found_by_their_entry_points() -> None:
-    """With the page that explains each."""
     found = (
         "weighted-models",
         "average-classes",
@@ -83,7 +82,6 @@ def test_attacks_are_found_by_their_entry_points() -> None:
 
 @each_method
 def test_a_method_learns_under_its_default_scheme(name: str) -> None:
-    """As those of the toolkit do."""
     epochs, least = ACCURACY[name]
     check_learns(METHODS[name](epochs=epochs), least)
 
@@ -96,19 +94,16 @@ def test_all_that_is_said_is_a_collective_s_or_declared(name: str) -> None:
 
 @each_method
 def test_independent_subjects_have_the_same_shape_and_other_secrets(name: str) -> None:
-    """Their graphs are redealt."""
     check_independent(METHODS[name](epochs=1))
 
 
 @each_method
 def test_without_validation_nodes_the_last_round_is_reported(name: str) -> None:
-    """As by the toolkit's methods."""
     check_last_round(METHODS[name](epochs=ROUNDS))
 
 
 @pytest.mark.parametrize("method", [Ditto, FedGCN, GCFL])
 def test_equal_runs_end_equal(method: Any) -> None:
-    """To the last bit."""
     check_equal_runs(method, "cpu")
 
 

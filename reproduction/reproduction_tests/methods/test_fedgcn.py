@@ -167,7 +167,6 @@ class Liar(program.FedGCNClient):
 
 
 def test_a_client_that_tells_of_other_nodes_is_refused() -> None:
-    """Whatever it says of them."""
     graph = some_digits(80, 3)
     job = clients_of(graph, {}, SHORT)
     lying = replace(job, task=replace(job.task, make=lambda talk, _: Liar(talk, SHORT)))

@@ -244,7 +244,6 @@ def test_graphs_without_edges_train() -> None:
 
 
 def test_edges_between_clients_go_unused() -> None:
-    """To the bit."""
     one, two = (clients_of(each, {}, SMALL).train().losses for each in (GRAPH, GRAPH.restricted_to_silos()))
     assert one == two
 
@@ -285,6 +284,5 @@ def test_choices_out_of_range_are_refused(choice: dict[str, object], rule: str) 
 
 @pytest.mark.parametrize("name", ["temperature", "sparsity", "proximal", "pruned"])
 def test_presets_out_of_range_are_refused(name: str) -> None:
-    """By the name of the number."""
     with pytest.raises(InputError, match=f"{name} must be zero or positive; found -1"):
         replace(SMALL, **{name: -1.0})  # type: ignore[arg-type]  # of floats alone

@@ -131,7 +131,6 @@ class Liar(program.FedSageClient):
 
 
 def test_a_generator_that_is_not_finite_is_refused() -> None:
-    """By those who are to work with it."""
     graph = some_digits(80, 3)
     job = clients_of(graph, {}, SHORT)
     kinds = [program.FedSageClient, Liar, program.FedSageClient]

@@ -139,7 +139,6 @@ def test_edges_between_clients_are_not_looked_at() -> None:
 
 @pytest.mark.parametrize("scheme", [Plaintext(), PairwiseMasking()])
 def test_absent_classes_isolated_nodes_and_clients_without_labels_train(scheme: Scheme) -> None:
-    """A client without labels has no weight; nodes without edges are on no walk."""
     first = GRAPH.silo_of == 0
     lonely = replace(GRAPH, graph=replace(GRAPH.graph, edges=GRAPH.edges[:, (GRAPH.silo_of[GRAPH.edges] != 0).all(0)]))
     single = np.where(np.arange(48) == np.flatnonzero(first)[0], 0, np.maximum(GRAPH.silo_of, 1))

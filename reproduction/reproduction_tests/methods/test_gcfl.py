@@ -76,7 +76,6 @@ def weight(distances: Floats, part: NDArray[np.int64]) -> float:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_published_cut_is_the_lightest_of_all(seed: int) -> None:
-    """Over all subsets."""
     points = np.random.default_rng(seed).random(6)
     distances = np.abs(points[:, None] - points[None, :])
     found = weight(distances, cut(distances)[0])

@@ -34,6 +34,13 @@ NONSENSE = {
     ),
     "clients of a table without": (("hifgl-table3", "--clients", "9"), "clients must not be named"),
     "table of other data": (("fedvn-table1", "--datasets", "digits"), "graph set must have many graphs"),
+    "unknown data set": (("hifgl-table3", "--datasets", "Imagenet"), "data set must be one of"),
+    "no data set": (("hifgl-table3", "--datasets"), "--datasets"),
+    "seeds no integer": (("hifgl-table3", "--seeds", "few"), "found 'few'"),
+    "no epochs": (("hifgl-table3", "--datasets", "digits", "--epochs", "0"), "epochs must be at least 1"),
+    "unknown preset": (("hifgl-table3", "--preset", "best"), "must be one of"),
+    "unknown scheme": (("hifgl-table3", "--scheme", "magic"), "magic"),
+    "data folder without files": (("hifgl-table6", "--data-root", "nowhere"), "nowhere"),
 }  # fmt: skip
 
 
@@ -127,12 +134,14 @@ def test_everything_has_a_table_or_a_reason() -> None:
 
 
 def test_every_file_of_printed_numbers_belongs_to_a_table() -> None:
-    """And is read by one."""
+    """And begins with the paper and the table, as a title does."""
     folder = files("fgl_reproduction.tables") / "printed"
     present = {each.name for each in folder.iterdir() if each.name.endswith(".csv")}
     read = {table_of(name).printed for each in NUMBERED for name in each.tables} - {None}
     assert present == read
+    titles = {table_of(name).title.split(":")[0] for each in NUMBERED for name in each.tables}
     for name in present:
+        assert any((folder / name).read_text(encoding="utf-8").startswith(f"# {title}") for title in titles), name
         paper, kind, number = re.fullmatch(r"(\w+?)_(table|fig)(\d+)d?\.csv", name).groups()  # type: ignore[union-attr]
         kinds = {"table": "Table", "fig": "Figure"}
         assert any((each.paper.lower(), each.number) == (paper, f"{kinds[kind]} {number}") for each in NUMBERED)

@@ -1,7 +1,6 @@
 """FedSpray's table: its printed numbers, its cases, and what a run of each measures."""
 
 from dataclasses import asdict, replace
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,6 @@ from fgl_reproduction.tables.fedspray import (
     TABLE_2,
     TABLE_3,
     TABLE_5,
-    TABLES,
     class_figures,
 )
 from fgl_reproduction.tables.fedspray_baselines import Baseline
@@ -64,12 +62,7 @@ def test_every_printed_number_has_its_row() -> None:
         }
 
 
-def test_printed_numbers_say_where_they_are_from() -> None:
-    """The first line names the paper and the table, and some numbers are those of the paper."""
-    for table in TABLES:
-        if table.printed is not None:
-            text = (files("fgl_reproduction.tables") / "printed" / table.printed).read_text(encoding="utf-8")
-            assert text.startswith(f"# {table.title.split(':')[0]}")
+def test_some_numbers_are_those_of_the_paper() -> None:
     printed = printed_figures(TABLE_2.printed)
     found = printed["PubMed", "GCN, published clients", "FedSpray", MINORITY.name]
     assert (found.mean, found.std) == (62.12, 2.73)

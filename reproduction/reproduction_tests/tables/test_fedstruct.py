@@ -1,7 +1,6 @@
 """FedStruct's tables: their printed numbers, their cases, and what a run of each measures."""
 
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from fgl_reproduction.tables.fedstruct import (
     PARTITION_BARS,
     PARTITIONS,
     PRUNING,
-    TABLES,
 )
 from fgl_reproduction.tables.fedstruct_baselines import FEDSGD_GNN, LOCAL_GNN
 from fgl_reproduction.tables.fedstruct_costs import (
@@ -71,13 +69,6 @@ def test_every_printed_number_has_its_row(table: PaperTable) -> None:
     }  # fmt: skip
     assert set(printed_figures(table.printed)) == wanted
     assert table_of(table.name) == table
-
-
-@pytest.mark.parametrize("table", [each for each in TABLES if each.printed], ids=lambda each: each.name)
-def test_printed_numbers_say_where_they_are_from(table: PaperTable) -> None:
-    """The first line of every file names the paper and the table, as the title does."""
-    text = (files("fgl_reproduction.tables") / "printed" / str(table.printed)).read_text(encoding="utf-8")
-    assert text.startswith(f"# {table.title.split(':')[0]}")
 
 
 def test_the_tables_that_share_rows_share_their_numbers() -> None:

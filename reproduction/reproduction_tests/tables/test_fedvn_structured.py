@@ -54,7 +54,6 @@ def test_a_batch_has_the_structure_of_its_graphs(together: int, monkeypatch: pyt
 
 
 def test_a_blind_encoder_gets_zeros_and_the_same_edges() -> None:
-    """In batches and in clients."""
     chosen = np.array([1, 0])
     seeing, blind = (StructuredStore(SETS, blind=blind).batch(chosen) for blind in (False, True))
     assert blind.structure.shape == seeing.structure.shape
