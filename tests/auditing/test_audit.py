@@ -144,7 +144,6 @@ def test_declared_circumstances_are_few() -> None:
 
 
 def test_small_silos_keep_their_null_controls() -> None:
-    """With many small silos the null controls hold, and the breaks still contradict the claims."""
     report = audit(QUICK, Data(silos=100), ("secmp",), ("all-codes",))
     assert all(record.controls_hold for record in report.records)
 

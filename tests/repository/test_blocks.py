@@ -120,7 +120,6 @@ def test_a_page_that_comes_to_something_else_is_noticed() -> None:
 
 
 def test_languages_and_commands_that_nothing_checks_are_refused() -> None:
-    """No language, another one, and commands that are not there."""
     assert wrong_languages("```\na\n```\n```ruby\nb\n```\n```text\nc\n```\n") == ["", "ruby"]
     script = "make check\nmake nothing\npython -m tests.nothing\npytest tests/nothing.py\nruby x\n"
     assert wrong_commands(script, ROOT) == script.splitlines()[1:]

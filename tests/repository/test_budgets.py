@@ -27,7 +27,6 @@ def test_the_packages_stay_within_their_size() -> None:
 
 
 def test_the_tests_stay_within_their_size() -> None:
-    """Lines of Python."""
     files = [path for name in ("tests", "reproduction/reproduction_tests") for path in (ROOT / name).rglob("*.py")]
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= MOST_TEST_LINES
 

@@ -141,7 +141,6 @@ def is_listed(module: str, name: str) -> bool:
 
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_examples_in_docstrings_run(name: str) -> None:
-    """They give what they show."""
     found = doctest.testmod(importlib.import_module(name), optionflags=FLAGS)
     assert found.attempted
     assert not found.failed
@@ -234,7 +233,6 @@ def test_the_lines_of_the_readme_wrap_a_loop_over_pyg_models() -> None:
 
 @pytest.mark.parametrize("topology", schemes.TOPOLOGIES)
 def test_no_scheme_in_the_matrix_refuses_what_it_serves(topology: str) -> None:
-    """A scheme that the matrix names for a topology does not refuse it."""
     for name in schemes.names(topology):
         scheme = schemes.parse(name, (topology,))[1]
         if isinstance(scheme, Scheme):

@@ -72,7 +72,6 @@ class TestEncoderDegrees(SummandConformance):
         assert measured(self.attack, record_round(PairwiseMasking()))[TOLD].value == 0
 
     def test_where_all_have_the_same_degrees_there_is_nothing_to_tell(self) -> None:
-        """No two of them differ."""
         guess = GuessedDegrees(np.arange(3), np.ones((3, 2), dtype=np.bool_))
         assert not self.attack.score(guess, DegreeTruth(guess.present))
 

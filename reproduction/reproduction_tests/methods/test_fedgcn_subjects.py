@@ -56,7 +56,6 @@ def test_sums_are_promised_where_small_ones_are_refused_alone() -> None:
 
 
 def test_two_hops_give_more_away_and_two_clients_each_other() -> None:
-    """Edges elsewhere; and of two clients each has the other's model."""
     one, two = (claim_of(SHOWN, PairwiseMasking(), 5, hops).leaks_by_design for hops in (1, 2))
     assert {leak.secret for leak in two} - {leak.secret for leak in one} == {DataSecret.FOREIGN_EDGE}
     pair = claim_of(SHOWN, PairwiseMasking(), 2, 1).leaks_by_design

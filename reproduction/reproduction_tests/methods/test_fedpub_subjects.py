@@ -27,13 +27,11 @@ def _figures(report: Report, protocol: str) -> dict[str, float]:
 
 
 def test_models_are_read_in_the_clear_and_not_from_sums(report: Report) -> None:
-    """Every one of them, and none."""
     assert _figures(report, "plaintext")["weighted-models"] == 1
     assert _figures(report, "pairwise-masking")["weighted-models"] == 0
 
 
 def test_embeddings_tell_the_same_under_every_scheme(report: Report) -> None:
-    """They go to all clients as they are, which is declared."""
     clear, masked = (_figures(report, name)["functional-embeddings"] for name in ("plaintext", "pairwise-masking"))
     assert clear == masked
 
@@ -56,14 +54,12 @@ def test_models_are_promised_to_be_hidden_from_one_client_alone(scheme: Pairwise
 
 
 def test_nothing_is_promised_in_the_clear() -> None:
-    """Nor does the paper."""
     claim = claim_of(Plaintext(), Plaintext(), 5)
     assert not claim.guarantees
     assert {leak.secret for leak in claim.leaks_by_design} == {Secret.SUMMAND, DataSecret.LABEL_SHARES}
 
 
 def test_a_scheme_for_figures_of_its_own_is_named() -> None:
-    """Where it is not the usual one."""
     (subject,) = METHOD.plan(schemes="clients=pairwise-masking,server=lightsecagg").subjects
     assert subject.name == "clients=pairwise-masking,server=lightsecagg"
     (usual,) = METHOD.plan(schemes="server=lightsecagg").subjects

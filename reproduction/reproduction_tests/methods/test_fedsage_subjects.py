@@ -58,7 +58,6 @@ def test_of_two_clients_each_has_the_others_model() -> None:
 
 
 def test_schemes_are_named_for_gradients_and_models() -> None:
-    """A scheme that is named alone is for gradients; models follow it, unless one is named for them."""
     named = ["plaintext", "ckks", "clients=pairwise-masking,server=lightsecagg", "server=ckks-shared-key"]
     subjects = METHOD.plan(some_digits(80, 4), named).subjects
     assert [each.name for each in subjects] == [
