@@ -1,5 +1,6 @@
 """Pairwise masking with one flaw at a time: subclasses that are handed to the scheme in place of the honest parts."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -98,16 +99,17 @@ class SeedsKeptOverSteps(RealCryptography):
             self._kept[key] = super().fresh(owners, count, step)
         return self._kept[key]
 
+    def stretched(self, secret: bytes, context: Context, purpose: Purpose, owner: int) -> bytes:
+        """Of no step."""
+        return super().stretched(secret, replace(context, when=bytes(16)), purpose, owner)
 
-class SeedsOfTenBits(RealCryptography):
-    """Secrets are drawn from few."""
+    def agree(self, secret: bytes, context: Context, *rest: Any, **more: Any) -> dict[int, bytes]:
+        """Of no step."""
+        return super().agree(secret, replace(context, when=bytes(16)), *rest, **more)
 
-    def fresh(self, owners: Ids, count: int, step: Any) -> Bytes:
-        """Ten bits of each, with one more that tells a client's secrets apart."""
-        drawn = super().fresh(owners, count, step).copy()
-        drawn[..., 1] %= 4
-        drawn[..., 2:] = 0
-        return drawn
+    def wrapped(self, secret: bytes, context: Context, *rest: Any) -> dict[int, bytes]:
+        """Of no step."""
+        return super().wrapped(secret, replace(context, when=bytes(16)), *rest)
 
 
 class WrongSign(Clients):

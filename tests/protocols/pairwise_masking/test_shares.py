@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -117,19 +117,6 @@ def test_shares_that_nobody_asked_for_are_refused() -> None:
                     run.server.take(decode(changed(sent, given=np.ones((1, 5), dtype=np.bool_)), SESSION))
             run.hand(sent)
     assert run.result == total_of(range(4))
-
-
-def test_boxes_are_for_those_whose_keys_were_told() -> None:
-    """A client that leaves a neighbour out has given no answer."""
-    wire = Wire(3)
-    for out in wire.run.turns():
-        for sent in out:
-            if sent.phase is Phase.SECRET_SHARES and sent.receiver == LEADER:
-                given = np.array([[True, True, True, False]])
-                with pytest.raises(ProtocolError, check=about("boxes")):
-                    wire.run.server.take(decode(changed(sent, given=given), SESSION))
-            wire.run.hand(sent)
-    assert wire.run.result == total_of(EVERYBODY)
 
 
 def difference_of(first: Wire, second: Wire) -> list[int]:
@@ -314,18 +301,6 @@ class Counting(RealCryptography):
 class CountingKept(Counting, flaws.SeedsKeptOverSteps):
     """Counts where seeds last for several sums, whose keys do not name the step."""
 
-    def stretched(self, secret: bytes, context: Any, purpose: Any, owner: int) -> bytes:
-        """Of no step."""
-        return super().stretched(secret, type(context)(context.label, context.session, bytes(16)), purpose, owner)
-
-    def agree(self, secret: bytes, context: Any, *rest: Any) -> dict[int, bytes]:
-        """Of no step."""
-        return super().agree(secret, type(context)(context.label, context.session, bytes(16)), *rest)
-
-    def wrapped(self, secret: bytes, context: Any, *rest: Any) -> dict[int, bytes]:
-        """Of no step."""
-        return super().wrapped(secret, type(context)(context.label, context.session, bytes(16)), *rest)
-
 
 def most_uses(cryptography: type[Counting]) -> int:
     """How often the busiest of all mask keys is expanded in sums of several rounds, layers and parts."""
@@ -360,38 +335,6 @@ def test_seeds_survive_the_field(seed: bytes, modulus: int) -> None:
     assert int(words.max()) < modulus
 
 
-def test_shares_open_at_the_threshold_with_wrong_ones_corrected() -> None:
-    """Any three of seven shares open a secret, and of seven two may be wrong."""
-    sharing, secret = Sharing(PrimeField(), 7, 3), np.array([5, 6])
-    coins = SimulationCoins(0)
-    shares = sharing.share(secret, coins.uniform(PrimeField().modulus, (2, 2)), np.arange(7))
-    for holders in itertools.combinations(range(7), 3):
-        assert sharing.open(shares[list(holders)], holders, coins).tolist() == [5, 6]
-    shares[[1, 4]] = 9
-    assert sharing.open(shares, range(7), coins).tolist() == [5, 6]
-
-
-def bits_that_matter(mask_of: Callable[[bytes], bytes]) -> int:
-    """How many of a seed's 256 bits change the mask when they are flipped."""
-    seed = bytes(range(32))
-    flips = (
-        bytes(b ^ (1 << bit) if at == i else b for at, b in enumerate(seed)) for i in range(32) for bit in range(8)
-    )
-    return sum(mask_of(flipped) != mask_of(seed) for flipped in flips)
-
-
-def test_seeds_enter_whole() -> None:
-    """Each of a seed's 256 bits matters; the judge finds 32 where a seed is folded to that."""
-    wire = Wire(4)
-
-    def first_mask(seed: bytes) -> bytes:
-        words = words_of(seed, wire.scheme.modulus, wire.plan.words)
-        return wire.crypto.elements(wire.own_key(1, words), 4).tobytes()
-
-    assert bits_that_matter(first_mask) == 256
-    assert bits_that_matter(lambda seed: first_mask(seed[:4] * 8)) == 32
-
-
 def value_of(points: list[int], values: list[int], p: int) -> int:
     """The polynomial through some points at 1, by Lagrange's formula on python integers."""
     total = 0
@@ -402,9 +345,9 @@ def value_of(points: list[int], values: list[int], p: int) -> int:
     return total % p
 
 
-@pytest.mark.parametrize("modulus", [61, 2**31 - 1, 2**61 - 1])
+@pytest.mark.parametrize("modulus", [61, 2**61 - 1])
 @given(st.data(), st.integers(0, 2**32))
-@settings(max_examples=20)
+@settings(max_examples=6)
 def test_secrets_are_opened_together_as_one_by_one(modulus: int, data: st.DataObject, seed: int) -> None:
     """With holders missing and some that lie, each secret is what Lagrange's formula says of the honest shares."""
     n, k, needed = 20, 11, data.draw(st.integers(2, 6))

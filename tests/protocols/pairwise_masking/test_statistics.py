@@ -16,22 +16,6 @@ SERVER = Party(Role.SERVER, 0)
 STEPS = (Step(1), Step(2))
 
 
-class MasksOfTheFirstStep(flaws.SeedsKeptOverSteps):
-    """Secrets of the first sum serve for all, and keys do not name the step."""
-
-    def agree(self, secret, context, *rest):  # type: ignore[no-untyped-def]  # hands all on
-        """Of no step."""
-        return super().agree(secret, type(context)(context.label, context.session, bytes(16)), *rest)
-
-    def wrapped(self, secret, context, *rest):  # type: ignore[no-untyped-def]  # hands all on
-        """Of no step."""
-        return super().wrapped(secret, type(context)(context.label, context.session, bytes(16)), *rest)
-
-    def stretched(self, secret, context, *rest):  # type: ignore[no-untyped-def]  # hands all on
-        """Of no step."""
-        return super().stretched(secret, type(context)(context.label, context.session, bytes(16)), *rest)
-
-
 def two_steps(cryptography: type[RealCryptography], name: str) -> Protocol:
     """Two sums of two clients, the masked vectors alone recorded; inputs [2, steps, 1]."""
 
@@ -49,7 +33,7 @@ def two_steps(cryptography: type[RealCryptography], name: str) -> Protocol:
 
 
 GOOD = two_steps(RealCryptography, "pairwise-masking")
-TWIN = two_steps(MasksOfTheFirstStep, "masks of the first step")
+TWIN = two_steps(flaws.SeedsKeptOverSteps, "masks of the first step")
 
 
 @seeing
