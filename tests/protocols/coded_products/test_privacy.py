@@ -234,4 +234,6 @@ def test_statistics_find_nothing_at_production_size(advantage: float) -> None:
     scheme = CodedProducts(k_min=1)
     broken = replace(produced(under(twins.NoRoundInMasks)(scheme)), name="no round in the nonce")
     same, other = np.array([[[0], [0]], [[0], [0]]]), np.array([[[0], [1]], [[0], [-1]]])
-    assert_statistically_private(produced(scheme), same, other, relays(1), broken_twin=broken, advantage=advantage)
+    assert_statistically_private(
+        produced(scheme), same, other, relays(1), broken_twin=broken, advantage=advantage, pairs=12
+    )

@@ -111,7 +111,7 @@ TWIN = masked(PairwiseMasking(precision=8, cryptography=MasksOfFewerBits), "mask
 def test_masks_hide_what_is_handed_in_over_all_of_the_ring(advantage: float) -> None:
     """In a ring of 8 elements masked vectors tell nothing; with masks over half of it they do."""
     a, b = np.zeros((2, 1), dtype=np.int64), np.array([[1], [-1]])
-    assert_statistically_private(GOOD, a, b, (SERVER,), broken_twin=TWIN, advantage=advantage)
+    assert_statistically_private(GOOD, a, b, (SERVER,), broken_twin=TWIN, advantage=advantage, pairs=12)
 
 
 def spread(scheme: PairwiseMasking) -> float:

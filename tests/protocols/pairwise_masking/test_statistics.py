@@ -40,7 +40,7 @@ TWIN = two_steps(flaws.SeedsKeptOverSteps, "masks of the first step")
 def test_statistics_find_nothing_at_production_size(advantage: float) -> None:
     """Over 2^61 - 1 elements masked vectors of two rounds tell nothing; with seeds kept over rounds they do."""
     a, b = np.zeros((2, 2, 1), dtype=np.int64), np.array([[[0], [1]], [[0], [-1]]])
-    assert_statistically_private(GOOD, a, b, (SERVER,), broken_twin=TWIN, advantage=advantage)
+    assert_statistically_private(GOOD, a, b, (SERVER,), broken_twin=TWIN, advantage=advantage, pairs=12)
 
 
 def test_the_network_sees_the_same_whatever_is_summed() -> None:
