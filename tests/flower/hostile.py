@@ -33,14 +33,17 @@ from fgl_secure.flower.records import KEY, arrays_of, digest_of, digest_of_confi
 from fgl_secure.flower.rounds import GridRound, Patience
 from fgl_secure.flower.silos import FAILED_POST, Turn
 from fgl_secure.flower.terms import mapping_of
+from fgl_secure.methods import FedStruct, HiFGL
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import Recording
 from fgl_secure.runtime.packing import named_from_bytes
-from fgl_secure.training.processes.sums import Company, SumServer, carried
-from tests.flower import test_silos
-from tests.flower.fake_federation import FakeGrid, app_of, file_of, fresh_run, record, update
+from fgl_secure.training.processes.program_run import ProgramRun
+from fgl_secure.training.processes.sums import SumServer, carried
+from tests.flower.fake_federation import FakeGrid, file_of, fresh_run, numbered_grid, record, strategy_of
+from tests.flower.nodes import grid_of
 from tests.graphs import two_communities
 from tests.protocols.hostile import EXTREMES, Prepare, alike, changed_bytes, other_bytes
+from tests.training.processes.test_lying_server import job_of
 
 NODES = 4
 SESSION = bytes(range(16))
@@ -251,13 +254,12 @@ def _listening(grid: FakeGrid, heard: list[AtNode], session: Callable[[], bytes]
 
 
 def _federation(scheme: str) -> FakeGrid:
-    mod = SecureAggregationMod(schemes=[scheme])
-    return FakeGrid([app_of(mod, lambda _m, c: update(np.full(3, c.node_id - 100), 1)) for _ in range(NODES)])
+    return numbered_grid(SecureAggregationMod(schemes=[scheme]))
 
 
 def _strategy(run_config: Mapping[str, Any] | None, **settings: Any) -> SecureAggregationStrategy:
-    given: dict[str, Any] = {"threshold": 3, "stage_timeout": 0.0, "grace": 0.0, "run_config": run_config, **settings}
-    return SecureAggregationStrategy(FedAvg(**OFF), coins=SimulationCoins(1), **given)
+    given: dict[str, Any] = {"grace": 0.0, "run_config": run_config, "coins": SimulationCoins(1), **settings}
+    return strategy_of(FedAvg(**OFF), **given)
 
 
 def to_clients() -> Prepare:
@@ -471,15 +473,21 @@ class _Mailbox(SiloMailbox):
         return turns
 
 
+RUNS = (
+    (FedStruct(epochs=1, hops=1), "clients=ckks,server=pairwise-masking"),
+    (HiFGL(epochs=1), "relay-coded[k_min=1,graph-shown]"),
+)
+
+
 @cache
 def _silo_runs() -> tuple[list[AtNode], list[AtMailbox]]:
     """All messages of a run of FedStruct and one of HiFGL with relays, at both ends."""
     nodes, mailboxes = list[AtNode](), list[AtMailbox]()
-    graph = two_communities(devices=36, silos=test_silos.SILOS)
-    for grid in (test_silos.fedstruct_grid(graph), test_silos.hifgl_grid(graph)):
-        company = Company(test_silos.SILOS, test_silos.SCHEME, fresh_session())
-        _listening(grid, nodes, lambda session=company.session: session)  # type: ignore[misc]
-        mailbox = _Mailbox(grid, SumServer(company, SimulationCoins(3)), len(grid.apps), timeout=0.5)
+    for method, scheme in RUNS:
+        job, session = job_of(method, scheme, two_communities(devices=24, silos=3)), fresh_session()
+        grid, run = grid_of(job), ProgramRun(job.told, 3)
+        _listening(grid, nodes, lambda session=session: session)  # type: ignore[misc]
+        mailbox = _Mailbox(grid, run.server(session), run.parties, timeout=0.5)
         mailbox.heard = mailboxes
         mailbox.run()
     return nodes, mailboxes
