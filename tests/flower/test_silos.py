@@ -12,14 +12,17 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.flower.kept import KEY
-from fgl_secure.flower.mailbox import RunStoppedError, fresh_session
+from fgl_secure.flower.mailbox import RunStoppedError, SiloMailbox, fresh_session
 from fgl_secure.flower.programs import number_of
 from fgl_secure.flower.silos import WHO, Turn, silo_app
 from fgl_secure.methods import FedAvg
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.training.job import Job
 from fgl_secure.training.processes.process import SealedParty
+from fgl_secure.training.processes.sums import Company, SumServer
 from fgl_secure.typing import Array
 from tests.error_codes import about
 from tests.flower.fake_federation import FakeGrid, file_of
@@ -78,8 +81,9 @@ def test_a_silo_takes_no_part_among_too_few(job: Job, parties: int, settings: di
 def test_two_silos_are_enough_where_every_node_says_so(job: Job) -> None:
     """A least of two lets two silos exchange keys: the control of the test above; one is never enough."""
     grid = grid_of(job, parties=2, least=2, silos=None)
+    server = SumServer(Company(2, PairwiseMasking(), fresh_session()), SystemCoins())
     with pytest.raises(ProtocolError, check=about("all 2 parties")):  # their programs are of three
-        run(job, grid)
+        SiloMailbox(grid, server, 2, timeout=0.5).run()
     with pytest.raises(InputError, check=about("least")):
         grid_of(job, least=1)
 
