@@ -91,13 +91,6 @@ def test_the_first_cause_is_named_and_not_the_last() -> None:
         start(strategy_of(), grid)
 
 
-def test_what_the_server_finds_is_named() -> None:
-    """A setting that the server's own part refuses: the error has what it says."""
-    grid = FakeGrid([app_of(SecureAggregationMod(), beyond) for _ in range(NODES)])
-    with pytest.raises(RoundsFailedError, check=about("a run")):
-        start(strategy_of(weight_bound=2.0**60), grid)
-
-
 def test_rounds_that_failed_are_counted_where_others_went_well(caplog: pytest.LogCaptureFixture) -> None:
     """The run ends well, and its last line says how many rounds gave no mean, and why the first did not."""
     grid = FakeGrid([app_of(SecureAggregationMod(), lambda _m, _c: update(np.ones(3), 1)) for _ in range(NODES)])

@@ -45,7 +45,6 @@ from tests.flower.fake_federation import (
     ("mod", "node_config", "settings", "match"),
     [
         (SecureAggregationMod(min_clients=5), {}, {}, "at least 5 for this client; found 4"),
-        (SecureAggregationMod(min_threshold=4), {}, {}, "at least 4 for this client; found 3"),
         (secure_aggregation_mod, {MIN_CLIENTS_KEY: 6}, {}, "at least 6 for this client; found 4"),
         (secure_aggregation_mod, {MIN_THRESHOLD_KEY: 4}, {}, "at least 4 for this client; found 3"),
         (secure_aggregation_mod, {MIN_THRESHOLD_KEY: "4"}, {}, "must be an integer"),
@@ -53,10 +52,8 @@ from tests.flower.fake_federation import (
         (secure_aggregation_mod, {}, {"scheme": "ckks-shared-key"}, "one of pairwise-masking, lightsecagg for this"),
         (SecureAggregationMod(bounded=True), {}, {"bound": None}, "bound must be given"),
         (SecureAggregationMod(weight_key="n"), {}, {}, "metric 'n' for this client; found 'num-examples'"),
-        (secure_aggregation_mod, {}, {"weight_bound": 2.0**19}, "weight_bound must be at least 1.04858e+06"),
         (SecureAggregationMod(least_weight_bound=2.0**30), {}, {}, "weight_bound must be at least 1.07374e+09"),
         (secure_aggregation_mod, {}, {"bound": 0.5}, "bound must be at least 1 for this client; found 0.5"),
-        (SecureAggregationMod(least_bound=9.0), {}, {}, "bound must be at least 9 for this client; found 8"),
         (secure_aggregation_mod, {}, {"sparse": True}, "found a sparse graph of masks"),
         (SecureAggregationMod(max_clients=3), {}, {}, "at most 3 for this client; found 4"),
         (secure_aggregation_mod, {}, {"metrics": ["secret-loss"]}, "found ['secret-loss']"),
@@ -398,13 +395,9 @@ def test_ranges_that_no_maximum_gives_are_refused() -> None:
     "content",
     [
         RecordDict({"arrays": record(np.ones(3))}),
-        RecordDict({"arrays": record(np.ones(3)), "m": MetricRecord({"other": 1})}),
-        RecordDict({"arrays": record(np.ones(3)), "m": MetricRecord({"num-examples": [1.0]})}),
-        RecordDict({"arrays": record(np.ones(3)), "m": MetricRecord({"num-examples": -1})}),
         RecordDict({"arrays": record(np.ones(3)), "m": MetricRecord({"num-examples": 2.5})}),
         RecordDict({"arrays": record([np.nan] * 3), "m": MetricRecord({"num-examples": 1})}),
-        RecordDict({"arrays": ArrayRecord(), "m": MetricRecord({"num-examples": 1})}),
-        RecordDict({"m": MetricRecord({"num-examples": 1})}),
+        RecordDict({"arrays": record(np.ones(2)), "m": MetricRecord({"num-examples": 1})}),
         RecordDict(
             {
                 "arrays": ArrayRecord({"w": Array(dtype="float32", shape=(1234,), stype="unknown", data=b"")}),

@@ -132,18 +132,6 @@ def test_no_message_is_answered_twice_from_an_old_context(empty: bool) -> None:
     assert sorted(calls) == [100, 101, 102, 103]
 
 
-def test_a_round_goes_on_without_any_context() -> None:
-    """A context that Flower has not stored in time, or lost, changes nothing."""
-    grid = federation()
-
-    def before(node: int, _asked: Stage | None, message: Message) -> Message:
-        grid.contexts[node].state = RecordDict()
-        return message
-
-    grid.before = before
-    assert len(played(grid, bound=None).rounds[0].included) == 4
-
-
 def test_of_two_processes_one_answers() -> None:
     """The second waits until the first has trained and stored its state, and finds that the message was answered."""
     training, go_on = threading.Event(), threading.Event()

@@ -5,9 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM
 
 from fgl_secure.errors import InputError, RoundsFailedError
@@ -82,51 +80,6 @@ def test_loops_of_ones_own_keep_types_too() -> None:
     arrays, _ = secure.aggregate_train(1, grid.send_and_receive(messages, timeout=0.0))
     assert arrays is not None
     assert types_of(arrays) == types_of(first)
-
-
-def net() -> torch.nn.Module:
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2))
-
-
-def fitted(index: int, message: Message, _context: Context) -> RecordDict:
-    """Three steps on the data of a client."""
-    model = net()
-    model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
-    optimiser = torch.optim.SGD(model.parameters(), 0.1)
-    features = torch.randn(16, 4, generator=torch.Generator().manual_seed(index))
-    for _ in range(3):
-        optimiser.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(features), (features.sum(1) > 0).long())
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-    return RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": 16})})
-
-
-def plain(index: int) -> ClientApp:
-    """An app without the mod."""
-    app = ClientApp()
-
-    @app.train()
-    def _train(message: Message, context: Context) -> Message:
-        return Message(fitted(index, message, context), reply_to=message)
-
-    return app
-
-
-def test_batch_normalisation_trains_as_under_the_plain_strategy() -> None:
-    """Running means, variances and weights agree, and the counter of batches is an integer that counts all of them."""
-    first = ArrayRecord(net().state_dict())
-    apps = [app_of(SecureAggregationMod(), partial(fitted, i)) for i in range(NODES)]
-    secure = strategy_of()
-    found = secure.start(FakeGrid(apps), first, num_rounds=3, timeout=0.0).arrays
-    expected = FedAvg(**OFF).start(FakeGrid([plain(i) for i in range(NODES)]), first, num_rounds=3, timeout=0.0).arrays
-    assert [len(report.included) for report in secure.rounds] == [NODES] * 3
-    assert found["1.num_batches_tracked"].numpy().dtype == np.int64
-    for name, array in expected.items():
-        np.testing.assert_allclose(found[name].numpy(), array.numpy(), atol=1e-5, err_msg=name)
-    assert found["1.running_mean"].numpy()[0] == pytest.approx(-0.1718, abs=1e-4)
-    assert found["1.num_batches_tracked"].numpy() == 9
 
 
 def test_a_type_without_a_mean_is_named() -> None:

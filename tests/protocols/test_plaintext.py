@@ -18,6 +18,7 @@ from fgl_secure.errors import (
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Direction, Directory, Messages, OwnDraws, Party, Phase, Role, Step
 from fgl_secure.runtime.channel import Loss
@@ -96,16 +97,23 @@ class TestThroughSilos(SchemeConformance):
         assert sums[:, 0].tolist() == [0, 0, 2, 0]
 
 
-@given(st.data(), groupings(), st.sampled_from(Path), st.sampled_from(Direction))
-def test_separate_processes_have_the_same_sums(
-    data: st.DataObject, case: Parties, path: Path, direction: Direction
-) -> None:
+APART: tuple[Scheme, ...] = (
+    *map(Plaintext, Path),
+    *(SecretMessagePassing(bound=4.0, delivery=delivery) for delivery in MuDelivery),
+)
+
+
+@given(st.data(), groupings(), st.sampled_from(APART))
+def test_separate_processes_have_the_same_sums(data: st.DataObject, case: Parties, scheme: Scheme) -> None:
     """Each party in a process of its own, state written and read between turns: the bits of one process."""
-    topology, step = Topology(NEIGHBOURS, case.grouping, 2), Step(0, 0, direction)
-    values = data.draw(reals(4.0, (len(along(case.grouping, direction).row_owner), 2)))
-    expected = Collective(Plaintext(path), topology, channel_of(case.directory)).sum(values, step)
+    topology = Topology(NEIGHBOURS, case.grouping, 2)
+    together = Collective(scheme, topology, channel_of(case.directory))
+    apart, encoding = Processes(scheme, topology, case.directory), scheme.encoding(topology)
     order = data.draw(st.permutations(range(len(case.directory))))
-    assert np.array_equal(Processes(Plaintext(path), topology, case.directory).sum(values, step, order), expected)
+    for step in (FORWARD, Step(0, 0, Direction.BACKWARD), Step(1)):
+        values = data.draw(reals(4.0, (len(along(case.grouping, step.direction).row_owner), 2)))
+        found = apart.sum(values if encoding is None else encoding.encode(values), step, order)
+        assert np.array_equal(found if encoding is None else encoding.decode(found), together.sum(values, step))
 
 
 @given(st.data(), groupings())

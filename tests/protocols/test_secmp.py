@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.algebra import MERSENNE_31, Overflow, PrimeField, Segments
-from fgl_secure.coins import SimulationCoins, TapeCoins
+from fgl_secure.algebra import Overflow, PrimeField, Segments
+from fgl_secure.coins import TapeCoins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.secmp import (
@@ -22,7 +22,7 @@ from fgl_secure.protocols.secmp import (
     target_aggregate,
 )
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, Grouping, Topology
-from fgl_secure.runtime import Channel, Direction, Directory, Messages, Party, Phase, Recording, Role, Step, Tampered
+from fgl_secure.runtime import Channel, Direction, Directory, Party, Phase, Recording, Role, Step
 from tests.enumeration import Secret, View, largest_distance, smallest_distance
 from tests.error_codes import about
 from tests.protocols.conformance import (
@@ -31,13 +31,11 @@ from tests.protocols.conformance import (
     FORWARD,
     SchemeConformance,
     Traffic,
-    along,
     channel_of,
     opened,
     triangle,
 )
-from tests.protocols.processes import Processes
-from tests.strategies import Ints, Parties, elements, grouping_over, groupings, prime_fields, reals
+from tests.strategies import Ints, elements, grouping_over, prime_fields
 
 
 class SecmpConformance(SchemeConformance):
@@ -185,16 +183,6 @@ def test_mu_is_sent_once_a_round(delivery: MuDelivery) -> None:
     assert messages_of(channel, Phase.PARAMETER_REQUEST) == requests
 
 
-def test_mu_stays_the_same_over_rounds() -> None:
-    """The published scheme draws z once: every round delivers the same parameters."""
-    directory, grouping = both_ways()
-    channel = run_steps(grouping, directory, one_round(0) + one_round(1), MuDelivery.SILO)
-    first, second = (b.payload for b in channel.transcript.messages if b.phase is Phase.PARAMETERS)
-    assert first is not None
-    assert second is not None
-    assert np.array_equal(first, second)
-
-
 def test_backward_pass_of_directed_edges_fetches_its_own_mu() -> None:
     """Where messages run one way only, gradients run to other devices, whose silos' mu must be fetched as well."""
     case = triangle()
@@ -218,26 +206,6 @@ def test_lost_parameters_stop_the_source(delivery: MuDelivery) -> None:
     with pytest.raises(ProtocolError):
         session.sum(np.ones((4, 1)), FORWARD)
     assert messages_of(channel, Phase.CODES) == []
-
-
-def other_mu(sent: Messages) -> Tampered | None:
-    """The last mask of every mu is another than the silo drew."""
-    if sent.phase is not Phase.PARAMETERS:
-        return None
-    payload = sent["payload"].copy()
-    payload[..., -1] = (payload[..., -1] + 1) % MERSENNE_31
-    return Tampered.of_payload(np.arange(len(sent)), payload)
-
-
-@pytest.mark.parametrize("delivery", MuDelivery)
-def test_sources_encode_with_what_they_were_delivered(delivery: MuDelivery) -> None:
-    """A source knows mu from its messages alone: other parameters on the way make other codes."""
-    case, codes = triangle(), []
-    for tamper in (None, other_mu):
-        channel = Channel(case.directory, SimulationCoins(0), Recording.everything(), tamper=tamper)
-        opened(SecretMessagePassing(delivery=delivery), channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
-        codes += [np.asarray(batch.payload) for batch in channel.transcript.messages if batch.phase is Phase.CODES]
-    assert (codes[0] != codes[1]).all()
 
 
 @pytest.mark.parametrize("phase", [Phase.AGGREGATE, Phase.DECODED])
@@ -296,22 +264,6 @@ def test_other_topologies_are_refused() -> None:
     ):
         with pytest.raises(InputError, check=about("scheme")):
             Collective(scheme, topology, channel_of(case.directory))
-
-
-@given(st.data(), groupings(), st.sampled_from(MuDelivery))
-def test_separate_processes_have_the_same_sums(data: st.DataObject, case: Parties, delivery: MuDelivery) -> None:
-    """Each party in a process of its own, state written and read between turns: the sums of one process."""
-    scheme = SecretMessagePassing(bound=BOUND, delivery=delivery)
-    topology = Topology(NEIGHBOURS, case.grouping, 2)
-    collective = Collective(scheme, topology, channel_of(case.directory))
-    apart = Processes(scheme, topology, case.directory)
-    order = data.draw(st.permutations(range(len(case.directory))))
-    encoding = scheme.encoding(topology)
-    assert encoding is not None
-    for step in (FORWARD, Step(0, 1), BACKWARD, Step(1)):
-        values = data.draw(reals(BOUND, (len(along(case.grouping, step.direction).row_owner), 2)))
-        found = apart.sum(encoding.encode(values), step, order)
-        assert np.array_equal(encoding.decode(found), collective.sum(values, step))
 
 
 @pytest.mark.parametrize("delivery", MuDelivery)

@@ -70,20 +70,6 @@ def test_one_more_than_may_drop_out_make_keys() -> None:
     assert [len(sent.data) > 1000 for sent in offers] == [True, True, True, False, False]
 
 
-def test_no_message_holds_a_secret() -> None:
-    """No secret key file, group key or private key goes out in the clear, though clients hold all of them."""
-    run = five()
-    drawn = [run.machines[party].state()["secrets"][0] for party in PARTIES]
-    files = []
-    for out in run.turns():
-        for sent in out:
-            run.hand(sent)
-        files += [run.machines[party].state()["files"].tobytes() for party in PARTIES]
-    assert any(SECRET in file for file in files)
-    for needle in (SECRET, *(row.tobytes() for rows in drawn for row in rows)):
-        assert not any(needle in sent.data for sent in run.log)
-
-
 def test_any_client_and_the_server_open_everything() -> None:
     """What the claim admits is so: one client's key opens another client's own ciphertexts, which the server has."""
     run, keys = five(), list[ReceiverKey]()

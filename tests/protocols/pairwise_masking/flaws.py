@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.cryptography import Context, Elements, Mask, Purpose, RealCryptography, Source
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF
-from fgl_secure.protocols.pairwise_masking.plan import Circles
 from fgl_secure.runtime import Messages, Phase
 from fgl_secure.typing import Bytes, Ids
 
@@ -134,19 +132,6 @@ class NoOwnMask(Clients):
     def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
         masks, signs = super()._masks(at, context)
         return masks[1:], signs[1:]
-
-
-class ConstantShares(Clients):
-    """Polynomials of degree 0: every share is the secret."""
-
-    def _shares(self, at: int, circles: Circles, context: Context) -> Elements:
-        honest, length = super()._shares(at, circles, context), self.terms.length
-        seed, key = self._secrets[at, SELF].tobytes(), self._secrets[at, MASK].tobytes()
-        secrets = [
-            self._crypto.seed_words(seed, self._self_mask(at, context), honest.shape[-1], length),
-            self._crypto.key_words(key, {}, honest.shape[-1], length),
-        ]
-        return np.broadcast_to(np.stack(secrets), honest.shape)
 
 
 class AnyRosterWillDo(Clients):

@@ -16,7 +16,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Elements, Mask, RealCryptography, seed_of, words_of
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import Ring
-from fgl_secure.errors import NotEnoughShares, ProtocolError, TooFewClientsError, TooManyErrors
+from fgl_secure.errors import ProtocolError, TooFewClientsError, TooManyErrors
 from fgl_secure.protocols.one_sum.clients import SEALING
 from fgl_secure.protocols.one_sum.terms import USUAL, Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -61,27 +61,6 @@ def test_a_share_that_does_not_open_is_not_handed_in(keys: KeyAgreement, at: int
     assert wire.said[Stage.OPENING][0]["given"].tolist() == [True, False, True, True, True]
     hears = at == -1 or keys is KeyAgreement.X25519
     assert [remark.party for remark in wire.client(0).remarks] == [2] * (1 if hears else 2)
-
-
-def test_shares_that_are_the_secret_open_a_vector_to_one_client() -> None:
-    """The broken twin: where every share is the secret, one client that helps the server is enough to unmask all."""
-    wire = Wire(4, clients=flaws.ConstantShares)
-    wire.until(Stage.AGREEMENT)
-    held = wire.client(0).state()["held"][0, TARGET]
-    assert wire.unmasked(TARGET, wire.keys_of(TARGET, held[1]), held[0]) == plain()[TARGET].tolist()
-
-
-def test_one_client_s_shares_open_nothing() -> None:
-    """The same attack on honest clients finds no key, for any number of shares below the threshold."""
-    wire = Wire(4)
-    wire.until(Stage.AGREEMENT)
-    held = {v: wire.client(v).state()["held"][0, TARGET] for v in (0, 1, 3)}
-    with pytest.raises(NotEnoughShares):
-        wire.secret({v: share[0] for v, share in held.items()})
-    with pytest.raises(ProtocolError):
-        wire.keys_of(TARGET, wire.secret({**{v: share[1] for v, share in held.items()}, 4: held[3][1]}))
-    with pytest.raises(ProtocolError):
-        wire.keys_of(TARGET, held[0][1])
 
 
 def with_wrong_share(run: Sum) -> Sum:
