@@ -1,7 +1,6 @@
 """Sums under CKKS: exact, with the noise that is stated, for the key's owner alone; everything else is refused."""
 
 import pickle
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -97,61 +96,41 @@ def altered(data: bytes, position: int = 3000) -> bytes:
 OTHER_SCALE = Parameters(CHAINS[1], 3, 1_000_000, 1)
 
 
-def refused(what: str) -> bytes:
-    """Something that is no ciphertext for the key of SMALL."""
+def refused() -> dict[str, bytes]:
+    """What is no ciphertext for the key of SMALL."""
     key, here = key_of(SMALL), ring(SMALL.chain)
     prefix = key.public.fingerprint + bytes([0, 0, 0, 1])
     good, nothing = key.public.encrypt(np.ones(3))[0], np.zeros(2048, dtype=np.uint64)
-    makers: dict[str, Callable[[], bytes]] = {
-        "another key": lambda: ReceiverKey.generate(SMALL).public.encrypt(np.ones(3))[0],
-        "other parameters": lambda: key_of(Parameters.for_sums(3, 1000)).public.encrypt(np.ones(3))[0],
-        "another ring": lambda: prefix + key_of(Parameters.for_sums(3, 1000)).public.encrypt(np.ones(3))[0][20:],
-        "another scale": lambda: prefix + key_of(OTHER_SCALE).public.encrypt(np.ones(3))[0][20:],
-        "nothing hidden": lambda: prefix + ckks.save(here.trivial(nothing + np.uint64(5), nothing, SMALL.scale)),
-        "a secret key": lambda: prefix + key._secret,
-        "a public key": lambda: prefix + key.public._stream,
-        "truncated": lambda: good[:-1],
-        "continued": lambda: good + b"\0",
-        "garbage": lambda: prefix + np.random.default_rng(0).bytes(30000),
-        "empty": lambda: b"",
-        "a fingerprint alone": lambda: prefix,
-        "too long": lambda: prefix + bytes(10**6),
-        "no term": lambda: good[:16] + bytes(4) + good[20:],
-        "too many terms": lambda: good[:16] + bytes([0, 0, 0, 4]) + good[20:],
+    return {
+        "another key": ReceiverKey.generate(SMALL).public.encrypt(np.ones(3))[0],
+        "other parameters": key_of(Parameters.for_sums(3, 1000)).public.encrypt(np.ones(3))[0],
+        "another ring": prefix + key_of(Parameters.for_sums(3, 1000)).public.encrypt(np.ones(3))[0][20:],
+        "another scale": prefix + key_of(OTHER_SCALE).public.encrypt(np.ones(3))[0][20:],
+        "nothing hidden": prefix + ckks.save(here.trivial(nothing + np.uint64(5), nothing, SMALL.scale)),
+        "a secret key": prefix + key._secret,
+        "a public key": prefix + key.public._stream,
+        "truncated": good[:-1],
+        "continued": good + b"\0",
+        "garbage": prefix + np.random.default_rng(0).bytes(30000),
+        "empty": b"",
+        "a fingerprint alone": prefix,
+        "too long": prefix + bytes(10**6),
+        "no term": good[:16] + bytes(4) + good[20:],
+        "too many terms": good[:16] + bytes([0, 0, 0, 4]) + good[20:],
     }
-    return makers[what]()
 
 
-REFUSED = {
-    "another key": "must be for the key",
-    "other parameters": "must be for the key",
-    "another ring": "must have up to|valid at N = 2048",
-    "another scale": "must have scale",
-    "nothing hidden": "must hide its plaintext",
-    "a secret key": "valid at N = 2048",
-    "a public key": "two polynomials as coefficients|valid at N = 2048|scale",
-    "truncated": "valid at N = 2048",
-    "continued": "valid at N = 2048",
-    "garbage": "valid at N = 2048",
-    "empty": "at least 20 bytes",
-    "a fingerprint alone": "valid at N = 2048",
-    "too long": "must have up to",
-    "no term": "must have 1..3 terms; found 0",
-    "too many terms": "must have 1..3 terms; found 4",
-}
-
-
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_is_no_ciphertext_of_this_key_is_refused(what: str) -> None:
+def test_what_is_no_ciphertext_of_this_key_is_refused() -> None:
     """Neither the adder nor the receiver takes it, alone or beside a good one; the good one is taken."""
-    key, bad = key_of(SMALL), refused(what)
+    key = key_of(SMALL)
     adder, good = Adder(key.public), key.public.encrypt(np.ones(3))[0]
     assert (key.decrypt([adder.add([good])], 3) == 1).all()
-    for parts in ([bad], [good, bad], [bad, good]):
+    for bad in refused().values():
+        for parts in ([bad], [good, bad], [bad, good]):
+            with pytest.raises(ProtocolError, check=about("ciphertext")):
+                adder.add(parts)
         with pytest.raises(ProtocolError, check=about("ciphertext")):
-            adder.add(parts)
-    with pytest.raises(ProtocolError, check=about("ciphertext")):
-        key.decrypt([bad], 3)
+            key.decrypt([bad], 3)
 
 
 @given(st.integers(0, 33000), st.integers(1, 255))
@@ -225,11 +204,11 @@ def damaged_files() -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("what", damaged_files())
-def test_damaged_key_files_are_refused(what: str) -> None:
+def test_damaged_key_files_are_refused() -> None:
     """A file that was cut, mixed up or made up raises, and nothing of it is told."""
-    with pytest.raises(InputError):
-        ReceiverKey.from_secret_file(damaged_files()[what])
+    for data in damaged_files().values():
+        with pytest.raises(InputError):
+            ReceiverKey.from_secret_file(data)
 
 
 def damaged_contexts() -> dict[str, bytes]:
@@ -250,11 +229,11 @@ def damaged_contexts() -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("what", damaged_contexts())
-def test_damaged_contexts_are_refused(what: str) -> None:
+def test_damaged_contexts_are_refused() -> None:
     """Bytes that are not exactly one public key of its parameters raise."""
-    with pytest.raises(FglSecureError):
-        PublicKey.from_bytes(damaged_contexts()[what])
+    for data in damaged_contexts().values():
+        with pytest.raises(FglSecureError):
+            PublicKey.from_bytes(data)
 
 
 def test_without_files_in_memory_a_private_folder_serves(monkeypatch: pytest.MonkeyPatch) -> None:
