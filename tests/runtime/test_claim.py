@@ -56,20 +56,6 @@ def test_finding_contradicts_the_promise_that_covers_it(
     assert CLAIM.broken_by(secret, coalition, circumstance) is broken
 
 
-def test_a_claim_that_promises_nothing_cannot_be_broken() -> None:
-    """Without guarantees no finding is a contradiction."""
-    empty = Claim((), (), ())
-    assert all(empty.broken_by(s, {Role.SILO: 1}, c) is None for s in Secret for c in Circumstance)
-
-
-def test_order_of_promises_decides_between_equals() -> None:
-    """Of two promises that a finding contradicts the first is reported."""
-    weaker = promise(Secret.EMBEDDING, {Role.DEVICE: 1})
-    claim = Claim((weaker, BY_DEVICE), (), ())
-    assert claim.broken_by(Secret.EMBEDDING, {Role.DEVICE: 1}, Circumstance.ANY) is weaker
-    assert claim.broken_by(Secret.EMBEDDING, {Role.DEVICE: 2}, Circumstance.ANY) is BY_DEVICE
-
-
 def test_leak_under_any_circumstance_covers_narrower_ones() -> None:
     """A leak that is declared without a condition is declared under every condition."""
     claim = Claim((BY_DEVICE,), (Leak(Secret.EMBEDDING, Role.DEVICE, Circumstance.ANY, "always"),), ())
