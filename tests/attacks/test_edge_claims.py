@@ -27,8 +27,13 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Direction, Party, Role, Step
 from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.recorded import Run, both_ways, federated, record, star_and_path, whole_numbers
-from tests.attacks.structure.hop_runs import record_exchange, scale_free
-from tests.attacks.structure.structure_runs import fedstar, one_hot_degrees, return_probabilities
+from tests.attacks.structure.structure_runs import (
+    fedstar,
+    one_hot_degrees,
+    record_exchange,
+    return_probabilities,
+    scale_free,
+)
 
 
 @pytest.fixture(scope="module")

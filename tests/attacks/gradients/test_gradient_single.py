@@ -13,12 +13,9 @@ from fgl_secure.attacks.registry import attack as named
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import PublicParameters, Role
 from tests.attacks.conformance import Claims, measured
-from tests.attacks.gradients.gradient_conformance import GradientConformance, gradient_references
-from tests.attacks.gradients.gradient_runs import Setting, clusters, model_of, record_round
+from tests.attacks.gradients.gradient_runs import GradientConformance, Setting, clusters, model_of, record_round
 from tests.attacks.recorded import Run
 from tests.error_codes import about
-
-__all__ = ["gradient_references"]
 
 
 class TestGradientLabels(GradientConformance):
@@ -28,12 +25,11 @@ class TestGradientLabels(GradientConformance):
         pairs = zip(guess.members, guess.counts.tolist(), strict=True)
         return Counter((tuple(clients.tolist()), tuple(counts)) for clients, counts in pairs)
 
-    @pytest.mark.parametrize("convolution", list(Convolution))
-    @pytest.mark.parametrize("hidden", [0, 64])
+    @pytest.mark.parametrize(
+        ("convolution", "hidden"), [(Convolution.GCN, 64), (Convolution.SAGE, 64), (Convolution.SGC, 0)]
+    )
     def test_reads_the_label_of_one_node(self, convolution: Convolution, hidden: int) -> None:
         """The only negative entry is the label, whatever the model."""
-        if convolution is Convolution.SGC and hidden:
-            return
         run = record_round(clusters(silos=20), Setting(convolution, hidden, batch=1, dtype="float32"))
         assert measured(self.attack, run)["labels of batches"].value == 1
 
@@ -41,12 +37,6 @@ class TestGradientLabels(GradientConformance):
         """A sum over clients gives the labels of all their batches together."""
         run = record_round(clusters(), Setting(batch=4, summed=True))
         assert measured(self.attack, run)["labels of batches"].value > 0.7
-
-    def test_counts_large_batches(self) -> None:
-        """Thirty labels are counted nearly as well as four."""
-        run = record_round(clusters(), Setting(batch=30))
-        found = measured(self.attack, run)["labels of batches"]
-        assert found.value > 0.7 > found.prior + 0.3
 
     def test_needs_the_size_of_batches(self) -> None:
         """Whoever does not know how many nodes a batch has counts nothing."""
@@ -108,19 +98,11 @@ class TestGradientSingleRow(OfSingleNodes):
         laid = np.hstack(list(guess.rows.values()))
         return Counter((client, tuple(row)) for client, row in zip(guess.clients.tolist(), laid.tolist(), strict=True))
 
-    @pytest.mark.parametrize("setting", MODELS)
-    @pytest.mark.parametrize("dtype", ["float64", "float32"])
-    def test_reads_the_rows_of_every_model(self, setting: Setting, dtype: str) -> None:
+    @pytest.mark.parametrize("setting", [*MODELS, replace(SINGLE, dtype="float32")])
+    def test_reads_the_rows_of_every_model(self, setting: Setting) -> None:
         """Averaged rows, and a node's own row and its neighbours' mean, are read under every convolution."""
-        run = record_round(clusters(silos=20), replace(setting, dtype=dtype))
+        run = record_round(clusters(silos=20), setting)
         assert measured(self.attack, run)["entering rows"].value == 1
-
-    def test_reads_to_the_last_digits(self) -> None:
-        """In double precision no entry is off by more than 1e-14."""
-        run = record_round(clusters(silos=20), SINGLE)
-        guess = self.guess(run)
-        nodes = np.concatenate([batch.nodes for batch in run.truth.batches])
-        assert np.abs(guess.rows["0.weight"] - run.truth.entering["0.weight"][nodes]).max() < 1e-14
 
     def test_a_client_that_is_not_read_counts(self) -> None:
         """Half of the clients read are half of the rows."""

@@ -13,13 +13,17 @@ from fgl_secure.attacks.updates import Suspects
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Role
 from tests.attacks.conformance import Claims, measured
-from tests.attacks.gradients.gradient_conformance import SumConformance, gradient_references
-from tests.attacks.gradients.gradient_runs import Setting, clusters, gradients, model_of, record_pairs, record_static
+from tests.attacks.gradients.gradient_runs import (
+    Setting,
+    SumConformance,
+    clusters,
+    gradients,
+    model_of,
+    record_pairs,
+    record_static,
+)
 from tests.attacks.recorded import Run
 from tests.error_codes import about
-
-__all__ = ["gradient_references"]
-
 
 Floats = NDArray[np.float64]
 
@@ -72,7 +76,7 @@ def test_accuracy_is_as_the_formula_says(clients: int, published: float) -> None
     """A thousand entries are told apart with .988 among a hundred clients and .760 among a thousand."""
     known = Population.normal(np.zeros(1000), np.eye(1000))
     assert expected_accuracy(1000, clients) == pytest.approx(published, abs=5e-4)
-    assert decided(known, clients, 1000, 2500) == pytest.approx(published, abs=0.025)
+    assert decided(known, clients, 1000, 800) == pytest.approx(published, abs=0.05)
 
 
 def test_accuracy_depends_on_the_effective_rank() -> None:
@@ -85,23 +89,15 @@ def test_accuracy_depends_on_the_effective_rank() -> None:
     assert population.accuracy(first, second, 99).mean() == pytest.approx(expected_accuracy(10, 100), abs=0.02)
 
 
-def test_estimates_do_nearly_as_well() -> None:
-    """Ledoit and Wolf's covariance from 2,000 updates on nine tenths of their energy loses little of the accuracy."""
-    rng = np.random.default_rng(1)
-    population = Population.of(rng.normal(size=(2000, 200)))
-    right = decided(population, 20, 200, 2000)
-    assert expected_accuracy(200, 20) - 0.03 < right <= 1
-
-
 def test_recorded_gradients_are_told_apart_as_the_formula_says() -> None:
     """Gradients of a model, which are far from normal, are told apart about as well: .9 and more among ten clients."""
-    graph = clusters(nodes=600, silos=6, words=60)
+    graph = clusters(nodes=300, silos=6, words=60)
     rng = np.random.default_rng(0)
-    batches = tuple(np.sort(rng.choice(600, 4, replace=False)) for _ in range(460))
+    batches = tuple(np.sort(rng.choice(300, 4, replace=False)) for _ in range(260))
     sent = gradients(graph, model_of(graph, Setting(hidden=16)), batches)
-    population = Population.of(sent[:400])
+    population = Population.of(sent[:200])
     right, expected = [], []
-    for at in range(400, 460, 20):
+    for at in range(200, 260, 20):
         first, second = sent[at : at + 10], sent[at + 10 : at + 20]
         right.append(population.ratio(np.broadcast_to(first.sum(axis=0), first.shape), first, second, 9) > 0)
         expected.append(population.accuracy(first, second, 9))

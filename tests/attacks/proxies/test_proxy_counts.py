@@ -32,10 +32,8 @@ from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.server_sums import ServerSums
 from tests.attacks.conformance import Claims, measured
-from tests.attacks.proxies.proxy_conformance import ProxyConformance, masked, nodes_of, one_round, proxy_references
+from tests.attacks.proxies.proxy_conformance import ProxyConformance, masked, nodes_of, one_round
 from tests.attacks.recorded import Run
-
-__all__ = ["proxy_references"]
 
 
 class TellingSums(ServerSums):
@@ -292,11 +290,6 @@ class TestProxySingletons(ProxyConformance):
 
 STEP = 2.0**-32
 METRIC = "counts read off one sum"
-
-
-def total_of(counts: list[int], labelled: tuple[int, ...]) -> float:
-    """The sum of shares of one class on the numbers that sums work on."""
-    return float(sum(np.rint(c / m / STEP) for c, m in zip(counts, labelled, strict=True)) * STEP)
 
 
 class TestProxyPartialFractions(ProxyConformance):

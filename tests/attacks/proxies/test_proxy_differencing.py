@@ -15,10 +15,8 @@ from fgl_secure.methods.fedspray.audit_runs import LabelledNodes, drawn_nodes, d
 from fgl_secure.runtime import Channel, Role
 from fgl_secure.training.server_sums import ServerSums
 from tests.attacks.conformance import Claims, measured
-from tests.attacks.proxies.proxy_conformance import ProxyConformance, masked, nodes_of, proxy_references
+from tests.attacks.proxies.proxy_conformance import ProxyConformance, masked, nodes_of
 from tests.sums import clear_sums
-
-__all__ = ["proxy_references"]
 
 Make = Callable[[Channel], ServerSums]
 

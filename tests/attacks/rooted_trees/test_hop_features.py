@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.rooted_trees.features import single_neighbours
 from fgl_secure.attacks.rooted_trees.knowledge import client_sums
 from fgl_secure.attacks.truth import TreeTruth
-from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
-from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS, drawn_rows
+from fgl_secure.methods.fed2gnn.audit_runs import drawn_rows
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
@@ -27,7 +25,7 @@ from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance, Claims, losing, losing_of_even
 from tests.attacks.recorded import Run, both_ways, federated, random_graph
 from tests.attacks.rooted_trees.hop_feature_runs import record_hops
-from tests.attacks.structure.hop_runs import Network, scale_free
+from tests.attacks.structure.structure_runs import scale_free
 
 STAR = [(0, 1), (0, 2), (0, 3)]
 PATH = [(0, 1), (1, 2), (2, 3), (3, 4)]
@@ -49,15 +47,10 @@ class HopConformance(AttackConformance):
         """A graph over three clients for the runs in which messages get lost."""
 
     def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
-        return record_hops(self.small(), network=Network(loss, recording))
-
-    @pytest.fixture
-    def references(self) -> Mapping[str, RecordedRun]:
-        """The run that the attack must break."""
-        return {name: make() for name, make in CONTROLS.items()}
+        return record_hops(self.small(), loss=loss, recording=recording)
 
     def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
-        return record_hops(graph, values, network=Network(**network))
+        return record_hops(graph, values, **network)
 
     def test_finds_nothing_where_every_sum_is_refused(self) -> None:
         """With three clients nobody has neighbours at three others, and no sum is computed."""

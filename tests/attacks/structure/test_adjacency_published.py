@@ -17,7 +17,7 @@ from fgl_secure.graph.structure_features import adjacency_powers, normalised_adj
 from fgl_secure.runtime import Party, Role, Step
 from tests.attacks.conformance import guess_on
 from tests.attacks.recorded import Run
-from tests.attacks.structure.hop_runs import record_exchange, record_hopwise, record_queries, record_rows
+from tests.attacks.structure.structure_runs import record_exchange, record_hopwise, record_queries, record_rows
 
 CLIENTS = 10
 KEPT = 30

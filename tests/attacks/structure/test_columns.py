@@ -17,17 +17,17 @@ from fgl_secure.graph.structure_features import adjacency_powers, combined_adjac
 from fgl_secure.runtime import Step
 from tests.attacks.conformance import Claims
 from tests.attacks.recorded import Run
-from tests.attacks.structure.hop_runs import Network, StructureConformance, record_exchange, record_rows, scale_free
+from tests.attacks.structure.structure_runs import HopConformance, record_exchange, record_rows, scale_free
 
 HOPS = 4
 
 
-class TestCombinedColumns(StructureConformance):
+class TestCombinedColumns(HopConformance):
     attack: Attack[tuple[Any, ...], Any] = named("combined-columns")
     rests_on = ()
 
-    def recorded(self, graph: FederatedGraph, network: Network) -> Run:
-        return record_exchange(graph, HOPS, network)
+    def recorded(self, graph: FederatedGraph, **network: Any) -> Run:
+        return record_exchange(graph, HOPS, **network)
 
     def claims(self, guess: tuple[Any, ...]) -> Claims:
         """Which nodes a client sees in the same direction: cosines above .99."""
@@ -76,15 +76,6 @@ def _ranking(seed: int, *, nodes: int = 60, pairs: int = 300, ties: bool = False
     return Ranking(rng.integers(nodes, size=(2, pairs)), np.round(scores) if ties else scores, rng.random(pairs) < 0.4)
 
 
-@pytest.mark.parametrize("ties", [False, True])
-def test_the_figure_is_twice_the_area_less_one(ties: bool) -> None:
-    """2 AUC - 1 agrees with the area under the curve, ties counted half."""
-    ranking = _ranking(0, ties=ties)
-    found = rank_advantage([ranking], 60, seed=0, draws=100)
-    assert found.value == pytest.approx(2 * roc_auc_score(ranking.positive, ranking.scores) - 1)
-    assert found.n == 300
-
-
 def test_observers_are_not_compared_with_each_other() -> None:
     """Adding a constant to all scores of one observer changes nothing."""
     one, other = _ranking(0), _ranking(1)
@@ -125,3 +116,12 @@ def test_two_hop_pairs_have_a_common_neighbour_and_no_edge(edges: sparse.csr_arr
 
 def _owners(ends: NDArray[np.int64]) -> set[tuple[int, ...]]:
     return {tuple(pair) for pair in ends.T.tolist()}
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_figure_is_twice_the_area_less_one(ties: bool) -> None:
+    """2 AUC - 1 agrees with the area under the curve, ties counted half."""
+    ranking = _ranking(0, ties=ties)
+    found = rank_advantage([ranking], 60, seed=0, draws=100)
+    assert found.value == pytest.approx(2 * roc_auc_score(ranking.positive, ranking.scores) - 1)
+    assert found.n == 300

@@ -9,7 +9,6 @@ from torch.nn import functional
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.structure.knowledge import EmbeddingModel, NodeClaims
-from fgl_secure.attacks.structure.structure_gradients import logit_gradients
 from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
@@ -23,13 +22,17 @@ from fgl_secure.training.parties import hierarchy_of, note_own_graph
 from fgl_secure.training.silo import Silo
 from tests.attacks.conformance import Claims
 from tests.attacks.recorded import Run, both_ways, federated
-from tests.attacks.structure.hop_runs import scale_free
-from tests.attacks.structure.structure_conformance import StructureConformance, claimed, structure_references
-from tests.attacks.structure.structure_runs import communities, hop2vec, record_gradients, record_hop2vec
+from tests.attacks.structure.structure_runs import (
+    StructureConformance,
+    claimed,
+    communities,
+    hop2vec,
+    record_gradients,
+    record_hop2vec,
+    scale_free,
+)
 from tests.error_codes import about
 from tests.methods.fedstruct.passes import passed
-
-__all__ = ["structure_references"]
 
 
 class Gradients(StructureConformance):
@@ -102,14 +105,6 @@ class TestStructureGradientNeighbours(Gradients):
         assert self.attack.infer(run.transcript.views(Role.SERVER), run.public) is None
 
 
-def test_the_identity_needs_no_jacobian() -> None:
-    """Where the embedding is the identity, gradients in the logits are the rows, and an identity Jacobian agrees."""
-    rows = NodeClaims(np.zeros(3, dtype=np.int64), np.arange(3), np.random.default_rng(0).normal(size=(3, 4)))
-    known = EmbeddingModel(jacobian=lambda nodes: np.broadcast_to(np.eye(4), (len(nodes), 4, 4)))
-    assert logit_gradients(rows, EmbeddingModel()) is rows.values
-    assert logit_gradients(rows, known) == pytest.approx(rows.values)
-
-
 def test_training_nodes_without_a_row_count_as_wrong() -> None:
     """A server that gets half of the rows can be right about half of the training nodes at most."""
     graph = communities()
@@ -160,18 +155,6 @@ def test_every_label_that_it_names_is_right(scheme: Scheme) -> None:
     assert np.array_equal(guess.values, graph.labels[guess.nodes])
 
 
-def test_permuted_labels_are_read_as_often_as_by_chance() -> None:
-    """The null control: against labels that are shuffled among a client's nodes it is not better than the prior."""
-    graph = labelled(scale_free(240, 2, 1))
-    run = recorded(graph, Plaintext())
-    guess = ATTACK.infer(run.views(Role.SILO), PublicParameters())
-    assert guess is not None
-    (found,) = ATTACK.score(guess, StructureTruth.of(run.parties, graph))
-    (null,) = ATTACK.score(guess, StructureTruth.of(run.parties, graph).permuted(3))
-    assert found.value == 1
-    assert null.interval.low <= null.prior + 0.05
-
-
 def test_sums_of_three_neighbours_leave_nothing_to_read() -> None:
     """With k_min 3 no gradient comes back by way of a single neighbour."""
     graph = labelled(scale_free(120, 2, 1))
@@ -192,7 +175,13 @@ def test_neighbours_without_a_label_are_left_alone() -> None:
     assert guess.nodes.tolist() == [0]
 
 
-def test_an_empty_run_gives_no_guess() -> None:
-    """Nothing comes from a view without gradients."""
-    graph = scale_free(20, 2, 1)
-    assert ATTACK.infer(Transcript(hierarchy_of(graph)).views(Role.SILO), PublicParameters()) is None
+def test_permuted_labels_are_read_as_often_as_by_chance() -> None:
+    """The null control: against labels that are shuffled among a client's nodes it is not better than the prior."""
+    graph = labelled(scale_free(240, 2, 1))
+    run = recorded(graph, Plaintext())
+    guess = ATTACK.infer(run.views(Role.SILO), PublicParameters())
+    assert guess is not None
+    (found,) = ATTACK.score(guess, StructureTruth.of(run.parties, graph))
+    (null,) = ATTACK.score(guess, StructureTruth.of(run.parties, graph).permuted(3))
+    assert found.value == 1
+    assert null.interval.low <= null.prior + 0.05

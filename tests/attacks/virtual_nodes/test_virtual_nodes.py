@@ -20,9 +20,11 @@ from fgl_secure.attacks.virtual_nodes.summands import (
 )
 from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Phase, Role
+from fgl_secure.runtime import Phase, Recording, Role
+from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import Claims, losing_of_even, measured
-from tests.attacks.virtual_nodes.virtual_node_conformance import VirtualNodeConformance, virtual_node_references
+from tests.attacks.recorded import Run
+from tests.attacks.summand_conformance import SummandConformance
 from tests.attacks.virtual_nodes.virtual_node_runs import (
     ENCODER,
     NODES,
@@ -36,7 +38,19 @@ from tests.attacks.virtual_nodes.virtual_node_runs import (
 )
 from tests.error_codes import about
 
-__all__ = ["virtual_node_references"]
+
+class VirtualNodeConformance(SummandConformance):
+    """Inherit as `Test...`, name the attack, list its claims and say how its run is recorded.
+
+    Attributes:
+        setting: how the rounds are trained that the attack reads.
+    """
+
+    setting = Federation()
+
+    def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
+        """Rounds of a few clients."""
+        return record_rounds(self.setting, loss=loss, recording=recording)
 
 
 ONE_STEP = LocalWork(0.3, 64, 1, 1000)

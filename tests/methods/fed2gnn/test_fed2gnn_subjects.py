@@ -17,7 +17,7 @@ from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.errors import FglSecureError
 from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods import Fed2GNN
-from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS, along_communities, trained_hops
+from fgl_secure.methods.fed2gnn.audit_runs import along_communities, trained_hops
 from fgl_secure.methods.fed2gnn.audit_target import claim_of
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
 from fgl_secure.methods.fed2gnn.program import clients_of
@@ -53,16 +53,6 @@ def attached(nodes: int = 150, clients: int = 5) -> FederatedGraph:
 QUICK = Fed2GNNPreset(
     "honest", epochs=1, neighbours=10, decoder=DecoderPreset(blocks=1, width=8, epochs=1), latent=LatentPreset(6, 2)
 )
-
-
-@pytest.mark.parametrize("each", ON_HOP_SUMS, ids=lambda each: each.card.name)
-def test_every_attack_on_hop_sums_breaks_its_reference(each: Attack[Any, Any]) -> None:
-    """The run in the clear that each attack refers to is broken, so that finding nothing elsewhere means something."""
-    run = CONTROLS[each.card.control]()
-    guess = run.guess(each)
-    assert guess is not None
-    for found in run.score(each, guess):
-        assert found.value >= each.card.minimum * found.reachable > 0, found.metric
 
 
 def test_the_reference_follows_communities() -> None:
