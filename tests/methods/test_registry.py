@@ -8,8 +8,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-import fgl_secure
-from fgl_secure import backbones, methods, plugins, public
+from fgl_secure import backbones, methods, plugins
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.method import Method, check_method
 from fgl_secure.auditing.train import train
@@ -133,18 +132,6 @@ def test_training_says_what_came_of_it() -> None:
     assert done.to_json()["protocol"] == done.scheme == "plaintext"
     assert done.accuracy == done.result.accuracy
     assert done.privacy is None
-
-
-def test_the_public_interface_is_there() -> None:
-    """Everything in `__all__` loads when it is asked for, and nothing else does."""
-    for name in fgl_secure.__all__:
-        assert getattr(fgl_secure, name) is not None
-    assert set(fgl_secure.__all__) <= set(dir(fgl_secure))
-    assert fgl_secure.audit is public.audit
-    assert fgl_secure.train is public.train
-    assert fgl_secure.schemes.names()[0] == "plaintext"
-    with pytest.raises(AttributeError):
-        _ = fgl_secure.attack
 
 
 @dataclass(frozen=True)

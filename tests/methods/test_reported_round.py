@@ -58,12 +58,12 @@ def test_the_last_round_is_that_of_training_with_validation_nodes() -> None:
     """The masks of other nodes change no model: the test accuracy is that of the last of the same rounds."""
     rounds = [
         train(FedAvg(epochs=epochs), replace(WHOLE, validation_mask=NONE), "plaintext", device="cpu").accuracy.test
-        for epochs in range(1, 13)
+        for epochs in range(1, 7)
     ]
-    chosen = train(FedAvg(epochs=12), WHOLE, "plaintext", device="cpu")
+    chosen = train(FedAvg(epochs=6), WHOLE, "plaintext", device="cpu")
     assert chosen.accuracy.test == rounds[chosen.result.selected_round - 1]
     assert rounds[-1] is not None
-    assert rounds[-1] > 0.6
+    assert rounds[-1] > 0.5
 
 
 def test_a_report_says_that_the_last_round_is_reported() -> None:

@@ -19,7 +19,6 @@ from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.protocols.secmp.scheme import PUBLISHED_CLAIM
 from fgl_secure.runtime import Phase, Role
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.message_passing.recovered import messages_of
@@ -54,7 +53,7 @@ class Fingerprint(AttackConformance):
     def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
         return record(graph, SecretMessagePassing(), weighted(graph, values), **network)
 
-    @pytest.mark.parametrize("fraction_bits", [12, 16, 20])
+    @pytest.mark.parametrize("fraction_bits", [12, 20])
     def test_takes_a_sum_of_three_apart(self, fraction_bits: int) -> None:
         """Three neighbours of different degrees with words of their own are read out of one sum, bit for bit."""
         graph = comb()
@@ -76,10 +75,7 @@ class TestFingerprintAtDevice(Fingerprint):
     attack: Attack[ClaimedTerms, Any] = named("fingerprint-device")
     rests_on = (frozenset({Phase.CODES}), frozenset({Phase.DECODED}))
 
-    @pytest.mark.parametrize(
-        "scheme",
-        [Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN), RelayCoded(T=2, R=4, k_min=1, profile=Profile.SHOWN)],
-    )
+    @pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(T=2, R=4, k_min=1, profile=Profile.SHOWN)])
     def test_no_exact_sum_is_safe(self, scheme: Scheme) -> None:
         """The same sums computed in the clear or over relays are taken apart just as well."""
         graph = comb()
@@ -103,12 +99,6 @@ class TestFingerprintAtDevice(Fingerprint):
 class TestFingerprintAtSilo(Fingerprint):
     attack: Attack[ClaimedTerms, Any] = named("fingerprint-silo")
     rests_on = (frozenset({Phase.AGGREGATE}),)
-
-    @pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN)])
-    def test_silos_that_decode_nothing_have_nothing(self, scheme: Scheme) -> None:
-        """Where silos get no sums of devices there is no guess."""
-        run = record(comb(), scheme, weighted(comb(), words(8, 40)))
-        assert self.attack.infer(run.transcript.views(Role.SILO), run.public) is None
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=5, unique=True), st.data())
@@ -166,7 +156,7 @@ class TestContainmentAtDevice(Containment):
     attack = named("containment-device")
     rests_on = (frozenset({Phase.DECODED}),)
 
-    @pytest.mark.parametrize("scheme", [Plaintext(), Plaintext(Path.SILO), RelayCoded(k_min=1, profile=Profile.SHOWN)])
+    @pytest.mark.parametrize("scheme", [Plaintext(Path.SILO), RelayCoded(k_min=1, profile=Profile.SHOWN)])
     def test_no_exact_sum_is_safe(self, scheme: Scheme) -> None:
         """Sums in the clear and over relays tell the same."""
         graph = random_graph(6, directed=False)
@@ -177,11 +167,6 @@ class TestContainmentAtDevice(Containment):
 class TestContainmentAtSilo(Containment):
     attack = named("containment-silo")
     rests_on = (frozenset({Phase.AGGREGATE}),)
-
-    def test_contradicts_what_silos_are_promised_not_to_see(self) -> None:
-        """The paper promises that cross-silo edges are known to their two devices only."""
-        card = self.attack.card
-        assert PUBLISHED_CLAIM.broken_by(card.secret, card.coalition, card.circumstance) is not None
 
     def test_scores_pairs_across_silos_alone(self) -> None:
         """Claims within a silo count neither for nor against."""

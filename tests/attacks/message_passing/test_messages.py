@@ -200,18 +200,10 @@ class TestVisibleEdges(AttackConformance):
         assert self.read(run) == expected
 
     def test_figures_are_one_for_summing_silos_and_zero_for_codes(self) -> None:
-        """vis_edge is 1 where silos add up in the clear, and 0 under both readings of the published scheme."""
+        """vis_edge is 1 where silos add up in the clear; codes name no edge, which is context and no evidence."""
         graph = random_graph(2, directed=False)
-        values = [_measured(self.attack, graph, each)[0].value for each in (Plaintext(Path.SILO), ASKING, FORWARDING)]
-        assert values == [1, 0, 0]
-
-    def test_messages_that_name_no_edge_are_no_evidence(self) -> None:
-        """Where no message names both ends there is nothing to read: context, and else evidence."""
-        graph = random_graph(2, directed=False)
-        context = [
-            _measured(self.attack, graph, each)[0].context for each in (Plaintext(Path.SILO), ASKING, FORWARDING)
-        ]
-        assert context == [False, True, True]
+        found = [_measured(self.attack, graph, each)[0] for each in (Plaintext(Path.SILO), ASKING, FORWARDING)]
+        assert [(each.value, each.context) for each in found] == [(1, False), (0, True), (0, True)]
 
     def test_one_wrong_name_makes_all_uncertain(self) -> None:
         """Edges named beside one that does not exist count for nothing, and still are evidence."""
@@ -223,13 +215,6 @@ class TestVisibleEdges(AttackConformance):
             (found.value, found.context) for each in (guess, wrong) for found in self.attack.score(each, run.truth)
         ]
         assert values == [(1, False), (0, False)]
-
-    def test_chance_is_the_density_of_crossing_edges(self) -> None:
-        """The baseline is the share of ordered pairs of devices that are cross-silo edges."""
-        graph = star_and_path()
-        crossing = sum(1 for s, t in messages_of(graph) if graph.silo_of[s] != graph.silo_of[t])
-        (found,) = _measured(self.attack, graph, ASKING)
-        assert found.random == found.prior == pytest.approx(crossing / (9 * 8))
 
     def test_a_single_silo_has_no_crossing_edges(self) -> None:
         """With one silo nothing can cross, and the figure is 0 over no units."""
@@ -299,10 +284,9 @@ class TestDeviceGradients(AttackConformance):
         assert len(guess.labelled) == 3
         assert len(guess.devices[0]) == 3
 
-    @pytest.mark.parametrize("d_in", [2, 3])
-    def test_works_from_the_dense_matrix(self, d_in: int) -> None:
+    def test_works_from_the_dense_matrix(self) -> None:
         """Factors that are scaled against each other give the same matrix and so the same guess."""
-        rows = np.random.default_rng(0).normal(size=(5, d_in)).astype(np.float32)
+        rows = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
         delta = _deltas(5, 2)
         quarter = (delta / 4).astype(np.float32)
         once, scaled = self._read([(0, rows, delta, delta)]), self._read([(0, rows * 4, quarter, delta)])

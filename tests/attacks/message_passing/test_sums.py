@@ -24,8 +24,7 @@ from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
-from fgl_secure.protocols.secmp.scheme import PUBLISHED_CLAIM
-from fgl_secure.runtime import Channel, Guarantee, Phase, Recording, Role, Step, View
+from fgl_secure.runtime import Channel, Phase, Recording, Role, Step, View
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import AttackConformance, Claims
@@ -45,9 +44,7 @@ from tests.attacks.recorded import (
 SCHEMES: tuple[Scheme, ...] = (
     Plaintext(),
     Plaintext(Path.SILO),
-    SecretMessagePassing(),
     SecretMessagePassing(T=3),
-    RelayCoded(k_min=1, profile=Profile.SHOWN),
     RelayCoded(T=2, R=4, k_min=1, profile=Profile.SHOWN),
     RelayCoded(k_min=1, profile=Profile.HIDDEN, max_degree=8),  # room for all neighbours that nine devices may have
 )
@@ -68,7 +65,7 @@ def expected(run: Run) -> dict[int, tuple[int, tuple[float, ...]]]:
 
 @EVERY
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_devices_have_the_sums_of_every_scheme(scheme: Scheme, seed: int) -> None:
     """Whichever way a sum is computed, its target ends up with it, and with the number of its rows but by way of silos.
 
@@ -87,9 +84,9 @@ def test_devices_have_the_sums_of_every_scheme(scheme: Scheme, seed: int) -> Non
         assert {target: terms[target] for target in wanted} == {target: k for target, (k, _) in wanted.items()}
 
 
-@pytest.mark.parametrize("T", [1, 2, 4])
+@pytest.mark.parametrize("T", [1, 4])
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_silos_decode_and_count(T: int, seed: int) -> None:
     """Silos decode the sums of their devices, and their masks tell them how many rows are in each."""
     graph = random_graph(seed, directed=True, devices=9, pairs=14)
@@ -240,14 +237,6 @@ class TestDifferencingAtSilo(Differencing):
     attack: Attack[Guess, Any] = named("differencing-silo")
     rests_on = (frozenset({Phase.AGGREGATE}),)
 
-    def test_silos_that_decode_nothing_have_nothing(self) -> None:
-        """Where silos get no sums of devices there is no guess."""
-        graph = star_and_path()
-        run = in_rounds(
-            graph, RelayCoded(k_min=1, profile=Profile.SHOWN), whole_numbers(9, 3, 9), np.ones((2, 9), dtype=np.bool_)
-        )
-        assert self.attack.infer(run.transcript.views(Role.SILO), run.public) is None
-
 
 class SingleNeighbour(AttackConformance):
     """What both observers of sums over one neighbour keep."""
@@ -257,9 +246,9 @@ class SingleNeighbour(AttackConformance):
             (int(target), tuple(value.tolist())) for target, value in zip(guess.targets, guess.values, strict=True)
         )
 
-    @pytest.mark.parametrize("modulus", [101, MERSENNE_31])
-    @pytest.mark.parametrize("T", [1, 2, 4])
-    @pytest.mark.parametrize("delivery", MuDelivery)
+    @pytest.mark.parametrize(
+        ("modulus", "T", "delivery"), [(101, 4, MuDelivery.SILO), (MERSENNE_31, 2, MuDelivery.TARGET)]
+    )
     def test_reads_leaves_and_path_ends(self, modulus: int, T: int, delivery: MuDelivery) -> None:
         """On a star and a path the four leaves show the centre's row, the two ends the middle's, and nobody else."""
         rows = np.array([[10.0 + node, -1.0 - node, 7.0] for node in range(9)])
@@ -281,7 +270,7 @@ class SingleNeighbour(AttackConformance):
         assert (share.n, share.context) == (9, True)
         assert share.finding.endswith("6 of 9 devices are exposed so.")
 
-    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("seed", range(2))
     def test_matches_a_count_of_messages_on_directed_graphs(self, seed: int) -> None:
         """The devices that are read are those that receive one message, and the row is its sender's."""
         graph = random_graph(seed, directed=True)
@@ -299,11 +288,6 @@ class SingleNeighbour(AttackConformance):
         assert expected
         assert self.read(run) == expected
 
-    def test_leaves_other_schemes_alone(self) -> None:
-        """Where no codes are sent there is no guess."""
-        run = record(star_and_path(), Plaintext(), whole_numbers(9, 3, 9))
-        assert self.attack.infer(run.transcript.views(self.attack.card.observer), run.public) is None
-
     def test_finds_nobody_on_a_ring(self) -> None:
         """Where every device has two neighbours nothing is claimed and nothing is reachable."""
         ring = np.arange(8)
@@ -320,20 +304,10 @@ class TestSingleNeighbourAtDevice(SingleNeighbour):
     attack: Attack[ClaimedTerms, Any] = named("single-neighbour-device")
     rests_on = (frozenset({Phase.CODES}), frozenset({Phase.DECODED}))
 
-    def test_contradicts_nothing(self) -> None:
-        """The paper declares this leak, so finding it breaks no promise."""
-        assert _broken_by(self.attack) is None
-
 
 class TestSingleNeighbourAtSilo(SingleNeighbour):
     attack: Attack[ClaimedTerms, Any] = named("single-neighbour-silo")
     rests_on = (frozenset({Phase.AGGREGATE}),)
-
-    def test_contradicts_what_silos_are_promised_not_to_see(self) -> None:
-        """The paper promises that silos see sums only, so reading a single embedding breaks that promise."""
-        broken = _broken_by(self.attack)
-        assert broken is not None
-        assert "silo" in broken.statement
 
     def test_needs_its_own_masks(self) -> None:
         """A silo that had not drawn the masks itself could not tell one code from a sum of several."""
@@ -356,11 +330,6 @@ class TestSingleNeighbourAtSilo(SingleNeighbour):
 
 def _star() -> Run:
     return record(star_and_path(), secmp(MERSENNE_31), whole_numbers(9, 8, 1000))
-
-
-def _broken_by(attack: Attack[ClaimedTerms, Any]) -> Guarantee | None:
-    card = attack.card
-    return PUBLISHED_CLAIM.broken_by(card.secret, card.coalition, card.circumstance)
 
 
 class TestMaliciousSingleNeighbour(AttackConformance):

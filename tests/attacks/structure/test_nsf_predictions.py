@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.structure import nsf_edges as degree_multisets
-from fgl_secure.attacks.structure.knowledge import EmbeddingModel, NodeClaims
+from fgl_secure.attacks.structure.knowledge import NodeClaims
 from fgl_secure.attacks.structure.nsf_edges import TOLERANCE, DegreeMultisets
 from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.graph import FederatedGraph
@@ -18,8 +18,6 @@ from fgl_secure.runtime import Phase, PublicParameters, Role
 from tests.attacks.conformance import Claims, losing, losing_of_even
 from tests.attacks.recorded import Run, both_ways, federated
 from tests.attacks.structure.structure_runs import (
-    Floats,
-    Ids,
     StructureConformance,
     claimed,
     communities,
@@ -94,21 +92,6 @@ class TestNsfEgoNets(Topology):
         assert self.attack.score(guess, other)[0].value < 1
 
 
-def test_a_standardised_degree_is_read_like_a_plain_one() -> None:
-    """One column that goes with the degree is enough, among others of any size and in any unit."""
-    run = record_rule(communities(3, nodes=60), standardised_degree_among_noise)
-    guess = named("nsf-degrees").infer(run.transcript.views(Role.SILO), PublicParameters())
-    assert guess is not None
-    (found,) = named("nsf-degrees").score(guess, run.truth)
-    assert found.value == pytest.approx(found.reachable)
-
-
-def standardised_degree_among_noise(edges: Ids, owners: Ids) -> Floats:
-    degrees = np.bincount(edges[0], minlength=len(owners))
-    noise = np.random.default_rng(0).normal(size=(len(owners), 30))
-    return np.hstack([noise, ((degrees - 3.0) / 2.5)[:, None]])
-
-
 class Learnt(StructureConformance):
     """What attacks on learnt features keep."""
 
@@ -136,14 +119,6 @@ class Labels(Learnt):
 
     def claims(self, guess: NodeClaims) -> Claims:
         return claimed(guess.nodes, guess.values)
-
-    def test_goes_through_the_embedding_that_everybody_holds(self) -> None:
-        """Logits that are permuted by the embedding are read in the embedding's order."""
-        run = self.recorded(communities())
-        turned = run.told(EmbeddingModel(lambda features: features[:, ::-1]))
-        assert self.figure(turned) < 0.1
-        both = EmbeddingModel(lambda features: features[:, ::-1][:, ::-1])
-        assert self.figure(run.told(both)) == self.figure(run)
 
     def test_task_agnostic_features_say_little(self) -> None:
         """Return probabilities have no labels in them: what is read is hardly better than a guess."""

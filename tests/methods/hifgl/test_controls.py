@@ -7,14 +7,11 @@ from fgl_secure.attacks.gradients.knowledge import UPDATES
 from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
     DROP_OUTS,
-    PLAINTEXT,
-    SECMP,
     SECMP_DEVIATING,
     SECMP_DROP_OUTS,
     SECMP_STATIC,
     SILENCE,
     SILENT_SENDERS,
-    SILO_PATH,
     SMALL_FEATURES,
     SMALL_FIELD,
     STATIC_ROWS,
@@ -24,7 +21,7 @@ from fgl_secure.attacks.registry import attacks
 from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.graph import load
 from fgl_secure.methods.fedavg.audit_runs import CONTROLS as UPDATE_CONTROLS
-from fgl_secure.methods.hifgl.audit_runs import NARROW, WIDEST, recorded_exchange, variant_runs
+from fgl_secure.methods.hifgl.audit_runs import NARROW, WIDEST, variant_runs
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
@@ -44,38 +41,6 @@ def test_every_reference_has_a_run() -> None:
         assert (received <= 2).sum() > 20
         assert received.max() > 5
         assert set(truth.silo_of) == {0, 1, 2}
-
-
-def test_the_tree_has_single_and_many_neighbours() -> None:
-    """The runs of single exchanges have devices with one neighbour, and with more than ten."""
-    for which in (PLAINTEXT, SECMP, SMALL_FIELD, SILO_PATH):
-        received = np.bincount(CONTROLS[which]().truth(MessageTruth).edges[1])
-        assert (received == 1).sum() > 20
-        assert received.max() > 10
-
-
-def test_neighbours_in_the_half_graphs_differ_in_degree() -> None:
-    """In the run of static rows no two neighbours of a device have the same number of neighbours."""
-    source, target = CONTROLS[SECMP_STATIC]().truth(MessageTruth).edges
-    pairs = np.stack([target, np.bincount(target)[source]])
-    assert len(np.unique(pairs, axis=1).T) == len(source)
-
-
-def test_controls_are_made_once() -> None:
-    """A second look is the same run."""
-    assert CONTROLS[SECMP]() is CONTROLS[SECMP]()
-
-
-def test_single_exchanges_repeat() -> None:
-    """Two runs with one seed hold the same payloads, bit for bit."""
-    graph = federated(np.array([[0, 1, 2], [1, 2, 0]]), [0, 1, 0])
-    first, again = (
-        recorded_exchange(SecretMessagePassing(), graph, np.ones((3, 2)), "x", 0).transcript.messages for _ in range(2)
-    )
-    for one, other in zip(first, again, strict=True):
-        assert one.payload is not None
-        assert other.payload is not None
-        assert np.array_equal(one.payload, other.payload)
 
 
 def test_only_the_small_field_is_read_by_brute_force() -> None:

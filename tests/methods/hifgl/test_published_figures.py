@@ -6,19 +6,12 @@ import pytest
 
 from fgl_secure.auditing import Record, Report, Verdict
 from fgl_secure.auditing.audit import audit
-from fgl_secure.graph import Data, boundary_nodes, degree_one_share, load
+from fgl_secure.graph import Data, degree_one_share, load
 from fgl_secure.methods import HiFGL
 
 ATTACKS = (
-    "one-code-and-mu",
-    "all-codes",
-    "small-field",
-    "visible-devices",
-    "visible-edges",
-    "single-neighbour-device",
-    "single-neighbour-silo",
-    "containment-silo",
-)
+    "one-code-and-mu", "visible-devices", "visible-edges", "single-neighbour-device", "single-neighbour-silo",
+)  # fmt: skip
 """What is asked about here; the golden figures of an audit have all attacks."""
 
 
@@ -33,21 +26,13 @@ def _one(report: Report, name: str, metric: str) -> Record:
     return record
 
 
-@pytest.mark.parametrize("name", ["one-code-and-mu", "all-codes"])
-def test_neighbours_embeddings_are_recovered_on_cora(cora: Report, name: str) -> None:
-    """Breaks b and c recover at least 99 % of the embeddings exactly in the field of 2^31 - 1 elements."""
-    record = _one(cora, name, "exact recovery")
+def test_neighbours_embeddings_are_recovered_on_cora(cora: Report) -> None:
+    """Break b recovers at least 99 % of the embeddings exactly in the field of 2^31 - 1 elements."""
+    record = _one(cora, "one-code-and-mu", "exact recovery")
     assert record.value >= 0.99
     assert record.ci95.low >= 0.99
     assert record.verdict is Verdict.BROKEN
     assert record.contradicts_claim
-
-
-def test_the_papers_field_is_brute_forced_on_cora(cora: Report) -> None:
-    """Break f recovers every row of 1,433 and of 16 columns in the field of 11 elements."""
-    records = [r for r in cora.records if r.attack == "small-field"]
-    assert [r.value for r in records] == [1, 1]
-    assert {"1433 feature columns" in r.view for r in records} == {True, False}
 
 
 def test_silos_see_the_boundary_of_cora(cora: Report) -> None:
@@ -79,14 +64,8 @@ def test_null_controls_sit_at_chance_on_cora(cora: Report) -> None:
         assert record.null_control <= max(record.random, record.prior) + 0.05
 
 
-def test_cora_contradicts_all_four_promises(cora: Report) -> None:
-    """What devices and silos may not read, whom silos may not see, and cross-silo edges, which no message names."""
+def test_cora_contradicts_three_promises(cora: Report) -> None:
+    """What devices and silos may not read, and whom silos may not see; no message names a cross-silo edge."""
     broken = {record.claim for record in cora.contradictions if record.protocol == "secmp"}
-    assert len(broken) == 4
+    assert len(broken) == 3
     assert _one(cora, "visible-edges", "vis_edge").value == 0
-
-
-def test_boundary_of_citeseer(data_root: Path) -> None:
-    """eps_p of CiteSeer in five random silos is .892."""
-    graph = Data("CiteSeer", root=data_root).federated(0)
-    assert boundary_nodes(graph).mean() == pytest.approx(0.892, abs=0.01)

@@ -27,7 +27,6 @@ from fgl_secure.methods.hifgl.audit_runs import (
     static_run,
     variant_runs,
 )
-from fgl_secure.methods.hifgl.controls import gradient_run
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
@@ -78,8 +77,8 @@ def test_an_audit_of_a_wide_graph_has_null_controls_of_the_same_devices(monkeypa
     monkeypatch.setattr(audit_runs, "MOST_RELEASED", 1)
     monkeypatch.setattr(audit_runs, "SAMPLED", 12 * 8)
     attacks = ("containment-device", "fingerprint-device")
-    for seed in range(3):
-        report = audit(HiFGL(epochs=1), two_communities(), "relay-coded", attacks, seed=seed, device="cpu")
+    for seed in range(2):
+        report = audit(HiFGL(epochs=1), two_communities(24), "relay-coded", attacks, seed=seed, device="cpu")
         found = [record for record in report.records if "devices drawn with neighbours" in record.view]
         assert {record.attack for record in found} == set(attacks)
 
@@ -90,19 +89,6 @@ def test_features_that_are_words_stay_as_they_are() -> None:
     assert np.array_equal(as_words(graph), graph.features)
     shifted = replace(graph, graph=replace(graph.graph, stored=graph.features * 3 + 1))
     assert np.array_equal(as_words(shifted), graph.features)
-
-
-def test_projections_do_not_depend_on_how_many_rows_are_cast_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to the last bits of a product."""
-    graph, found = sparse_graph(), []
-    for at_once in (2**28, 1024):
-        monkeypatch.setattr("fgl_secure.methods.hifgl.audit_runs._CAST_AT_ONCE", at_once)
-        run = drop_out_run(Plaintext(), graph, 0, rounds=2, presence=0.5)
-        assert run is not None
-        found.append(next(iter(run.truth(MessageTruth).embeddings.values())))
-    together, apart = found
-    assert together.any()
-    assert np.allclose(together, apart, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("scheme", [Plaintext(), SecretMessagePassing(), RelayCoded(k_min=1, profile=Profile.SHOWN)])
@@ -146,7 +132,7 @@ def test_devices_drop_out_behind_proxies() -> None:
     assert {each.scenario for each in special_runs(scheme, graph, 0)} == {STATIC_ROWS, DROP_OUTS, SILENCE}
 
 
-@pytest.mark.parametrize("read", [set(), {STATIC_ROWS}, {DROP_OUTS, DEVIATION}, {TRAINING}, {SMALL_FEATURES}])
+@pytest.mark.parametrize("read", [set(), {DROP_OUTS, DEVIATION}, {TRAINING}, {SMALL_FEATURES}])
 def test_nothing_is_run_that_no_attack_reads(read: set[str]) -> None:
     """Of runs for attacks alone those of the scenarios that are read, and no others."""
     scheme, graph = SecretMessagePassing(), sparse_graph()
@@ -156,10 +142,10 @@ def test_nothing_is_run_that_no_attack_reads(read: set[str]) -> None:
 
 def test_an_audit_by_one_attack_makes_no_run_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for the audited run, nor for its null control, nor in the clear; figures are those of a whole audit."""
-    whole = audit(HiFGL(epochs=1), two_communities(), "secmp", ("visible-devices", "containment-silo"), device="cpu")
+    whole = audit(HiFGL(epochs=1), two_communities(24), "secmp", ("visible-devices", "containment-silo"), device="cpu")
     for name in ("static_run", "drop_out_run", "silent_run", "deviating_run"):
         monkeypatch.setattr(audit_runs, name, lambda *_, **__: pytest.fail("no attack reads it"))
-    one = audit(HiFGL(epochs=1), two_communities(), "secmp", "visible-devices", device="cpu")
+    one = audit(HiFGL(epochs=1), two_communities(24), "secmp", "visible-devices", device="cpu")
     found = [each for each in whole.records if each.attack == "visible-devices"]
     assert found
     assert [each for each in one.records if each.attack == "visible-devices"] == found
@@ -188,13 +174,3 @@ def test_deviation_changes_aggregates_alone() -> None:
     assert aggregates.payload is not None
     singles = {row.tobytes() for row in codes.payload}
     assert all(row.tobytes() in singles for row in aggregates.payload)
-
-
-def test_gradients_are_sized_as_dense_matrices() -> None:
-    """Two factors travel, and count as the matrix that they stand for; truth has the rows."""
-    graph = sparse_graph()
-    weights, biases = gradient_run(graph, 0).transcript.messages
-    assert weights.item_bytes == 4 * 30 * graph.num_classes
-    assert biases.item_bytes == 4 * graph.num_classes
-    assert weights.payload is not None
-    assert np.array_equal(gradient_run(graph, 0).truth(MessageTruth).rows[0], weights.payload[:, :30])
