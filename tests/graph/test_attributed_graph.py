@@ -40,13 +40,6 @@ def test_degree_and_symmetry_agree_with_counting(example: tuple[int, list[Edge]]
     assert graph.is_symmetric == all((target, source) in distinct for source, target in distinct)
 
 
-def test_canonical_form_is_a_fixed_point() -> None:
-    """A graph that is built from its own arrays has the same edges."""
-    first = graph_from_pairs(5, [(3, 1), (1, 3), (0, 4), (0, 4), (2, 2)])
-    again = Graph.from_arrays("again", first.features, first.labels, first.edges)
-    np.testing.assert_array_equal(first.edges, again.edges)
-
-
 def test_sizes_dtypes_and_repr() -> None:
     """A graph knows its sizes, stores float32 and int64, and prints sizes instead of data."""
     graph = Graph.from_arrays("g", FEATURES, LABELS.astype(np.uint8), EDGES.astype(np.int32), image_shape=(1, 3))

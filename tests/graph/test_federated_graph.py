@@ -40,17 +40,6 @@ def data_class() -> Any:
     return Data
 
 
-def test_conveniences_are_those_of_the_graph(graph: Graph) -> None:
-    """A federated graph passes on its graph's arrays and counts devices and silos."""
-    federated = FederatedGraph.from_assignment(graph, SILO_OF, MASKS, partition="by hand")
-    assert (federated.num_devices, federated.num_silos, federated.num_classes) == (4, 2, 2)
-    assert federated.features is graph.features
-    assert federated.labels is graph.labels
-    assert federated.edges is graph.edges
-    np.testing.assert_array_equal(federated.in_degree, graph.in_degree)
-    assert repr(federated) == f"FederatedGraph({graph!r}, silos=2, partition='by hand')"
-
-
 @given(graphs_and_silos())
 def test_crossing_edges_and_devices_agree_with_looking(example: tuple[Graph, int]) -> None:
     """An edge crosses silos exactly if no silo lists both of its ends, and every device is in one silo."""
@@ -115,13 +104,6 @@ def test_bad_masks_are_refused_by_name(graph: Graph, masks: SplitMasks, message:
         FederatedGraph.from_assignment(graph, SILO_OF, masks)
 
 
-@pytest.mark.parametrize("silo", [-1, 2])
-def test_unknown_silo_is_refused(graph: Graph, silo: int) -> None:
-    """Asking for the devices of a silo that doesn't exist is an error, not an empty answer."""
-    with pytest.raises(InputError, check=about("silo")):
-        FederatedGraph.from_assignment(graph, SILO_OF, MASKS).devices_of(silo)
-
-
 @given(graphs_and_silos(), st.integers(0, 100))
 def test_restriction_agrees_with_looking_at_each_edge(example: tuple[Graph, int], seed: int) -> None:
     """An edge stays exactly if one of the three masks holds both of its ends."""
@@ -146,17 +128,6 @@ def test_edges_within_silos_are_those_that_do_not_cross(example: tuple[Graph, in
     assert not within.crosses_silos.any()
     assert within.silo_of is whole.silo_of
     assert not within.edges.flags.writeable
-
-
-def test_a_graph_without_edges_keeps_its_nodes(graph: Graph) -> None:
-    """Without edges nobody has a neighbour; features, masks and silos stay, and so does the original."""
-    original = FederatedGraph.from_assignment(graph, SILO_OF, MASKS)
-    alone = original.without_edges()
-    assert alone.edges.shape == (2, 0)
-    assert alone.in_degree.tolist() == [0, 0, 0, 0]
-    assert alone.features is original.features
-    assert (alone.silo_of is original.silo_of, alone.test_mask is original.test_mask) == (True, True)
-    assert original.edges.shape[1] == len(PAIRS)
 
 
 def test_one_silo_has_everything(graph: Graph) -> None:
@@ -196,12 +167,6 @@ def test_pyg_data_is_taken_with_its_masks(data_class: Any) -> None:
     np.testing.assert_array_equal(federated.train_mask, MASKS.train)
     np.testing.assert_array_equal(federated.validation_mask, MASKS.validation)
     np.testing.assert_array_equal(federated.test_mask, MASKS.test)
-
-
-def test_pyg_sparse_features_become_dense(data_class: Any) -> None:
-    """A sparse x is as good as a dense one."""
-    federated = FederatedGraph.from_pyg(_data(data_class, x=torch.eye(4).to_sparse()), SILO_OF)
-    np.testing.assert_array_equal(federated.features, np.eye(4))
 
 
 def test_pyg_data_without_masks_is_split(data_class: Any) -> None:

@@ -45,14 +45,6 @@ def test_counts() -> None:
         sets.graphs_of(2)
 
 
-def test_values_have_no_classes() -> None:
-    """Real targets become float32 values, and their union has label 0 everywhere."""
-    sets = small(targets=[0.5, -1.0, 2.0])
-    assert sets.targets.dtype == np.float32
-    assert sets.num_classes == 0
-    assert sets.union().labels.tolist() == [0] * 6
-
-
 def test_arrays_are_copied_and_read_only() -> None:
     """A later change of the caller's arrays changes nothing, and nobody can change the set's."""
     client_of = np.array([0, 1, 0])
@@ -135,10 +127,3 @@ def test_union_has_the_nodes_of_all_graphs(sets: GraphSet) -> None:
     assert not union.crosses_silos.any()
     if sets.num_classes:
         np.testing.assert_array_equal(union.labels, sets.targets[sets.graph_of])
-
-
-def test_graphs_without_edges_are_graphs() -> None:
-    """A set without any edge has batches without edges."""
-    sets = small(edges=np.empty((2, 0), dtype=np.int64))
-    assert sets.batch([2, 0]).edges.shape == (2, 0)
-    assert sets.batch([2, 0]).features.ravel().tolist() == [5, 0, 1, 2]

@@ -1,14 +1,13 @@
 """The partition of FedSage+ and Fed2GNN: cut and packed communities, and the figures that Fed2GNN prints."""
 
 import os
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.graph import Graph, load, partition
+from fgl_secure.graph import load, partition
 from fgl_secure.graph.partition import pack_in_turn
 
 Groups = list[list[int]]
@@ -39,15 +38,6 @@ def test_everybody_is_placed_and_no_silo_is_empty(example: tuple[Groups, int, in
     assert sizes.max() <= 2 * share + delta
 
 
-@given(_packings())
-def test_groups_below_the_cut_stay_whole(example: tuple[Groups, int, int]) -> None:
-    """A group of at most n // M - delta nodes has one silo."""
-    groups, silos, delta = example
-    silo_of = pack_in_turn(groups, silos, delta)
-    small = [group for group in groups if len(group) <= len(silo_of) // silos - delta]
-    assert all(len(set(silo_of[group].tolist())) == 1 for group in small)
-
-
 def test_a_silo_is_filled_before_the_next() -> None:
     """Shares of 10 and delta 3: pieces of 7, 4, 3, 3 and 3 nodes fill silo 0 with 7 + 4, and silo 1 with the rest."""
     ends = np.cumsum([7, 4, 3, 3, 3]).tolist()
@@ -65,28 +55,10 @@ def test_silos_that_would_stay_empty_get_the_last_pieces() -> None:
     assert sorted(np.bincount(pack_in_turn([[node] for node in range(10)], 3, 2)).tolist()) == [3, 3, 4]
 
 
-def _cross_edges(graph: Graph, silos: int, seed: int) -> int:
-    silo_of = partition("louvain-delta", graph, silos, seed)
-    return int((silo_of[graph.edges[0]] != silo_of[graph.edges[1]]).sum()) // 2
-
-
 @needs_public_data
-@pytest.mark.parametrize(
-    ("silos", "printed", "within"), [(5, 697, 0.35), (10, 1002, 0.15), (15, 1613, 0.15)], ids=["5", "10", "15"]
-)
-def test_cora_has_about_as_many_cross_edges_as_printed(
-    silos: int, printed: int, within: float, cora: Callable[[], Graph]
-) -> None:
-    """Fed2GNN's table of subgraphs, for 5,429 edges where Cora has 5,278 without repeated ones.
-
-    With 5 silos no community is large enough to be cut, and the communities that networkx finds have fewer edges
-    between them than the authors' silos; with 10 and 15 the figures agree.
-    """
-    found = np.mean([_cross_edges(cora(), silos, seed) for seed in range(3)]) * 5429 / 5278
-    assert found == pytest.approx(printed, rel=within)
-
-
-@pytest.fixture(scope="module")
-def cora(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Graph]:
-    graph = load("Cora", cache_dir=tmp_path_factory.mktemp("cache"))
-    return lambda: graph
+def test_cora_has_about_as_many_cross_edges_as_printed() -> None:
+    """1,002 in Fed2GNN's table of subgraphs for 10 silos, of 5,429 edges where Cora has 5,278 without repeated ones."""
+    graph = load("Cora")
+    silo_of = partition("louvain-delta", graph, 10, 0)
+    crossing = int((silo_of[graph.edges[0]] != silo_of[graph.edges[1]]).sum()) // 2
+    assert crossing * 5429 / 5278 == pytest.approx(1002, rel=0.15)

@@ -15,7 +15,7 @@ from fgl_secure.graph.node2vec import Node2VecSettings, add_loss_gradient, node2
 from tests.error_codes import about
 from tests.graph.strategies import graph_from_pairs
 
-SMALL = Node2VecSettings(width=16, epochs=100, batch=16)
+SMALL = Node2VecSettings(width=16, epochs=60, batch=16)
 
 
 def _two_communities() -> Graph:
@@ -27,7 +27,7 @@ def _windows(walks: np.ndarray, context: int) -> torch.Tensor:
     return torch.from_numpy(np.concatenate([walks[:, j : j + context] for j in range(walks.shape[1] - context + 1)]))
 
 
-@pytest.mark.parametrize("spread", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("spread", [0.1, 4.0])
 def test_loss_and_gradient_are_those_of_pytorch_geometric(spread: float) -> None:
     """The mean loss of true and random walks and its gradient are PyTorch Geometric's, saturated or not."""
     with warnings.catch_warnings():  # PyTorch Geometric uses what PyTorch has deprecated
@@ -58,7 +58,7 @@ def test_only_nodes_in_windows_are_touched() -> None:
     assert not gradient[[1, 3]].any()
 
 
-@pytest.mark.parametrize(("p", "q", "negatives"), [(1.0, 1.0, 1), (10.0, 0.2, 3)])
+@pytest.mark.parametrize(("p", "q", "negatives"), [(10.0, 0.2, 3)])
 def test_edges_have_larger_cosines(p: float, q: float, negatives: int) -> None:
     """In a graph of two communities the cosine of a joined pair is above that of another in 9 cases of 10."""
     graph = _two_communities()
@@ -70,15 +70,6 @@ def test_edges_have_larger_cosines(p: float, q: float, negatives: int) -> None:
     joined[graph.edges[0], graph.edges[1]] = True
     edge = joined[np.triu_indices(40, 1)]
     assert (cosine[edge][:, None] > cosine[~edge]).mean() > 0.9
-
-
-def test_untrained_vectors_do_not_tell_edges() -> None:
-    """With a learning rate of next to nothing the vectors are as random as at the start, which training moved."""
-    graph = _two_communities()
-    still = node2vec(graph, replace(SMALL, learning_rate=1e-9, epochs=1), seed=0)
-    assert abs(still.mean()) < 5 / np.sqrt(still.size)
-    assert still.std() == pytest.approx(1, abs=5 / np.sqrt(2 * still.size))
-    assert not np.allclose(still, node2vec(graph, SMALL, seed=0), atol=0.1)
 
 
 def test_seed_repeats_the_vectors() -> None:
@@ -104,9 +95,3 @@ def test_bad_settings_are_refused(change: dict[str, float], message: str) -> Non
     """Settings out of range are refused when they are made."""
     with pytest.raises(InputError, check=about(message)):
         Node2VecSettings(**change)  # type: ignore[arg-type]  # each value has the type of its field
-
-
-def test_negative_seeds_are_refused() -> None:
-    """A negative seed is refused."""
-    with pytest.raises(InputError, check=about("seed")):
-        node2vec(_two_communities(), SMALL, -1)

@@ -78,12 +78,3 @@ def test_damaged_files_are_refused(tmp_path: Path, changed: dict[str, NDArray[np
     root = written(tmp_path / "root", "Photo", **changed)
     with pytest.raises(InputError, check=about("the raw files of Photo")):
         load("Photo", root, tmp_path / "cache")
-
-
-@pytest.mark.parametrize("name", ["Photo", "DBLP"])
-def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
-    """A file that is no archive is refused, with its publisher's name."""
-    root = written(tmp_path / "root", name)
-    (root / FILES[name]).write_text("version https://git-lfs.github.com/spec/v1\n")
-    with pytest.raises(InputError):
-        load(name, root, tmp_path / "cache")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.errors import InputError
 from fgl_secure.graph import (
     PARTITIONS,
     Graph,
@@ -39,26 +39,10 @@ def test_random_silos_are_equally_large(example: tuple[Graph, int], seed: int) -
     np.testing.assert_array_equal(silo_of, partition("random", graph, silos, seed))
 
 
-def test_random_silos_are_uniform() -> None:
-    """Over many seeds every pair of nodes shares a silo as often as chance says."""
-    graph = graph_from_pairs(6, [])
-    assignments = np.stack([partition("random", graph, 2, seed) for seed in range(4000)])
-    together = (assignments[:, :, None] == assignments[:, None, :]).mean(axis=0)[np.triu_indices(6, k=1)]
-    # Two of six nodes share one of two silos of three with probability 2/5; 5 standard deviations of 0.0077.
-    assert (np.abs(together - 0.4) < 0.039).all()
-
-
 def test_louvain_keeps_communities_whole_and_packs_the_largest_first() -> None:
     """Cliques of 6, 5, 4 and 3 nodes go whole to silos 0, 1, 1 and 0: the largest first, to the smallest silo."""
     silo_of = partition("louvain", _cliques(3, 6, 4, 5), 2, seed=0)
     assert silo_of.tolist() == [0] * 3 + [0] * 6 + [1] * 4 + [1] * 5
-
-
-def test_louvain_seed_repeats_the_partition() -> None:
-    """Equal seeds give equal Louvain partitions."""
-    pairs = np.random.default_rng(0).integers(60, size=(150, 2))
-    graph = graph_from_pairs(60, [(int(source), int(target)) for source, target in pairs])
-    np.testing.assert_array_equal(partition("louvain", graph, 3, seed=5), partition("louvain", graph, 3, seed=5))
 
 
 def test_louvain_accepts_isolated_nodes_and_one_way_edges() -> None:
@@ -122,20 +106,8 @@ def test_kmeans_keeps_equal_features_together() -> None:
 
 
 @pytest.mark.parametrize("name", list(PARTITIONS))
-@pytest.mark.parametrize("silos", [0, 9])
-def test_impossible_numbers_of_silos_are_refused(name: str, silos: int) -> None:
-    """Every partition refuses fewer than one silo and more silos than nodes."""
-    with pytest.raises(InputError, check=about("silos")):
-        partition(name, _cliques(4, 4), silos, 0)
-
-
-@pytest.mark.parametrize("name", list(PARTITIONS))
-def test_negative_seeds_are_refused(name: str) -> None:
-    """Every partition refuses a negative seed."""
-    with pytest.raises(InputError, check=about("seed")):
-        partition(name, _cliques(4, 4), 2, -1)
-
-
-def test_unknown_partition_is_refused_with_the_known_names() -> None:
-    with pytest.raises(UnknownNameError, check=about("partition")):
-        partition("metis", _cliques(4, 4), 2, 0)
+def test_impossible_choices_are_refused(name: str) -> None:
+    """Every partition refuses fewer than one silo, more silos than nodes, and a negative seed."""
+    for silos, seed, wrong in ((0, 0, "silos"), (9, 0, "silos"), (2, -1, "seed")):
+        with pytest.raises(InputError, check=about(wrong)):
+            partition(name, _cliques(4, 4), silos, seed)

@@ -5,11 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph
 from fgl_secure.graph import structure_features as module
 from fgl_secure.graph.structure_features import adjacency_powers, return_probabilities
-from tests.error_codes import about
 from tests.graph.strategies import graph_from_pairs, graphs_and_silos
 
 
@@ -27,15 +25,3 @@ def test_they_are_the_diagonals_of_the_powers(block: int, example: tuple[Graph, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_BLOCK", block)
         np.testing.assert_allclose(return_probabilities(graph, steps), expected, atol=1e-13)
-
-
-def test_they_tell_degrees() -> None:
-    """After one step the chance to be back is 1 over one more than the degree."""
-    graph = _mirrored(graph_from_pairs(4, [(0, 1), (0, 2), (1, 2)]))
-    np.testing.assert_allclose(return_probabilities(graph, 1)[:, 0], 1 / (graph.in_degree + 1))
-
-
-def test_walks_without_steps_are_refused() -> None:
-    """There is no return after less than one step."""
-    with pytest.raises(InputError, check=about("steps")):
-        return_probabilities(graph_from_pairs(1, []), 0)

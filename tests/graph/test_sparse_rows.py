@@ -63,11 +63,3 @@ def test_features_that_are_no_numbers_are_refused(value: float) -> None:
     for given in (rows, csr_array(rows)):
         with pytest.raises(InputError, check=about("features")):
             Graph.from_arrays("g", given, LABELS, EDGES)
-
-
-def test_sparse_features_have_the_shape_of_others() -> None:
-    """Complex ones and empty ones are refused."""
-    with pytest.raises(InputError, check=about("features")):
-        Graph.from_arrays("g", csr_array(ROWS.astype(np.complex64)), LABELS, EDGES)
-    with pytest.raises(InputError, check=about("features")):
-        Graph.from_arrays("g", csr_array((0, 3)), LABELS[:0], EDGES[:, :0])

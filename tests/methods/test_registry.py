@@ -85,6 +85,17 @@ def test_backbones_are_those_that_there_are() -> None:
     assert set(FedAvg.backbones()) <= set(backbones.names())
 
 
+@pytest.mark.parametrize("name", methods.names())
+def test_every_method_refuses_choices_out_of_range(name: str) -> None:
+    """By the name of the choice, when it is made or planned with."""
+    method: Any = methods.method(name)
+    wrong = {"preset": "best", "epochs": 0, "backbone": "gin"}
+    for word, value in wrong.items():
+        if word in choices_of(method):
+            with pytest.raises(InputError, check=about(word)):
+                method(**{word: value}).plan()
+
+
 def test_configurations_are_frozen_values() -> None:
     """Equal choices are equal methods, and a choice cannot be changed afterwards."""
     assert HiFGL(epochs=3) == HiFGL(epochs=3) != HiFGL()

@@ -170,14 +170,6 @@ def test_grids_have_the_bits_that_there_is_room_for() -> None:
         assert Collectives(silo, setting).grid().fraction_bits == bits
 
 
-def test_steps_of_means_and_of_figures_are_not_the_same() -> None:
-    """Attacks tell what is learnt from and what scores by the step: the first sum of a round is its mean."""
-    steps = [batch.step for batch in server_of(ran(Plaintext())[1]).messages(Phase.VECTORS)]
-    assert [(step.round, step.part, step.evaluation) for step in steps] == [
-        (number, *rest) for number in (0, 1) for rest in ((0, False), (0, True), (2, False), (4, False))
-    ]
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, BOUND * 1.01])
 def test_values_beyond_the_bound_are_refused(value: float) -> None:
     """NaN, infinities and entries beyond the bound raise before a message is sent."""
@@ -210,6 +202,6 @@ def test_what_a_silo_adds_is_in_no_message() -> None:
     """A call in a traceback or a log shows when and what kind, and none of its numbers."""
     secret = np.array([424242.0])
     factors = (DeviceFactors(0, secret[None, None].astype(np.float32), secret[None, None].astype(np.float32), False),)
-    call = Call("server", Step(3), rows=secret, factors=factors, terms={1: np.array([424242])})
+    call = Call("server", Step(3), rows=secret, factors=factors, terms={1: secret}, sent={1: secret[:, None]})
     assert "424242" not in repr(call)
     assert "round=3" in repr(call)

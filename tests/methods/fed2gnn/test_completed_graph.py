@@ -93,14 +93,6 @@ def test_a_client_without_cross_edges_has_its_local_graph() -> None:
     assert len(alone.rows) == 3
 
 
-def test_a_graph_without_edges_is_left_as_it_is() -> None:
-    """Every node is a root without children."""
-    graph = graph_of([], 4, [0, 0, 1, 1])
-    found = completed(graph, 0, 2, 1, Propagation.SYMMETRIC)
-    assert len(found.rows) == 2
-    assert len(found.source) == 0
-
-
 def test_more_levels_than_sums_are_refused() -> None:
     graph = graph_of([[0, 1]], 2, [0, 1])
     with pytest.raises(InputError, check=about("decoded")):

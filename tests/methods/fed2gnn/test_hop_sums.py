@@ -32,7 +32,6 @@ ROWS = RowRange(first=64.0, growth=8.0)
 
 SCHEMES: list[Scheme] = [
     Plaintext(),
-    SecretMessagePassing(),
     RelayCoded(k_min=1, profile=Profile.SHOWN),
     Plaintext(Path.SILO),
     RelayCoded(T=2, R=4, k_min=2, profile=Profile.SHOWN),
@@ -97,14 +96,14 @@ def asked_at_random(graph: FederatedGraph, seed: int) -> Ids:
 
 
 @given(graphs(), st.integers(1, 4))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_sums_are_those_over_walks(graph: FederatedGraph, hops: int) -> None:
     """In the clear, f, mu and eta are the sums over explicitly enumerated walks."""
     same(run(graph, hops), Heard.of(graph).sums(graph.features.astype(np.float64), hops))
 
 
 @given(graphs(), st.integers(1, 4), st.integers(0, 2**32 - 1))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_requests_need_not_be_mutual(graph: FederatedGraph, hops: int, seed: int) -> None:
     """Where clients sample each for itself, walks follow who hears of whom, and nobody's own rows are left in."""
     neighbours = asked_at_random(graph, seed)
@@ -113,7 +112,7 @@ def test_requests_need_not_be_mutual(graph: FederatedGraph, hops: int, seed: int
 
 
 @given(graphs(), st.integers(1, 4), st.integers(2, 3))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_nodes_of_refused_sums_have_no_neighbours_abroad(graph: FederatedGraph, hops: int, minimum: int) -> None:
     """Below the minimum nothing is asked for, and walks through such a node stay with its client."""
     found = run(graph, hops, Plaintext(minimum_group=minimum))
@@ -181,13 +180,6 @@ def test_schemes_agree_with_plaintext(scheme: Scheme, sampled: bool) -> None:
         assert error < graph.num_silos * unit * (1 + degree) ** (hop - 1)
 
 
-def test_padding_of_unnamed_senders_does_not_fit() -> None:
-    """Where relays are not to see the graph everybody sends as much as it gets, one sum each; clients have many."""
-    graph, scheme = random_graph(30, 45, 3, 0), RelayCoded(k_min=1, profile=Profile.HIDDEN)
-    with pytest.raises(InputError):
-        run(graph, 2, scheme)
-
-
 def test_noise_goes_through_all_hops() -> None:
     """Under perturbation the first hop has the noise of one sum, and later hops have more, for they pass it on."""
     graph, hops = random_graph(40, 60, 3, 2), 2
@@ -197,35 +189,6 @@ def test_noise_goes_through_all_hops() -> None:
     errors = np.sqrt(np.square(found.f - run(graph, hops).f).mean(axis=(1, 2)))
     assert 0 < errors[0] < scheme.settings.sigma * graph.num_silos
     assert errors[0] < errors[1]
-
-
-def test_messages_and_bytes_grow_with_nodes_neighbours_and_hops() -> None:
-    """Appendix E.3, O(ndK): a request for each sampled neighbour, and at most one row for each in each hop."""
-    most, width = 2, 3
-    graph = sampled_neighbours(random_graph(200, 400, 4, 0), most, seed=0)
-    crossing = int(graph.crosses_silos.sum())
-    assert crossing <= graph.num_devices * most
-    for hops in (1, 2, 5):
-        wire = channel(graph, Plaintext())
-        hop_sums(graph, graph.features, hops, Plaintext(), wire)
-        rows = len(client_pairs(graph, wire)[1].client)
-        assert 0 < rows <= crossing
-        assert wire.transcript.message_count == crossing + hops * rows
-        assert wire.transcript.byte_count == crossing * 2 * 4 + hops * rows * width * 8
-
-
-@pytest.mark.parametrize(
-    "scheme", [RelayCoded(k_min=1, profile=Profile.SHOWN), SecretMessagePassing()], ids=lambda scheme: scheme.name
-)
-def test_secured_traffic_grows_linearly_with_hops(scheme: Scheme) -> None:
-    """Under schemes with a set-up, each hop after the first costs the same."""
-    graph = random_graph(60, 90, 3, 0)
-    sizes = []
-    for hops in (1, 2, 3):
-        wire = channel(graph, scheme)
-        hop_sums(graph, graph.features, hops, scheme, wire, rows=ROWS)
-        sizes.append((wire.transcript.message_count, wire.transcript.byte_count))
-    assert np.array_equal(np.subtract(sizes[2], sizes[1]), np.subtract(sizes[1], sizes[0]))
 
 
 @pytest.mark.parametrize(
@@ -274,7 +237,7 @@ def test_plaintext_shows_the_rows_of_the_protocol() -> None:
     ],
     ids=["without edges", "clients without cross edges", "a client without cross edges", "one client"],
 )
-@pytest.mark.parametrize("scheme", SCHEMES[:3], ids=lambda scheme: scheme.name)
+@pytest.mark.parametrize("scheme", SCHEMES[:2], ids=lambda scheme: scheme.name)
 def test_graphs_with_nothing_to_send_work(graph: FederatedGraph, scheme: Scheme) -> None:
     """Isolated nodes, no edges, no cross edges: sums are those over what there is, and 0 where there is nothing."""
     expected = Heard.of(graph).sums(graph.features.astype(np.float64), 3)

@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods.fed2gnn.preset import LatentPreset
 from fgl_secure.methods.fed2gnn.program import learn_latent, mapped
 from fgl_secure.protocols.topology import SERVER
-from fgl_secure.runtime import Channel, Phase, Recording
+from fgl_secure.runtime import Channel
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.node_models import PerceptronModel
 from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.program import Program
 from fgl_secure.typing import Array
 from tests.methods.fed2gnn.small import channel_of, some_digits
@@ -59,13 +56,6 @@ def test_mapped_features_have_the_scale_that_was_asked_for(epochs: int) -> None:
     assert np.sqrt((found.astype(np.float64) ** 2).mean()) == pytest.approx(PRESET.scale, rel=1e-5)
 
 
-def test_the_map_is_linear() -> None:
-    """It changes places with sums: what an exchange of sums needs."""
-    found, rows = learnt(), GRAPH.features
-    one, all_together = mapped(rows[:10].sum(axis=0)[None], found)[0], mapped(rows[:10], found).sum(axis=0)
-    np.testing.assert_allclose(one, all_together, rtol=1e-4)
-
-
 def test_learning_changes_the_map_and_seeds_repeat_it() -> None:
     """Equal seeds give equal bits, under masks too; another seed and no learning give other maps."""
     one = learnt()
@@ -85,15 +75,3 @@ def test_directions_that_tell_classes_gain() -> None:
         return float(means.var(axis=0).mean() / within)
 
     assert apart(learnt(replace(PRESET, epochs=60))) > 1.2 * apart(learnt(replace(PRESET, epochs=0)))
-
-
-@pytest.mark.parametrize("epochs", [0, 3])
-def test_all_that_is_sent_is_counted(epochs: int) -> None:
-    """A perceptron and its weight a round, and the mean square: up in the clear as float64, and down."""
-    channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything())
-    learnt(replace(PRESET, epochs=epochs), channel=channel)
-    widths = (GRAPH.graph.num_features, 8, GRAPH.num_classes)
-    parameters = sum(each.numel() for each in PerceptronModel(widths, torch.Generator()).parameters())
-    for phase, size in ((Phase.VECTORS, 8), (Phase.MODEL, 4)):
-        sent = sum(batch.bytes for batch in channel.transcript.messages if batch.phase is phase)
-        assert sent == GRAPH.num_silos * size * (epochs * (parameters + 1) + 1)

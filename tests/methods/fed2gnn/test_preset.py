@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fed2gnn.preset import DecoderPreset, LatentPreset, fed2gnn_preset
+from fgl_secure.errors import InputError
+from fgl_secure.methods.fed2gnn.preset import DecoderPreset, fed2gnn_preset
 from fgl_secure.training.presets import Selection
 from tests.error_codes import about
 
@@ -56,23 +56,6 @@ def test_other_data_sets_take_coras_settings_and_table_2_has_five_layers() -> No
     assert fed2gnn_preset("honest", "CS", "dagnn").hops == 5
 
 
-def test_choices_change_what_they_name() -> None:
-    """None changes nothing; the last level is never decoded."""
-    base = fed2gnn_preset("honest", "Cora", "dagnn")
-    assert base.with_epochs(None) == base == base.with_trees(None, None)
-    assert base.with_epochs(3).epochs == 3
-    assert base.with_trees(7, 4) == replace(base, hops=7, neighbours=4)
-    assert replace(base, hops=1).decoded_levels == 0
-    assert replace(base, hops=3, decoded=9).decoded_levels == 2
-
-
-def test_unknown_names_are_refused() -> None:
-    with pytest.raises(UnknownNameError, check=about("preset")):
-        fed2gnn_preset("best", "Cora")
-    with pytest.raises(UnknownNameError, check=about("backbone")):
-        fed2gnn_preset("paper", "Cora", "gat")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -86,17 +69,3 @@ def test_unknown_names_are_refused() -> None:
 def test_decoders_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, check=about(message)):
         replace(DecoderPreset(), **change)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"width": 0}, "width"),
-        ({"epochs": -1}, "epochs"),
-        ({"scale": 0.0}, "scale"),
-        ({"dropout": 1.0}, "dropout"),
-    ],
-)
-def test_latent_maps_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, check=about(message)):
-        replace(LatentPreset(), **change)

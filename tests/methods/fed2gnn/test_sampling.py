@@ -53,16 +53,6 @@ def test_both_ends_can_tell_from_what_they_hear() -> None:
         assert agreed < mine
 
 
-def test_picks_are_counted() -> None:
-    """Two numbers of four bytes for each edge that a node picks, at most d a node."""
-    graph, most = random_graph(80, 240, 4, 0), 2
-    channel = Channel(hierarchy_of(graph), SimulationCoins(0))
-    agreed_neighbours(graph, channel, most, 0, Step(0))
-    picked = picked_neighbours(graph, most, 0).shape[1]
-    assert channel.transcript.message_count == picked <= most * graph.num_devices
-    assert channel.transcript.byte_count == 8 * picked
-
-
 def test_a_lost_pick_is_refused() -> None:
     """Otherwise one end would keep an edge that the other dropped."""
     graph = random_graph(20, 40, 3, 0)

@@ -21,12 +21,6 @@ def test_noise_has_the_stated_width_and_epsilon() -> None:
     assert exact < noise.epsilon(10_000, 1e-5) < 1.1 * exact
 
 
-def test_short_gradients_are_not_stretched() -> None:
-    """A gradient below the clipping norm is left as it is, up to noise and half a step."""
-    noise, rows = GradientNoise(1e-4), np.full((1, 4), 0.25, dtype=np.float32)
-    assert np.allclose(noise.applied(rows, SimulationCoins(0)), 0.25, atol=1e-3)
-
-
 def test_batches_are_of_each_silos_own_labelled_nodes() -> None:
     """Every silo draws as many of its labelled nodes as asked for, and no more than there are."""
     graph = small_trees(0)

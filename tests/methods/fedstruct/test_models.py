@@ -13,8 +13,6 @@ from fgl_secure.graph.structure_features import normalised_adjacency
 from fgl_secure.methods.fedstruct.client import (
     DecoupledGCN,
     FixedRows,
-    LearntRows,
-    Perceptron,
     Sage,
     SageLayer,
     feature_model,
@@ -59,24 +57,6 @@ def test_fixed_rows_are_a_layer_norm_and_a_linear_layer(share: float) -> None:
         torch.autograd.grad((fast**2).sum(), weights), torch.autograd.grad((slow**2).sum(), weights), strict=True
     ):
         assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-3)
-
-
-def test_learnt_rows_get_gradients() -> None:
-    """The product with learnt rows differentiates in the rows."""
-    rows = LearntRows(torch.randn(4, 6, requires_grad=True))
-    rows.product(nn.LayerNorm(6), nn.Linear(6, 2))[:, 0].sum().backward()  # type: ignore[no-untyped-call]
-    assert rows.values.grad is not None
-    assert rows.values.grad.abs().sum() > 0
-
-
-def test_dropout_is_repeated_by_its_seed_and_ends_with_training() -> None:
-    """Half of the units go, the others are doubled; outside training nothing changes."""
-    ones = torch.ones(100, 100)
-    first, second = Dropout(0.5, 1)(ones, training=True), Dropout(0.5, 1)(ones, training=True)
-    assert torch.equal(first, second)
-    assert set(first.flatten().tolist()) == {0.0, 2.0}
-    assert 0.45 < first.mean() / 2 < 0.55
-    assert torch.equal(Dropout(0.5, 1)(ones, training=False), ones)
 
 
 def inputs() -> NDArray[np.float32]:
@@ -124,12 +104,6 @@ def test_forgotten_loops_are_those_after_the_last_node_with_an_edge() -> None:
     assert np.allclose(kept, [1, 1, 1, 1, 1, 0, 0, 0])
 
 
-def test_a_client_without_edges_has_no_loops_at_all() -> None:
-    """That is where the public code's loops end: nowhere."""
-    graph = directed([[0, 2], [2, 0]], 4, [0, 1, 0, 1])
-    assert without_last_loops(normalised_adjacency(graph.graph), graph).sum(axis=1).tolist() == [1, 0, 1, 0]
-
-
 @pytest.mark.parametrize("kind", FeatureModelKind)
 def test_f_sees_local_edges_alone(kind: FeatureModelKind) -> None:
     """Features of another client's nodes do not change a node's scores, and those of its own client's do."""
@@ -139,10 +113,3 @@ def test_f_sees_local_edges_alone(kind: FeatureModelKind) -> None:
     moved = (model(FixedRows(changed, CPU), silent()) - model(FixedRows(inputs(), CPU), silent())).abs().sum(dim=1)
     assert moved[torch.from_numpy(GRAPH.silo_of == 0)].max() == 0
     assert moved[torch.from_numpy(GRAPH.silo_of == 1)].min() > 0
-
-
-def test_perceptrons_drop_units_in_training_mode_alone() -> None:
-    """Two passes in training mode differ, two in evaluation mode do not."""
-    model, dropout, rows = Perceptron((8, 16, 2)), silent(), FixedRows(inputs(), CPU)
-    assert not torch.equal(model.train()(rows, dropout), model(rows, dropout))
-    assert torch.equal(model.eval()(rows, dropout), model(rows, dropout))

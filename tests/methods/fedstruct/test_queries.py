@@ -138,12 +138,6 @@ def test_refused_queries_are_missing_forward_and_back(graph: FederatedGraph, row
     assert np.allclose(run.found["gradient"], kept.T @ (2 * kept @ EMBEDDINGS), atol=1e-5)
 
 
-def test_pooled_audits_answer_less(graph: FederatedGraph, rows: sparse.csr_array) -> None:
-    """Assuming that requesters pool their answers leaves fewer to give."""
-    alone, pooled = (Run(graph, rows, AuditRule(0.6, 2), pooled=pooled).refused for pooled in (False, True))
-    assert pooled > alone
-
-
 def test_counting_answers_what_gives_nodes_away(graph: FederatedGraph, rows: sparse.csr_array) -> None:
     """The published rule answers queries that bring a node's leverage to 1."""
     run = Run(graph, rows, None, width=256)

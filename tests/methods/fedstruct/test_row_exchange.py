@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import InputError, ProtocolError, SketchOverfullError
+from fgl_secure.errors import ProtocolError, SketchOverfullError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.structure_features import adjacency_powers, combined_adjacency, looped_adjacency
 from fgl_secure.methods.fedstruct import row_exchange
@@ -24,7 +24,6 @@ from fgl_secure.methods.fedstruct.row_exchange import (
     jointly_pruned,
     term_of,
 )
-from fgl_secure.methods.fedstruct.sketched_terms import TermRange
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
@@ -97,7 +96,7 @@ def exchanged(
 
 @pytest.mark.parametrize("way", WAYS)
 @given(seed=st.integers(0, 1000), clients=st.integers(2, 5), hops=st.integers(1, 4))
-@settings(max_examples=8)
+@settings(max_examples=6)
 def test_rows_are_those_of_the_central_product(way: str, seed: int, clients: int, hops: int) -> None:
     """Without pruning the power is the central one, up to (l - 1) 2^-(f + 1) with f bits behind the point."""
     graph = drawn(seed, clients=clients)
@@ -120,19 +119,10 @@ def test_weighted_powers_are_the_filter_of_the_whole_graph(way: str, pruning: Pr
     assert np.allclose(found[tuple(entries[:, :2].astype(int).T)], entries[:, 2])
 
 
-@pytest.mark.parametrize(
-    ("betas", "rule"), [((1.0, 1.0), "betas"), ((1.0, 0.0, 0.0), "betas"), ((1.0, float("nan"), 1.0), "betas")]
-)
-def test_weights_of_other_powers_are_refused(betas: tuple[float, ...], rule: str) -> None:
-    """Before anything is said."""
-    with pytest.raises(InputError, check=about(rule)):
-        HopSettings(2, betas=betas)
-
-
 @pytest.mark.parametrize("pruning", list(Pruning))
 def test_sketches_and_dense_vectors_agree_to_the_last_bit(pruning: Pruning) -> None:
     """And with a process for each client that is put down after every turn; in the clear but for rounding."""
-    graph, chosen = drawn(1, n=60, clients=4), HopSettings(5, pruning, 6)
+    graph, chosen = drawn(1, n=30, clients=3), HopSettings(3, pruning, 6)
     clear, sketched, dense = (exchanged(graph, chosen, way)[0] for way in WAYS.values())
     assert np.array_equal(sketched, dense)
     assert pruning is not Pruning.NONE or np.abs(sketched - clear).max() < 1e-6
@@ -240,33 +230,11 @@ def test_clients_note_what_they_hold() -> None:
     assert [len(rows.values) for rows in view.own("combined rows")] == [powers[-1].nnz]
 
 
-def test_a_client_without_edges_to_others_gets_its_rows_all_the_same() -> None:
-    """Where no edge crosses clients, terms are empty and every client ends with its own powers."""
-    block = ~np.eye(3, dtype=bool)
-    inside = np.block([[block, ~block & False], [~block & False, block]])
-    graph = dealt(np.stack(np.nonzero(inside)), np.array([0, 0, 0, 1, 1, 1]))
-    found, _ = exchanged(graph, HopSettings(3))
-    assert np.allclose(found, looped_adjacency(graph.graph).toarray() / 3)
-
-
 def test_a_self_loop_counts_once() -> None:
     """Beside the loop that the exchange adds."""
     graph = dealt(np.array([[0, 0, 1], [0, 1, 0]]), np.array([0, 1]))
     found, _ = exchanged(graph, HopSettings(2), ClearTerms)
     assert np.allclose(found, adjacency_powers(graph.graph, 2)[-1].toarray())
-
-
-@pytest.mark.parametrize(
-    ("make", "rule"),
-    [
-        (lambda: HopSettings(0), "hops"),
-        (lambda: HopSettings(2, Pruning.SHARES, 0), "kept"),
-        (lambda: TermRange(2**62, 1, 2**40).bits((20, 40), 20, "plaintext"), "fraction_bits"),
-    ],
-)
-def test_bad_choices_are_refused(make: Callable[[], object], rule: str) -> None:
-    with pytest.raises(InputError, check=about(rule)):
-        make()
 
 
 @pytest.mark.parametrize(

@@ -115,13 +115,3 @@ def test_entries_outside_the_matrix_are_refused(
     sketch = LinearSketch.for_entries(SHAPE, 5, seed=1, split=False)
     with pytest.raises(InputError, check=about(rule)):
         sketch.encode(np.array(rows), np.array(columns), np.array(values))
-
-
-def test_plans_that_make_no_sense_are_refused() -> None:
-    """Shape, size and seed are checked, and so is the length of a table that is to be read."""
-    with pytest.raises(InputError, check=about("third")):
-        LinearSketch(SHAPE, 0, 1, split=False)
-    with pytest.raises(InputError, check=about("seed")):
-        LinearSketch(SHAPE, 1, -1, split=False)
-    with pytest.raises(InputError, check=about("table")):
-        LinearSketch(SHAPE, 1, 1, split=False).decode(np.zeros(5, dtype=np.int64))

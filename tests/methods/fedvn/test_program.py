@@ -91,19 +91,6 @@ def test_rows_hold_what_the_method_says_and_nothing_else() -> None:
     assert clients[0].losses == [pytest.approx(found[:, -1].mean() * UNIT)]
 
 
-def test_the_bias_of_the_last_layer_is_the_last_parameter_before_the_virtual_nodes() -> None:
-    """There attacks on labels find it."""
-    (client, *_), _, _ = one_round()
-    assert client.shared[-2] is client.model.output.bias
-
-
-def test_a_fixed_global_score_leaves_the_score_vector_out() -> None:
-    """As in the public code, where nothing about scores is sent; nor are there graphs to validate on."""
-    clients, counts, rows = one_round(replace(fedvn_preset("paper", "random"), hidden=6, virtual_nodes=3))
-    assert rows.shape[1] == len(clients[0].came_to) + 2
-    assert not counts[:, :2].any()
-
-
 def test_each_phase_changes_its_own_part_alone() -> None:
     """Generators start differently and learn in phase 1, model and virtual nodes in phase 2."""
     channel = Channel(hierarchy_of(SETS.union()), SimulationCoins(0))

@@ -10,12 +10,11 @@ from fgl_secure.attacks.truth import VirtualNodeTruth
 from fgl_secure.attacks.virtual_nodes.knowledge import VirtualSlices, client_states
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph.datasets import load_set
-from fgl_secure.methods.fedvn.audit_runs import ROUNDS, handed_out, recorded_rounds, secrets
+from fgl_secure.methods.fedvn.audit_runs import handed_out, recorded_rounds, secrets
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.program import FedVN
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Role
-from fgl_secure.schemes import server_scheme
 from fgl_secure.training.parameters import flat
 from tests.methods.fedvn.settings import setting, values
 
@@ -71,15 +70,6 @@ def test_shares_are_those_of_graphs_that_train() -> None:
         np.testing.assert_allclose(found.population.sum(), 1.0)
 
 
-def test_recorded_rounds_are_few() -> None:
-    """No more rounds are trained for attacks than they read, and no more than the preset has."""
-    few = recorded_rounds(setting(epochs=2), Plaintext(), "plaintext", "x")
-    many = recorded_rounds(setting(epochs=ROUNDS + 5), Plaintext(), "plaintext", "x")
-    for run, rounds in ((few, 2), (many, ROUNDS)):
-        layout = run.knows(VirtualSlices)
-        assert len(client_states(run.transcript.views(Role.SERVER), layout)) == rounds
-
-
 def test_values_have_no_labels_to_be_read() -> None:
     """Where graphs have values for targets, clients can be told and label shares cannot."""
     run = recorded_rounds(setting(values(), epochs=4), Plaintext(), "plaintext", "x")
@@ -90,15 +80,3 @@ def test_values_have_no_labels_to_be_read() -> None:
     guess = run.guess(named("virtual-node-clients"))
     assert guess is not None
     assert run.score(named("virtual-node-clients"), guess)
-
-
-def test_under_masks_the_sum_tells_what_it_tells_in_the_clear() -> None:
-    """Equal seeds give equal sums, so that the shares of all clients together are estimated alike."""
-    chosen = setting()
-    found = []
-    for scheme in (Plaintext(), server_scheme("pairwise-masking")):
-        run = recorded_rounds(chosen, scheme, "x", "x")
-        guess = run.guess(named("virtual-node-population"))
-        assert guess is not None
-        found.append(guess.shares)
-    np.testing.assert_array_equal(found[0], found[1])
