@@ -113,7 +113,6 @@ class AttackConformance(ABC):
                 assert found.value <= max(found.reachable / 2, found.prior + MARGIN)
 
     def test_infers_from_view_and_public_parameters_only(self) -> None:
-        """`infer` has room for a view and public parameters alone, and an attack keeps no state from view to view."""
         hints = get_type_hints(type(self.attack).infer)
         hints.pop("return")
         assert list(inspect.signature(self.attack.infer).parameters) == ["view", "public"]
@@ -152,7 +151,6 @@ class AttackConformance(ABC):
         assert self.read(sizes) == (self.read(run) if self.reads_sizes else Counter())
 
     def test_claims_nothing_where_nobody_has_a_neighbour(self) -> None:
-        """On a graph without edges there is nothing to read, and nothing is claimed."""
         graph = federated(np.empty((2, 0), dtype=np.int64), np.arange(6) % 2)
         run = self.exchange(graph, words(6, 16))
         assert bool(self.read(run)) is not self.needs_edges

@@ -98,7 +98,6 @@ def test_clients_know_their_edges_and_whose_their_neighbours_are(run: Run) -> No
 
 
 def test_a_client_alone_is_the_client_side_by_side(run: Run) -> None:
-    """The view of one client gives its index and edges as the view of all does."""
     (alone,) = clients_of(run.transcript.view([Party(Role.SILO, 1)]))
     together = clients_of(run.transcript.views(Role.SILO))[1]
     assert alone.index == together.index == 1
@@ -213,7 +212,6 @@ def test_groups_that_differ_do_not_rank_each_other() -> None:
 
 
 def test_nodes_nobody_asks_about_do_not_count() -> None:
-    """Scores of nodes that are not asked about change nothing."""
     positive = np.array([[True, False, False, True]])
     asked = np.array([[True, True, False, False]])
     found = area_within(np.array([[1.0, 0.0, 9.0, -9.0]]), positive, asked)

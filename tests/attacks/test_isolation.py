@@ -139,7 +139,6 @@ def test_only_the_truth_knows_graphs_and_no_module_knows_schemes() -> None:
 
 
 def test_knowledge_of_observers_is_defined_without_a_look_at_what_is_secret() -> None:
-    """Every family has its knowledge, which imports no truth."""
     assert all((family / "knowledge.py").exists() for family in FAMILIES)
     assert not offenders(
         lambda module, source: [n for n in imported(source) if module.name == "knowledge.py" and ".truth." in f"{n}."]
@@ -171,7 +170,6 @@ def test_inference_never_speaks_of_the_truth() -> None:
     ],
 )
 def test_forbidden_imports_are_noticed(source: str) -> None:
-    """The check of imports rejects a module that breaks it."""
     assert forbidden_imports(source)
 
 
@@ -195,7 +193,6 @@ def test_truth_in_a_helper_is_noticed() -> None:
 
 @pytest.mark.parametrize("delivery", MuDelivery)
 def test_rows_of_a_view_do_not_show_how_messages_were_laid_out(delivery: MuDelivery) -> None:
-    """Laying out the same messages in another order changes what was recorded, and no row of any view."""
     seed = 1
     graph = random_graph(seed, directed=True, devices=12, pairs=30)
     grouping = neighbour_sums(graph)

@@ -45,7 +45,6 @@ def test_every_attack_with_knowledge_has_looked_at_it(each: InformedAttack[Any, 
 
 
 def test_attacks_without_knowledge_keep_their_prior() -> None:
-    """Nothing is added where nothing is known, and knowledge that is not there tells nothing."""
     quiet = next(each for each in attacks().values() if not isinstance(each, InformedAttack))
     assert alone(quiet) is Alone.NOTHING_KNOWN
     run = HIFGL["plaintext"]()
@@ -109,7 +108,6 @@ def test_names_by_own_edges_and_a_crawl_are_a_prior() -> None:
 
 
 def test_parties_number_the_claims() -> None:
-    """Claims are made in the numbering of the parties, both ways along each pair."""
     known = PublicRows(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     parties = Directory.hierarchy(1, 3)
     devices = parties.ids(Role.DEVICE)

@@ -20,7 +20,6 @@ def test_names_lead_to_attacks_whose_cards_say_what_they_do() -> None:
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
-    """An unknown attack is refused, and the message lists the first of those that exist."""
     with pytest.raises(UnknownNameError) as refused:
         attack("x-ray")
     assert all(name in str(refused.value) for name in [*list(attacks())[:20], "x-ray"])
@@ -57,6 +56,5 @@ def test_names_inside_of_names_are_not_papers() -> None:
 
 
 def test_attacks_have_a_page() -> None:
-    """Every attack of this package names a page of this project that exists."""
     assert all((ROOT / page_on(each)).is_file() for each in IN_TREE)
     assert all(page_on(each).endswith(".md") for each in IN_TREE)

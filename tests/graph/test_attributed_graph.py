@@ -31,7 +31,6 @@ def test_edges_are_the_sorted_set_of_pairs(example: tuple[int, list[Edge]]) -> N
 
 @given(pairs())
 def test_degree_and_symmetry_agree_with_counting(example: tuple[int, list[Edge]]) -> None:
-    """The in-degree counts distinct sources, and a graph is symmetric if every pair is there both ways."""
     num_nodes, given_pairs = example
     distinct = {pair for pair in given_pairs if pair[0] != pair[1]}
     graph = graph_from_pairs(num_nodes, given_pairs)
@@ -101,7 +100,6 @@ def _with(array: np.ndarray[Any, Any], index: tuple[int, ...], value: float) -> 
     ],
 )
 def test_bad_arrays_are_refused_by_name(change: dict[str, Any], message: str) -> None:
-    """An array that breaks a rule is refused with the rule and with the node or edge that breaks it."""
     arguments: dict[str, Any] = {"name": "g", "features": FEATURES, "labels": LABELS, "edges": EDGES}
     Graph.from_arrays(**arguments)
     with pytest.raises(InputError, check=about(message)):

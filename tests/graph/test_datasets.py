@@ -35,7 +35,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_listing_and_names_agree() -> None:
-    """The listing has one line for each available name, in the same order."""
     assert available()[:8] == ("digits", "Cora", "CiteSeer", "PubMed", "Photo", "CS", "Physics", "DBLP")
     assert tuple(info.name for info in describe(GraphDataset)) == available()
     assert all(info.description and "\n" not in info.description for info in describe(GraphDataset))

@@ -11,7 +11,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, random_split, within_silos
+from fgl_secure.graph import (
+    FederatedGraph,
+    Graph,
+    SplitMasks,
+    boundary_nodes,
+    degree_one_share,
+    random_split,
+    within_silos,
+)
 from fgl_secure.graph.partition import partition
 from tests.error_codes import about
 from tests.graph.strategies import graph_from_pairs, graphs_and_silos
@@ -55,7 +63,6 @@ def test_crossing_edges_and_devices_agree_with_looking(example: tuple[Graph, int
 
 
 def test_arrays_are_read_only_copies(graph: Graph) -> None:
-    """The assignment and the masks are copied and refuse writing."""
     silo_of, train = np.array(SILO_OF), MASKS.train.copy()
     federated = FederatedGraph.from_assignment(graph, silo_of, SplitMasks(train, MASKS.validation, MASKS.test))
     silo_of[0], train[0] = 1, False
@@ -78,7 +85,6 @@ def test_arrays_are_read_only_copies(graph: Graph) -> None:
     ],
 )
 def test_bad_assignments_are_refused_by_name(graph: Graph, silo_of: list[Any], message: str) -> None:
-    """An assignment that breaks a rule is refused with the rule and the node or silo that breaks it."""
     with pytest.raises(InputError, check=about(message)):
         FederatedGraph.from_assignment(graph, silo_of, MASKS)
 
@@ -99,7 +105,6 @@ def test_bad_assignments_are_refused_by_name(graph: Graph, silo_of: list[Any], m
     ],
 )
 def test_bad_masks_are_refused_by_name(graph: Graph, masks: SplitMasks, message: str) -> None:
-    """Masks that break a rule are refused with the rule and the mask, node or silo that breaks it."""
     with pytest.raises(InputError, check=about(message)):
         FederatedGraph.from_assignment(graph, SILO_OF, masks)
 
@@ -170,7 +175,6 @@ def test_pyg_data_is_taken_with_its_masks(data_class: Any) -> None:
 
 
 def test_pyg_data_without_masks_is_split(data_class: Any) -> None:
-    """Without any mask the nodes are split at random, and the seed repeats the split."""
     ring = torch.stack([torch.arange(50), (torch.arange(50) + 1) % 50])
     data = _data(
         data_class,
@@ -198,7 +202,6 @@ def test_pyg_data_without_masks_is_split(data_class: Any) -> None:
     ],
 )
 def test_bad_pyg_data_is_refused_by_name(data_class: Any, changes: dict[str, Any], message: str) -> None:
-    """A PyG data object that lacks something or breaks a rule is refused with what is wrong."""
     with pytest.raises(InputError, check=about(message)):
         FederatedGraph.from_pyg(_data(data_class, **changes), SILO_OF)
 
@@ -267,3 +270,28 @@ def test_redealt_masks_move_with_the_nodes_or_apart() -> None:
         ]
     moved = before.redealt(1, clients_too=True)
     assert trained(moved) == trained(before)[1:] + trained(before)[:1]
+
+
+def _federate(graph: Graph, silo_of: np.typing.ArrayLike) -> FederatedGraph:
+    everyone = np.ones(graph.num_nodes, dtype=bool)
+    return FederatedGraph.from_assignment(graph, silo_of, SplitMasks(everyone, ~everyone, ~everyone))
+
+
+@given(graphs_and_silos())
+def test_boundary_agrees_with_looking_at_each_node(example: tuple[Graph, int]) -> None:
+    """A node is on the boundary exactly if an edge, in or out, leads to another silo."""
+    graph, silos = example
+    silo_of = partition("random", graph, silos, 1)
+    neighbours: list[set[int]] = [set() for _ in range(graph.num_nodes)]
+    for source, target in graph.edges.T.tolist():
+        neighbours[source].add(target)
+        neighbours[target].add(source)
+    wanted = [any(silo_of[other] != silo_of[node] for other in neighbours[node]) for node in range(graph.num_nodes)]
+    federated = _federate(graph, silo_of)
+    assert boundary_nodes(federated).tolist() == wanted
+
+
+def test_degree_one_counts_incoming_edges_only() -> None:
+    """A node with one incoming edge counts; nodes with none, with two, or with only outgoing edges don't."""
+    graph = graph_from_pairs(5, [(0, 1), (0, 2), (1, 2), (1, 3)])
+    assert degree_one_share(graph) == 0.4

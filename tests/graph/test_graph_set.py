@@ -11,7 +11,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import SplitMasks
 from fgl_secure.graph.graph_sets import GraphSet
 from tests.error_codes import about
-from tests.graph.graph_set_strategies import graph_sets
+from tests.graph.strategies import graph_sets
 
 YES, NO = True, False
 
@@ -85,7 +85,6 @@ def test_broken_rules_are_named(changed: dict[str, Any], message: str) -> None:
 
 
 def test_masks_must_be_disjoint_and_of_graphs() -> None:
-    """A graph in two masks, and masks over nodes, are refused."""
     every, nobody = np.ones(3, dtype=bool), np.zeros(3, dtype=bool)
     with pytest.raises(InputError, check=about("masks")):
         small(masks=SplitMasks(every, nobody, every))
@@ -111,7 +110,6 @@ def test_batch_is_its_graphs(sets: GraphSet, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("ids", [[], [3], [-1], [[0]]])
 def test_batches_of_nothing_are_refused(ids: list[Any]) -> None:
-    """No graph, an unknown graph, and an array of another shape."""
     with pytest.raises(InputError, check=about("ids")):
         small().batch(np.array(ids, dtype=np.int64))
 

@@ -32,14 +32,12 @@ def test_counts_are_those_of_brute_force(chance: float, seed: int) -> None:
 
 @pytest.mark.parametrize("model", [model for model, _ in NAMED if model.number_of_nodes() == 5])
 def test_each_graph_of_five_nodes_is_found_in_itself(model: nx.Graph) -> None:
-    """A graph of five nodes has exactly one orbit of five nodes at each node, the right one."""
     counts = graphlet_degrees(_graph(model))
     np.testing.assert_array_equal(counts, brute_force_orbits(model))
     assert (counts[:, FIRST_OF_FIVE:].sum(axis=1) == 1).all()
 
 
 def test_directions_and_repetitions_do_not_count() -> None:
-    """An edge in one direction, in the other or in both is the same edge."""
     one_way = graph_from_pairs(4, [(0, 1), (2, 1), (2, 3)])
     both = graph_from_pairs(4, [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)])
     np.testing.assert_array_equal(graphlet_degrees(one_way), graphlet_degrees(both))

@@ -90,7 +90,6 @@ def test_folders_and_files_that_are_not_there_are_refused() -> None:
 
 
 def test_names_in_capitals_are_files_and_a_blank_too_much_is_told() -> None:
-    """.NPZ is the same form."""
     np.savez("ring.npz", **{**RING, **MASKS})
     Path("ring.npz").rename("RING.NPZ")
     assert said("RING.NPZ") == (0, "")
@@ -133,7 +132,6 @@ def test_damaged_files_are_refused(damage: Callable[[bytes], bytes], rule: str) 
 
 @pytest.mark.parametrize("key", ["x", "y", "edge_index", "val_mask"])
 def test_arrays_of_objects_are_named(key: str) -> None:
-    """They would have to be unpickled."""
     np.savez("ring.npz", **{**RING, **MASKS, key: np.array([None] * N, dtype=object)})
     status, line = said("ring.npz")
     assert (status, f"{key} can't be read" in line) == (2, True)
@@ -145,7 +143,6 @@ def test_arrays_of_objects_are_named(key: str) -> None:
     ids=["gnn-benchmark", "reddit", "nothing"],
 )
 def test_arrays_of_other_names_are_listed(arrays: dict[str, Any]) -> None:
-    """Those that are missing, and those that are there."""
     np.savez("other.npz", **arrays)
     status, line = said("other.npz")
     assert (status, OWN in line, all(name in line for name in arrays)) == (2, True, True)

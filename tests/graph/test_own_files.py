@@ -11,6 +11,7 @@ import pytest
 
 from fgl_secure.errors import DataNotFoundError, DataWarning, InputError
 from fgl_secure.graph import load, read_assignment, read_graph
+from fgl_secure.graph.own_files import plain_arrays
 from tests.error_codes import about
 from tests.graph import test_npz_archives
 
@@ -88,6 +89,20 @@ def test_arrays_of_anything_but_numbers_are_refused(tmp_path: Path, mask: bytes)
     """Wanted arrays that are cut, of another version, of objects or text, or of a negative length."""
     with pytest.raises(InputError):
         read_graph(archive(tmp_path / "mine.npz", train_mask=mask), 0)
+
+
+def test_every_damaged_byte_is_refused_or_read(tmp_path: Path) -> None:
+    """No byte that is changed makes anything raise but errors of this package."""
+    path = archive(tmp_path / "mine.npz")
+    whole, read = path.read_bytes(), 0
+    for at in range(0, len(whole), 3):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        try:
+            plain_arrays(path, ("x", "y"))
+            read += 1
+        except InputError:
+            pass
+    assert 0 < read < len(whole) // 3
 
 
 def test_assignments_are_as_long_as_they_say(tmp_path: Path) -> None:

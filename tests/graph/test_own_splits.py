@@ -108,7 +108,6 @@ def test_a_split_is_taken_in_every_form(tmp_path: Path, form: Form) -> None:
 
 
 def test_sparse_masks_are_taken() -> None:
-    """Of torch and of scipy."""
     dense = {key: mask[:, None].astype(np.uint8) for key, mask in MASKS.items()}
     for form in (lambda mask: torch.from_numpy(mask).to_sparse(), sparse.csr_array):
         assert split_of(FederatedGraph.from_pyg(pyg(**{key: form(mask) for key, mask in dense.items()}), 3)) == WANTED
@@ -260,6 +259,5 @@ def test_graphs_of_many_types_are_refused_with_what_to_do() -> None:
 
 @pytest.mark.parametrize("data", [object(), [pyg()], {"x": 1}, 3.5, ARRAYS["x"]], ids=lambda data: type(data).__name__)
 def test_what_is_no_graph_is_refused_with_what_a_graph_has(data: Any) -> None:
-    """Objects of other libraries, lists and arrays."""
     with pytest.raises(InputError, check=about("data")):
         train(FedAvg(epochs=1), data, "plaintext")

@@ -91,7 +91,6 @@ def test_environment_names_the_folders(root: Path, cache: Path, monkeypatch: pyt
 
 
 def test_cache_that_can_not_be_written_is_done_without(root: Path, tmp_path: Path) -> None:
-    """With a file where the cache should be, the graph loads all the same."""
     (tmp_path / "file").write_text("not a folder")
     _assert_is_the_tiny_graph(load("Cora", root, tmp_path / "file"))
 

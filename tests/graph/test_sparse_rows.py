@@ -57,7 +57,6 @@ def test_features_are_laid_out_while_somebody_holds_them(sparse: Graph) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
 def test_features_that_are_no_numbers_are_refused(value: float) -> None:
-    """With the node, as those of an array are."""
     rows = ROWS.astype(np.float64)
     rows[5, 2] = value
     for given in (rows, csr_array(rows)):

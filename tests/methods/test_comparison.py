@@ -128,7 +128,6 @@ def test_the_worst_reading_is_the_largest_excess_unless_a_claim_falls() -> None:
 
 
 def test_who_does_not_fit_is_named_with_the_reason(found: Comparison) -> None:
-    """FedVN's clients have many graphs each."""
     assert [(each.name, each.reason) for each in found.left_out] == [
         ("fedvn", "data must be a set of many small graphs for FedVN")
     ]
@@ -136,7 +135,6 @@ def test_who_does_not_fit_is_named_with_the_reason(found: Comparison) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_every_method_fits_some_data_under_the_usual_schemes(name: str) -> None:
-    """Each is served by one of the schemes that are taken where none is named."""
     method = method_of(name)()
     data = source_of("Motif-mini" if name == "fedvn" else "digits")
     assert isinstance(data, method.data)
@@ -172,7 +170,6 @@ def test_a_method_that_cannot_be_run_on_the_data_is_left_out() -> None:
 def test_bad_choices_are_refused_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch, words: dict[str, Any], message: str
 ) -> None:
-    """No audit begins."""
     monkeypatch.setattr("fgl_secure.methods.comparison.examine", lambda *_, **__: pytest.fail("something ran"))
     with pytest.raises(InputError, match=re.escape(message)):
         compare(**words)

@@ -121,7 +121,6 @@ def test_a_device_computes_what_a_cpu_does(method: Any, device: str) -> None:
 @pytest.mark.parametrize("device", [CUDA])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_trains_there(method: Any, device: str, seen: set[str]) -> None:
-    """One round under the scheme that is usual for it."""
     result = train(method(epochs=1), source_of(data_of(method.name)), device=device)
     assert result.accuracy.test is not None
     assert seen == {device}

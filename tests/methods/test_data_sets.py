@@ -101,7 +101,6 @@ OF_ONE = [(method, dataset) for method in METHODS for dataset in ("PubMed", "Cha
 @needs_data
 @pytest.mark.parametrize(("method", "dataset"), [*(("hifgl", each) for each in available()), *OF_ONE])
 def test_a_data_set_runs_under_defaults(method: str, dataset: str) -> None:
-    """Where values are beyond the default bound, too."""
     data = some(dataset, **DENSE.get((method, dataset), {}))
     if (method, dataset) in DIRECTED:
         refuses_directed(METHODS[method], data)

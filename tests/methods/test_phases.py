@@ -155,7 +155,6 @@ def check_said(runs: Runs, data: Source = GRAPH) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_all_that_is_said_is_a_collective_s_or_declared(name: str) -> None:
-    """Under every scheme that a run names."""
     check_said(RUNS[name], DATA.get(name, GRAPH))
 
 

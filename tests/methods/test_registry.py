@@ -87,7 +87,6 @@ def test_backbones_are_those_that_there_are() -> None:
 
 @pytest.mark.parametrize("name", methods.names())
 def test_every_method_refuses_choices_out_of_range(name: str) -> None:
-    """By the name of the choice, when it is made or planned with."""
     method: Any = methods.method(name)
     wrong = {"preset": "best", "epochs": 0, "backbone": "gin"}
     for word, value in wrong.items():
@@ -131,7 +130,6 @@ def test_names_in_one_report_are_different() -> None:
 
 
 def test_data_are_of_a_kind() -> None:
-    """Numbers and the like are no data."""
     with pytest.raises(InputError, check=about("data")):
         HiFGL().plan(3)  # type: ignore[arg-type]  # on purpose
     assert HiFGL().plan(Data(silos=3), ["plaintext"]).graph.num_silos == 3

@@ -67,7 +67,6 @@ def test_the_last_round_is_that_of_training_with_validation_nodes() -> None:
 
 
 def test_a_report_says_that_the_last_round_is_reported() -> None:
-    """In its notes, as a run that chooses does not."""
     notes = [
         audit(FedAvg(epochs=1), graph, "plaintext", attacks="gradient-labels", device="cpu").notes
         for graph in (replace(WHOLE, validation_mask=NONE), WHOLE)
@@ -76,7 +75,6 @@ def test_a_report_says_that_the_last_round_is_reported() -> None:
 
 
 def test_some_silos_without_validation_nodes_change_nothing() -> None:
-    """Validation nodes of one silo choose the round for all."""
     graph = replace(WHOLE, validation_mask=WHOLE.validation_mask & (WHOLE.silo_of == 0))
     done = train(FedAvg(epochs=ROUNDS), graph, "plaintext", device="cpu")
     assert done.accuracy.validation is not None

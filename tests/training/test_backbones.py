@@ -251,7 +251,6 @@ def test_a_gate_goes_between_two_readings_of_a_filled_sum(full: int, summed: int
 
 @pytest.mark.parametrize(("full", "summed"), [(3, 3), (5, 3), (2, 0)], ids=["all neighbours", "some", "no sum"])
 def test_where_sums_are_not_filled_a_gate_changes_nothing(full: int, summed: int) -> None:
-    """Bit for bit what the convolution computes, wherever the gate is."""
     torch.manual_seed(0)
     gated, plain = GatedGCNLayer(4, 2), GCNLayer(4, 2)
     kept, sums = torch.randn(1, 2), torch.randn(1, 2) * bool(summed)

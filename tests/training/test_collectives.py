@@ -146,7 +146,6 @@ def test_silos_are_told_quotients_alone() -> None:
 
 
 def test_parts_that_do_not_fit_are_refused() -> None:
-    """By the silo where it calls, and by the server where silos open what is none."""
     with pytest.raises(InputError, check=about("denominators")):
         ran(Plaintext())[0].programs[0].talk.ratios([ROWS[0], ROWS[1]], np.ones(1))
     for parts in ((6,), (-1,), (3, 2)):

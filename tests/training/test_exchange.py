@@ -90,7 +90,6 @@ def test_a_process_for_each_silo_finds_the_same(scheme: Scheme) -> None:
 
 
 def test_a_row_is_a_message_under_its_phase() -> None:
-    """From who said it to who heard it, and to nobody else."""
     _, channel = ran(Plaintext())
     (first, second) = [batch for batch in channel.transcript.messages if batch.phase is Phase.NODES]
     assert (first.step, second.step) == (Step(0, 0), Step(1, 1))
@@ -143,7 +142,6 @@ class Uneven(Program):
 
 
 def test_rows_of_another_width_are_refused() -> None:
-    """By the silos that hear them, and where all are in one process."""
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
     with pytest.raises(ProtocolError, check=about("silos")):
         OneProcess(GRAPH, {}, channel, Uneven).round(0)
@@ -164,7 +162,6 @@ class Greedy(Program):
 
 
 def test_marks_that_nobody_can_reach_are_refused() -> None:
-    """A sum for one silo has those of all others."""
     process = OneProcess(GRAPH, {}, Channel(hierarchy_of(GRAPH), SimulationCoins(0)), Greedy)
     with pytest.raises(InputError, check=about("k_min")):
         process.round(0)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,7 +17,7 @@ from fgl_secure.errors import DeviceUnavailableError, InputError, UnknownNameErr
 from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Directory
-from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.loop import Scores, TrainingResult, compute_device
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.optimisers import SGD, Adam
 from fgl_secure.training.parties import hierarchy_of
@@ -70,7 +71,6 @@ def measured(share: float | None) -> float:
 
 
 def test_selection_decides_which_round_is_reported() -> None:
-    """Selection on test data reports at least the test accuracy of selection on validation data, and vice versa."""
     on_validation = train(QUICK).accuracy
     on_test = train(replace(QUICK, selection=Selection.TEST)).accuracy
     assert measured(on_test.test) >= measured(on_validation.test)
@@ -78,7 +78,6 @@ def test_selection_decides_which_round_is_reported() -> None:
 
 
 def test_progress_is_told_after_every_round() -> None:
-    """The callback hears rounds done and rounds at most."""
     heard: list[tuple[int, int]] = []
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
     silos_of(GRAPH, Plaintext(), QUICK.with_epochs(3)).train(channel, lambda *now: heard.append(now))
@@ -100,7 +99,6 @@ def test_devices_are_those_that_there_are(there: bool, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("silos", [1, 3])
 def test_a_channel_for_other_parties_is_refused(silos: int) -> None:
-    """The channel must be between the parties of the graph, not only as many."""
     others = Directory.hierarchy(silos, GRAPH.num_devices + GRAPH.num_silos - silos)
     with pytest.raises(InputError):
         silos_of(GRAPH, Plaintext(), QUICK.with_epochs(1)).train(Channel(others, SimulationCoins(0)))
@@ -147,3 +145,28 @@ def test_training_loads_no_compiler() -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+ROUNDS = ([6, 10, 3, 4], [4, 10, 4, 4], [6, 10, 1, 4], [4, 10, 0, 4])
+
+
+@pytest.mark.parametrize(
+    ("selection", "less", "best"),
+    [
+        (Selection.VALIDATION, False, 2),
+        (Selection.TEST, False, 1),
+        (Selection.VALIDATION, True, 1),
+        (Selection.TEST, True, 3),
+        (None, False, 3),
+    ],
+)
+def test_the_best_round_is_kept(selection: Selection | None, less: bool, best: int) -> None:
+    """The most of right predictions, the least of errors; of equal ones the first that was trained; else the last."""
+    scores = Scores(selection, less=less)
+    for number, counts in enumerate(ROUNDS):
+        scores.see(number, np.array(counts))
+    assert scores.report["selected round"] == best
+    assert scores.report["test"] == ROUNDS[best][2] / 4
+    again = Scores(selection, less=less)
+    again.restore(scores.state())
+    assert again.report == scores.report

@@ -75,7 +75,6 @@ def test_dagnn_gates_every_hop(hops: int) -> None:
 
 
 def test_a_sparse_matrix_multiplies_like_a_dense_one() -> None:
-    """Products and their gradients."""
     thin = sparse.random_array((40, 60), density=0.05, rng=np.random.default_rng(0), format="csr")
     values = torch.ones(60, 3, requires_grad=True)
     product = Matrix(thin) @ values
@@ -98,6 +97,5 @@ def test_a_node_that_stands_for_several_sends_what_they_would(kind: Propagation)
 
 
 def test_a_perceptron_looks_at_no_edge() -> None:
-    """Other neighbours change nothing."""
     model = PerceptronModel((3, 5, 2), torch.Generator().manual_seed(0))
     assert torch.equal(scores(model, Propagation.MEAN), scores(model, Propagation.SYMMETRIC))

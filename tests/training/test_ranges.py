@@ -159,6 +159,5 @@ def test_rows_that_all_round_to_zero_are_warned_of() -> None:
 
 
 def test_numbers_that_are_none_are_refused_with_a_remedy() -> None:
-    """Features whose loss is no number end with an error that says what to do."""
     with pytest.raises(InputError, check=about("numbers")):
         train(methods.FedAvg(epochs=2), with_features(graph_with("1"), np.full((48, 8), 3e38)), "pairwise-masking")

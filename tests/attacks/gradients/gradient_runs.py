@@ -256,7 +256,6 @@ class SumConformance(GradientConformance):
         return self.run(**network)
 
     def test_reads_no_gradients_in_the_clear(self) -> None:
-        """Where every client's gradient arrives, there is no sum to attack."""
         plain = record_round(clusters(nodes=80), Setting(batch=2))
         view = plain.transcript.views(self.attack.card.observer)
         assert guess_of(self.attack, view, plain.public, self.run().knowledge) is None

@@ -135,12 +135,10 @@ def test_single_nodes_are_read_under_any_smooth_activation(activation: Activatio
 
 
 def test_noise_stops_what_matches_gradients() -> None:
-    """With noise as large as the gradient the same attack recovers no row."""
     assert figures(with_effort("gradient-dlg", 60), single_nodes(noise=GradientNoise(1.0)))[ROWS] == 0
 
 
 def test_a_sum_is_attacked_as_one_batch() -> None:
-    """Under a sum there is one gradient, of all batches side by side, and their rows are recovered all the same."""
     run = single_nodes(scheme=PairwiseMasking())
     (shown,) = shown_in(run)
     assert shown.clients.tolist() == [0, 1, 2, 3]

@@ -79,7 +79,6 @@ class TestGradientSpan(GradientConformance):
         assert found["exact hits"].value == 0
 
     def test_nodes_without_neighbours_are_found_by_their_own_rows(self) -> None:
-        """Under GraphSAGE a lonely node has no mean of neighbours, and its own row is enough."""
         rng = np.random.default_rng(0)
         words = (rng.random((40, 100)) < 0.1).astype(np.float32)
         words[7] = 0

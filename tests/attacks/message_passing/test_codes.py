@@ -41,7 +41,7 @@ from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of, note_membership
 from fgl_secure.typing import Ids
 from tests.attacks.conformance import AttackConformance, Claims, guess_on, losing_of_even
-from tests.attacks.message_passing.recovered import (
+from tests.attacks.message_passing.tagged import (
     claimed_rows,
     expected_rows,
     messages_of,
@@ -94,7 +94,6 @@ class SingleMessages(AttackConformance):
             assert without_steps(self.read(run, view)) == expected_rows(run, values, 101, mine)
 
     def test_observers_share_no_parameters_when_answers_get_lost(self) -> None:
-        """With targets that forward mu and lost answers too, every observer reads what it reads alone."""
         for seed in range(3):
             graph = random_graph(seed, directed=False, devices=8, pairs=12)
             scheme = secmp(101, delivery=MuDelivery.TARGET)
@@ -112,7 +111,6 @@ class TestOneCodeAndMu(SingleMessages):
         assert self.read(run, _edited(view, Phase.CODES, _first_code_alone)) == self.read(run)
 
     def test_needs_the_masks(self) -> None:
-        """With the masks replaced by zeros nothing is exact."""
         run = _run()
         assert _exact(self.attack, run, _edited(run.transcript.views(Role.DEVICE), Phase.PARAMETERS, _no_masks)) == 0
 
@@ -121,7 +119,6 @@ class TestAllCodesOfOneSender(SingleMessages):
     attack = named("all-codes")
 
     def test_needs_no_mask(self) -> None:
-        """With the masks replaced by zeros it reads the same, exactly."""
         run = _run(T=2)
         view = _edited(run.transcript.views(Role.DEVICE), Phase.PARAMETERS, lambda mu: _no_masks(mu, 2))
         assert self.read(run, view) == self.read(run)
@@ -422,7 +419,6 @@ class TestSharedMask(AttackConformance):
             assert not self.read(self.run(), without)
 
     def test_observers_attack_alone(self) -> None:
-        """What devices claim side by side is what each claims alone."""
         assert self.read(self.run()) == self.read_one_by_one(self.run())
 
     @pytest.mark.parametrize(("modulus", "T"), [(11, 1), (101, 2), (MERSENNE_31, 4)])

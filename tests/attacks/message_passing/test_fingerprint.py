@@ -21,7 +21,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Phase, Role
 from tests.attacks.conformance import AttackConformance, Claims
-from tests.attacks.message_passing.recovered import messages_of
+from tests.attacks.message_passing.tagged import messages_of
 from tests.attacks.recorded import Run, both_ways, federated, random_graph, record, words
 
 EXACT = Weights(2.0**16, 50, 0)
@@ -158,7 +158,6 @@ class TestContainmentAtDevice(Containment):
 
     @pytest.mark.parametrize("scheme", [Plaintext(Path.SILO), RelayCoded(k_min=1, profile=Profile.SHOWN)])
     def test_no_exact_sum_is_safe(self, scheme: Scheme) -> None:
-        """Sums in the clear and over relays tell the same."""
         graph = random_graph(6, directed=False)
         values = words(graph.num_devices, 2000, share=0.01)
         assert self.read(record(graph, scheme, values)) == self.read(self.exchange(graph, values))

@@ -26,8 +26,7 @@ from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import AttackConformance, Claims, guess_on
-from tests.attacks.message_passing.recovered import claimed_rows, messages_of, without_steps
-from tests.attacks.message_passing.tagged import record_tagged
+from tests.attacks.message_passing.tagged import claimed_rows, messages_of, record_tagged, without_steps
 from tests.attacks.recorded import SCHEMES, Run, federated, random_graph, record, star_and_path, words
 
 
@@ -145,7 +144,6 @@ class TestVisibleDevices(AttackConformance):
 
     @given(SEEDS)
     def test_summing_silos_see_everything(self, seed: int) -> None:
-        """If silos add up in the clear they see every device on the boundary."""
         graph = _graph(seed)
         seen, _ = _measured(self.attack, graph, Plaintext(Path.SILO))
         assert seen.value == pytest.approx(boundary_nodes(graph).mean())

@@ -43,8 +43,7 @@ from fgl_secure.runtime import (
 from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from tests.attacks.conformance import AttackConformance, Claims
-from tests.attacks.message_passing.recovered import messages_of
-from tests.attacks.message_passing.tagged import record_forwarded, record_silent, record_tagged
+from tests.attacks.message_passing.tagged import messages_of, record_forwarded, record_silent, record_tagged
 from tests.attacks.recorded import Run, both_ways, federated, random_graph, words
 from tests.graphs import two_communities
 
@@ -338,7 +337,6 @@ def test_nothing_is_counted_where_nobody_drops_out() -> None:
 
 @pytest.mark.parametrize("scheme", [Plaintext(), SecretMessagePassing(), RelayCoded(profile=Profile.SHOWN)])
 def test_schemes_without_equal_counts_are_not_asked(scheme: Scheme) -> None:
-    """They have no relays, or relays see more than counts."""
     assert silent_run(scheme, meshed(), 0) is None
 
 

@@ -28,7 +28,7 @@ from fgl_secure.runtime import Channel, Phase, Recording, Role, Step, View
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import AttackConformance, Claims
-from tests.attacks.message_passing.recovered import claimed_rows, messages_of
+from tests.attacks.message_passing.tagged import claimed_rows, messages_of
 from tests.attacks.recorded import (
     Run,
     both_ways,
@@ -98,7 +98,6 @@ def test_silos_decode_and_count(T: int, seed: int) -> None:
 
 @pytest.mark.parametrize("scheme", [Plaintext(), Plaintext(Path.SILO), RelayCoded(k_min=1, profile=Profile.SHOWN)])
 def test_other_silos_have_no_sums(scheme: Scheme) -> None:
-    """Where silos decode nothing they have nothing."""
     run = record(star_and_path(), scheme, whole_numbers(9, 3, 9))
     assert seen_sums(run.transcript.views(Role.SILO), run.public, Role.SILO) == ()
 
@@ -167,7 +166,6 @@ class Differencing(AttackConformance):
     @given(st.integers(0, 10_000))
     @settings(max_examples=15)
     def test_reads_what_the_row_space_determines(self, seed: int) -> None:
-        """Exactly the messages that exact elimination determines are read, and read bit for bit."""
         graph = random_graph(seed, directed=True, devices=9, pairs=20)
         present = np.random.default_rng(seed).random((3, 9)) < 0.6
         run = in_rounds(graph, SecretMessagePassing(), whole_numbers(9, 3, 9, seed), present)
@@ -350,7 +348,6 @@ class TestMaliciousSingleNeighbour(AttackConformance):
         return Run(graph, public_of(scheme, graph), channel.transcript, truth)
 
     def test_reads_one_neighbour_of_every_device_with_several(self) -> None:
-        """Every device with two neighbours or more has that of the lowest number read, and nobody else anything."""
         graph = random_graph(5, directed=True)
         run = self.exchange(graph, words(24, 16))
         heard: dict[int, list[int]] = {}

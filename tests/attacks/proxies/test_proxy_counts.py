@@ -174,13 +174,11 @@ def test_one_node_more_is_explained(counts: np.ndarray, data: st.DataObject) -> 
 
 
 def test_nothing_explains_a_change_of_two_nodes() -> None:
-    """Two nodes of different classes more are not taken for one."""
     assert one_more(np.array([3, 1, 1]), np.array([4, 2, 1])) is None
 
 
 @given(st.lists(st.lists(st.integers(0, 30), min_size=4, max_size=4).filter(any), min_size=3, max_size=6), st.data())
 def test_the_change_of_a_sum_is_one_client_s(counts: list[list[int]], data: st.DataObject) -> None:
-    """Whoever the other clients are, the change of the sum of shares is explained by counts of one client."""
     before = np.array(counts)
     after = before.copy()
     client, kind = data.draw(st.tuples(st.integers(0, len(before) - 1), st.integers(0, 3)))
@@ -259,7 +257,6 @@ class TestProxySingletons(ProxyConformance):
         assert found["single nodes told"].value == 1
 
     def test_proxies_are_those_of_the_nodes(self) -> None:
-        """What is read is the node's proxy but for rounding."""
         held = nodes_of([[1, 3], [2, 5]])
         run = one_round(held)
         guess = self.guess(run)
@@ -273,7 +270,6 @@ class TestProxySingletons(ProxyConformance):
         assert "1 of 3 larger classes are taken for one" in found["single nodes told"].finding
 
     def test_no_single_nodes_no_figure(self) -> None:
-        """Where nobody has a single node nothing is measured."""
         assert not measured(self.attack, one_round(nodes_of([[2, 3], [4, 5]])))
 
     def test_masks_hide_single_nodes_among_others_of_the_class(self) -> None:
@@ -354,7 +350,6 @@ class TestProxyPartialFractions(ProxyConformance):
 @given(data=st.data(), grid=st.sampled_from([None, 7, 64]), clients=st.integers(1, 4))
 @settings(deadline=None)
 def test_claims_where_trying_everything_finds_one_choice(data: st.DataObject, grid: int | None, clients: int) -> None:
-    """Agrees with trying every choice of counts, and of rounding up or down, one by one."""
     labelled = tuple(data.draw(st.lists(st.integers(1, 6), min_size=clients, max_size=clients)))
     counts = [data.draw(st.integers(0, m)) for m in labelled]
     ways = [[_ways(c, m, grid) for c in range(m + 1)] for m in labelled]

@@ -68,7 +68,6 @@ class TestProxyDifferencing(ProxyConformance):
         assert found.value < 0.5
 
     def test_one_round_is_not_enough(self) -> None:
-        """Without a second round nothing is found."""
         run = recorded_rounds([drawn_nodes(0)], "a round")
         assert guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge) is None
 
@@ -78,7 +77,6 @@ class TestProxyDifferencing(ProxyConformance):
         assert abs(found.proxy - nodes_of([[1, 3], [0, 2], [0, 2]]).proxies[0]).max() < 1e-7
 
     def test_a_client_s_first_labelled_node_is_found(self) -> None:
-        """A client that had no labelled node has one."""
         for make in (clear_sums, masked):
             found = one_addition(two_rounds([[1, 0], [3, 2], [1, 2]], added=0, make_sums=make))
             assert found.counts.tolist() == [0, 0]
@@ -98,7 +96,6 @@ class TestProxyLabelChanges(ProxyConformance):
             assert measured(self.attack, grown(masked, drift))["labels of a client that adds one"].value > 0.7
 
     def test_two_clients_that_add_at_once_are_not_told(self) -> None:
-        """The change of the sum is then a sum of two changes."""
         held = nodes_of([[4, 3, 2], [3, 5, 1], [2, 2, 7]])
         both = held.among((held.nodes != 0) & (held.nodes != 9))
         run = recorded_rounds([both, held], "two at once", make_sums=masked)

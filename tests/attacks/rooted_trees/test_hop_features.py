@@ -7,16 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from fgl_secure.attacks.base import Attack, guess_of
 from fgl_secure.attacks.edge_claims import ForeignEdges
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.rooted_trees.features import single_neighbours
 from fgl_secure.attacks.rooted_trees.knowledge import client_sums
+from fgl_secure.attacks.row_space import Equations, determined, solver
 from fgl_secure.attacks.truth import TreeTruth
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
-from fgl_secure.methods.fed2gnn.audit_runs import drawn_rows
+from fgl_secure.methods.fed2gnn.audit_runs import HopSetting, drawn_hops, drawn_rows
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
@@ -24,7 +28,6 @@ from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance, Claims, losing, losing_of_even
 from tests.attacks.recorded import Run, both_ways, federated, random_graph
-from tests.attacks.rooted_trees.hop_feature_runs import record_hops
 from tests.attacks.structure.structure_runs import scale_free
 
 STAR = [(0, 1), (0, 2), (0, 3)]
@@ -53,7 +56,6 @@ class HopConformance(AttackConformance):
         return record_hops(graph, values, **network)
 
     def test_finds_nothing_where_every_sum_is_refused(self) -> None:
-        """With three clients nobody has neighbours at three others, and no sum is computed."""
         run = record_hops(self.small(), scheme=hiding(3))
         assert guess_of(self.attack, run.transcript.views(Role.SILO), run.public, run.knowledge) is None
 
@@ -250,10 +252,70 @@ def test_views_know_who_is_summed() -> None:
 def test_how_many_nodes_of_citation_graphs_have_one_neighbour_elsewhere(
     data_root: Path, dataset: str, how: str, share: float
 ) -> None:
-    """With ten clients, of the nodes with neighbours at other clients."""
     data = load(dataset, data_root)
     graph = FederatedGraph.from_assignment(data, partition(how, data, 10, 0), random_split(data.num_nodes, 0))
     total, apart = single_neighbours(TreeTruth(graph.silo_of, graph.edges, graph.features))
     crossing = np.unique(graph.edges[1][graph.crosses_silos])
     assert total[crossing].mean() == pytest.approx(share, abs=0.03)
     assert apart[crossing].mean() > total[crossing].mean()
+
+
+def system(matrix: ArrayLike, rows: NDArray[np.float64]) -> Equations:
+    """The sums of given rows."""
+    dense = np.asarray(matrix, dtype=np.float64)
+    return Equations(sparse.csr_array(dense), dense @ rows, np.full(len(dense), 1e-12))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 12), st.sampled_from([0.1, 0.25, 0.5]))
+def test_pieces_determine_what_the_whole_determines(seed: int, sums: int, unknowns: int, density: float) -> None:
+    """Of any whole-numbered system the same unknowns are read as by one dense decomposition, and rightly."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.integers(-2, 4, size=(sums, unknowns)) * (rng.random((sums, unknowns)) < density)
+    rows = rng.normal(size=(unknowns, 3))
+    found = determined(system(matrix, rows))
+    assert found.nodes.tolist() == solver(matrix.astype(np.float64)).unknowns.tolist()
+    assert found.values == pytest.approx(rows[found.nodes], abs=1e-6)
+    assert (found.error > 0).all()
+
+
+def test_unknowns_that_are_never_apart_stay_together() -> None:
+    found = determined(system([[1, 1, 0], [2, 2, 1], [0, 0, 1]], np.eye(3)))
+    assert found.nodes.tolist() == [2]
+
+
+def test_substitution_goes_on_with_what_it_reads() -> None:
+    """x, x + y and y + z + z give all three, and errors add up on the way."""
+    found = determined(system([[1, 0, 0], [1, 1, 0], [0, 1, 2]], np.arange(6.0).reshape(3, 2)))
+    assert found.nodes.tolist() == [0, 1, 2]
+    assert found.values.tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+    assert found.error.tolist() == pytest.approx([1e-12, 2e-12, 1.5e-12])
+
+
+def test_a_cycle_of_odd_length_is_solved_as_a_whole() -> None:
+    """x + y, y + z and z + x give all three without any substitution; of four in a ring nothing is read."""
+    rows = np.arange(8.0).reshape(4, 2)
+    odd = determined(system([[1, 1, 0], [0, 1, 1], [1, 0, 1]], rows[:3]))
+    even = determined(system([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1]], rows))
+    assert odd.nodes.tolist() == [0, 1, 2]
+    assert odd.values == pytest.approx(rows[:3])
+    assert even.nodes.tolist() == []
+
+
+Floats = NDArray[np.float64]
+
+
+def record_hops(
+    graph: FederatedGraph,
+    values: Floats | None = None,
+    *,
+    hops: int = 3,
+    scheme: Scheme | None = None,
+    neighbours: int | None = None,
+    **network: Any,
+) -> Run:
+    """Sums of all hops over normal rows; attackers know the whole graph."""
+    scheme = scheme or Plaintext()
+    rows = drawn_rows(graph.num_devices) if values is None else values
+    setting = HopSetting(hops, scheme, neighbours)
+    run = drawn_hops(graph, rows, setting, **network)
+    return Run(graph, run.public, run.transcript, run.truth(TreeTruth), run.knowledge)

@@ -67,7 +67,6 @@ class TestHopSumEdges(EdgeConformance):
         return scale_free(400, 3, 1)
 
     def test_reads_an_edge_between_two_known_nodes(self) -> None:
-        """On a ring of four of which a client owns two neighbouring nodes, the edge of the other two is read."""
         graph = federated(both_ways([(0, 1), (1, 2), (2, 3), (3, 0)]), [0, 0, 1, 2])
         assert self.read(self.recorded(graph)) == Counter({(2, 3): 1})
 
@@ -86,7 +85,6 @@ class TestHopSumEdges(EdgeConformance):
         assert found[0] == found[1]
 
     def test_one_hop_tells_no_edge(self) -> None:
-        """A single hop has no change to explain."""
         graph = scale_free(120, 2, 1)
         run = record_hopwise(graph, _start(120), 1)
         guess = self.guess(run)
@@ -115,7 +113,6 @@ def test_changes_of_one_or_two_known_rows_are_explained(seed: int, terms: int) -
 
 
 def test_equal_rows_are_not_told_apart() -> None:
-    """Where two known rows are the same, neither is named."""
     known = np.array([[1.0, 2.0], [1.0, 2.0], [5.0, 1.0]])
     assert not len(explained_by(known, np.zeros(3), known[0] - 0.5, np.full(2, 0.5), 1e-9))
 
@@ -180,7 +177,6 @@ class TestQueryRowSpace(HopConformance):
         assert guess.nodes.tolist() == [4]
 
     def test_clients_that_pool_their_queries_read_more(self) -> None:
-        """All clients but one together expose at least what each of them exposes alone, and more of them."""
         run = self.recorded(scale_free())
         shares = []
         for others in ([0], [0, 1, 2]):
@@ -192,7 +188,6 @@ class TestQueryRowSpace(HopConformance):
 
 
 def test_pairs_that_obey_the_count_may_leak() -> None:
-    """Of three pairs two obey the count, and one of these two exposes a node."""
     columns = ([0, 0, 1], [1, 2, 0], [3, 9, 4], [5, 8, 4], [1, 8, 0])
     askers, targets, sums, touched, exposed = (np.array(column) for column in columns)
     nothing = np.empty(0, dtype=np.int64)

@@ -116,7 +116,6 @@ class TestNsfWalkDegrees(StructureConformance):
         return found
 
     def test_reads_a_star_and_a_path(self) -> None:
-        """Degrees and neighbours' degrees of a star, of a path and of a lonely node are all read exactly."""
         run = record_rule(star_and_path())
         guess = self.attack.infer(run.transcript.views(Role.SILO), PublicParameters())
         assert guess is not None
@@ -158,7 +157,6 @@ SCORES = st.lists(st.integers(0, 5).map(float), min_size=1, max_size=12).map(np.
 
 @given(SCORES, SCORES)
 def test_area_counts_pairs(positive: np.ndarray, negative: np.ndarray) -> None:
-    """The area is the share of pairs in the right order, ties counted half."""
     slow = np.mean([(p > q) + (p == q) / 2 for p in positive for q in negative])
     assert area(positive, negative) == pytest.approx(float(slow))
 
@@ -172,7 +170,6 @@ def scored(seed: int, size: int = 30) -> PairScores:
 
 @pytest.mark.parametrize("cells", [4_000_000, 100])
 def test_top_pairs_are_the_highest(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
-    """The top pairs are those of the highest scores of all pairs, whatever is laid out at once."""
     monkeypatch.setattr(pair_ranking, "CELLS", cells)
     scores = scored(0)
     every = scores.nodes[np.stack(np.triu_indices(len(scores.nodes), 1))]

@@ -50,7 +50,6 @@ class Identity(StructureConformance):
         return float(self.attack.score(self.guess(run), run.truth)[0].value)
 
     def test_noise_in_the_copy_costs_names(self) -> None:
-        """The fewer edges the copy has, the fewer names are right."""
         graph = communities()
         figures = [self.figure(record_rule(graph, rate=rate)) for rate in (1.0, 0.8, 0.3)]
         assert figures[0] > figures[1] > figures[2]
@@ -80,7 +79,6 @@ class Identity(StructureConformance):
             assert guess_of(self.attack, view, run.public, known) is None
 
     def test_refuses_a_rule_with_too_few_rows(self) -> None:
-        """A rule that leaves listed nodes out is refused."""
         run = self.run()
         short = replace(run.knows(CrawledGraph), structure_features=lambda edges, owners: fedstar(edges, owners)[1:])
         with pytest.raises(InputError, match="one row for each of 60 listed nodes"):

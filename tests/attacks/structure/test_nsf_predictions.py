@@ -60,7 +60,6 @@ class TestNsfDegrees(Topology):
         assert found.value == pytest.approx(found.reachable)
 
     def test_random_baseline_is_a_random_own_node(self) -> None:
-        """Where all nodes have one degree, any own node has the right one."""
         ring = federated(both_ways([(i, (i + 1) % 12) for i in range(12)]), np.arange(12) % 3)
         run = record_rule(ring)
         guess = self.attack.infer(run.transcript.views(Role.SILO), PublicParameters())

@@ -81,7 +81,6 @@ class TestStructureGradientLabels(Gradients):
         assert self.figure(run.told(known)) == self.figure(record_hop2vec(graph))
 
     def test_refuses_a_jacobian_of_another_shape(self) -> None:
-        """A Jacobian that does not lead to the rows' columns is refused."""
         run = self.run()
         known = EmbeddingModel(jacobian=lambda nodes: np.ones((len(nodes), 4, 3)))
         with pytest.raises(InputError, check=about("embed_jacobian")):

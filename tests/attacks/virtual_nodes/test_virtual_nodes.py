@@ -70,7 +70,6 @@ class TestVirtualNodeLabels(VirtualNodeConformance):
         assert found.value > 0.8 * found.reachable
 
     def test_finds_nothing_where_clients_are_alike(self) -> None:
-        """Clients with even labels have nothing to be found out, and the finding says so."""
         found = measured(self.attack, record_rounds(Federation(skew=0.0, rounds=3)))[SHARES]
         assert "next to nothing to find" in found.finding
         assert judge(found.value, found.interval, found.prior, exact=False) is Verdict.NOT_DETECTED
@@ -154,12 +153,10 @@ class TestVirtualNodePopulation(VirtualNodeConformance):
         return Counter(tuple(shares) for shares in guess.shares.round(9).tolist())
 
     def test_tells_from_masked_sums_what_all_have(self) -> None:
-        """Masks keep the sum exact, and the sum tells the label shares of all clients together."""
         found = measured(self.attack, record_rounds(MASKED))[METRIC]
         assert judge(found.value, found.interval, found.prior, exact=False) is Verdict.LEAKS
 
     def test_adds_up_what_is_in_the_clear(self) -> None:
-        """Summands in the clear tell what their sum tells."""
         masked, clear = (
             measured(self.attack, record_rounds(replace(MASKED, scheme=scheme)))[METRIC]
             for scheme in ("pairwise-masking", None)
@@ -167,13 +164,11 @@ class TestVirtualNodePopulation(VirtualNodeConformance):
         assert np.isclose(masked.value, clear.value, atol=1e-6)
 
     def test_finds_nothing_where_labels_are_even(self) -> None:
-        """As many graphs of each label leave nothing to be found out, and the finding says so."""
         found = measured(self.attack, record_rounds(replace(MASKED, skew=0.0)))[METRIC]
         assert "next to nothing to find" in found.finding
         assert judge(found.value, found.interval, found.prior, exact=False) is Verdict.NOT_DETECTED
 
     def test_lost_summands_leave_no_sum(self) -> None:
-        """Where one client's summand is missing, the mean of the others is not taken for the mean of all."""
         run = record_rounds(Federation(rounds=2), loss=losing_of_even(frozenset({Phase.VECTORS})))
         layout = run.knows(VirtualSlices)
         assert layout is not None
@@ -237,12 +232,10 @@ class TestVirtualNodeClients(VirtualNodeConformance):
         assert judge(found.value, found.interval, found.prior, exact=False).is_exposure
 
     def test_needs_two_rounds(self) -> None:
-        """One round has nothing to be compared with."""
         run = record_rounds(Federation())
         assert guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge) is None
 
     def test_needs_virtual_nodes(self) -> None:
-        """A model without virtual nodes is no matter of this attack."""
         run = self.run()
         known = [replace(run.knows(VirtualSlices), virtual_nodes=0)]
         assert guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, known) is None

@@ -14,8 +14,7 @@ from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.node_models import Matrix, Propagation, Surroundings, degree_weights, make_model
 from tests.error_codes import about
 from tests.methods.fed2gnn.oracles import graph_of, random_graph
-from tests.methods.fed2gnn.small import channel_of
-from tests.methods.fed2gnn.true_children import TrueChildren
+from tests.methods.fed2gnn.small import TrueChildren, channel_of
 
 CPU = torch.device("cpu")
 NO_DROPOUT = Dropout(0.0, 0)

@@ -14,14 +14,20 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.grouping import OwnPairs, client_pairs, sampled_neighbours
+from fgl_secure.methods.fed2gnn.grouping import (
+    OwnPairs,
+    agreed_neighbours,
+    client_pairs,
+    picked_neighbours,
+    sampled_neighbours,
+)
 from fgl_secure.methods.fed2gnn.hop_sums import HOP_SUMS, HopSums, RowRange, hop_sums
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
-from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
+from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step
 from fgl_secure.training.parties import hierarchy_of
 from tests.error_codes import about
 from tests.methods.fed2gnn.oracles import graph_of, graphs, neighbours_of, random_graph, walks
@@ -98,7 +104,6 @@ def asked_at_random(graph: FederatedGraph, seed: int) -> Ids:
 @given(graphs(), st.integers(1, 4))
 @settings(max_examples=15)
 def test_sums_are_those_over_walks(graph: FederatedGraph, hops: int) -> None:
-    """In the clear, f, mu and eta are the sums over explicitly enumerated walks."""
     same(run(graph, hops), Heard.of(graph).sums(graph.features.astype(np.float64), hops))
 
 
@@ -285,3 +290,51 @@ def test_bad_input_is_refused() -> None:
     one_way = replace(graph, graph=replace(graph.graph, edges=np.array([[0], [1]])))
     with pytest.raises(InputError, check=about("graph")):
         hop_sums(one_way, x, 1, Plaintext(), wire)
+
+
+def test_sampling_leaves_at_most_so_many_and_both_ends_agree() -> None:
+    """No node keeps more than `most`; the graph stays undirected, and edges within clients stay."""
+    graph = random_graph(150, 400, 4, 0)
+    for most in (1, 3, 1000):
+        thinned = sampled_neighbours(graph, most, seed=5)
+        cross = np.bincount(thinned.edges[1, thinned.crosses_silos], minlength=150)
+        assert cross.max() <= most
+        assert thinned.graph.is_symmetric
+        assert (~thinned.crosses_silos).sum() == (~graph.crosses_silos).sum()
+    assert np.array_equal(sampled_neighbours(graph, 1000, seed=5).edges, graph.edges)
+    again, other = (sampled_neighbours(graph, 2, seed).edges for seed in (5, 6))
+    assert np.array_equal(again, sampled_neighbours(graph, 2, 5).edges)
+    assert not np.array_equal(again, other)
+
+
+def test_a_node_loses_neighbours_only_where_one_end_has_too_many() -> None:
+    """Neighbours of a hub keep each other: with d = 2, the hub keeps 2 of 6 and the ring around it is whole."""
+    spokes, ring = [(0, v) for v in range(1, 7)], [(v, v % 6 + 1) for v in range(1, 7)]
+    graph = graph_of([*spokes, *ring], 7, [0, 1, 1, 1, 1, 1, 1])
+    thinned = sampled_neighbours(graph, 2, seed=0)
+    assert np.bincount(thinned.edges[1], minlength=7)[0] == 2
+    assert (~thinned.crosses_silos).sum() == 2 * len(ring)
+
+
+def test_both_ends_can_tell_from_what_they_hear() -> None:
+    """A client that has its own picks and those that it was sent knows which edges stay: nothing else is needed."""
+    graph, most = random_graph(80, 240, 4, 0), 2
+    channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
+    thinned = agreed_neighbours(graph, channel, most, 5, Step(0))
+    own = {(int(node), int(other)) for node, other in picked_neighbours(graph, most, 5).T}
+    for client in range(graph.num_silos):
+        view = channel.transcript.view([Party(Role.SILO, client)])
+        sent = [pair for batch in view.messages(Phase.WANTED) for pair in np.asarray(batch.payload).tolist()]
+        heard = {(node, other) for node, other in sent if graph.silo_of[other] == client}
+        mine = {(node, other) for node, other in own if graph.silo_of[node] == client}
+        agreed = {(node, other) for node, other in mine if (other, node) in heard}
+        at_client = thinned.crosses_silos & (graph.silo_of[thinned.edges[1]] == client)
+        assert agreed == {(int(target), int(source)) for source, target in thinned.edges[:, at_client].T}
+        assert agreed < mine
+
+
+def test_a_lost_pick_is_refused() -> None:
+    graph = random_graph(20, 40, 3, 0)
+    channel = Channel(hierarchy_of(graph), SimulationCoins(0), loss=lambda *batch: np.arange(len(batch[2])) > 0)
+    with pytest.raises(ProtocolError, check=about("requests")):
+        agreed_neighbours(graph, channel, 2, 0, Step(0))

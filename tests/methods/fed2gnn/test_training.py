@@ -139,7 +139,6 @@ def test_settings_out_of_range_are_refused(change: dict[str, Any], message: str)
 
 
 def test_a_directed_graph_is_refused() -> None:
-    """A rooted tree is undirected."""
     base = small([[0, 1], [2, 3]], [0, 0, 1, 1])
     directed = Graph.from_arrays("directed", base.features, base.labels, base.edges[:, :1])
     graph = FederatedGraph.from_assignment(
@@ -150,7 +149,6 @@ def test_a_directed_graph_is_refused() -> None:
 
 
 def test_other_parties_and_backbones_are_refused() -> None:
-    """The channel must have the scheme's relays, and the backbone a name."""
     channel = channel_of(GRAPH)
     with pytest.raises(InputError, check=about("channel")):
         clients_of(GRAPH, {NEIGHBOURS: RelayCoded(profile=Profile.SHOWN)}, QUICK).train(channel)
@@ -159,7 +157,6 @@ def test_other_parties_and_backbones_are_refused() -> None:
 
 
 def test_features_that_say_nothing_are_refused() -> None:
-    """A latent map of nothing but zeros has no scale."""
     zeros = Graph.from_arrays("zeros", np.zeros_like(GRAPH.features), GRAPH.labels, GRAPH.edges)
     with pytest.raises(InputError, check=about("features")):
         train(replace(GRAPH, graph=zeros))

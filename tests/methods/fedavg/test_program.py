@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.attacks.gradients.knowledge import update_sums
 from fgl_secure.coins import SimulationCoins
+from fgl_secure.dp.accountant import gaussian_epsilon
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
-from fgl_secure.methods.fedavg.audit_runs import drawn_batches, gradient_model
+from fgl_secure.methods.fedavg.audit_runs import drawn_batches, full_batches, gradient_model, small_trees
 from fgl_secure.methods.fedavg.audit_target import local_of
 from fgl_secure.methods.fedavg.configuration import FedAvg as Choices
 from fgl_secure.methods.fedavg.program import (
     FedAvg,
+    GradientNoise,
     LocalTraining,
     NoisyUpdates,
     UpdateRule,
@@ -229,3 +231,21 @@ def test_training_gets_over_what_is_absent(what: str) -> None:
     assert (masked.losses, masked.accuracy) == (plain.losses, plain.accuracy)
     scored = [share is not None for share in masked.accuracy.per_silo]
     assert scored == [bool((graph.test_mask & (graph.silo_of == silo)).any()) for silo in range(3)]
+
+
+def test_noise_has_the_stated_width_and_epsilon() -> None:
+    noise, rows = GradientNoise(0.5, clip=2.0), np.full((1, 10_000), 1.0, dtype=np.float32)
+    moved = noise.applied(rows, SimulationCoins(0)) - 2.0 / 100
+    assert abs(float(moved.std()) - 1.0) < 0.03
+    assert abs(float(moved.mean())) < 0.04
+    exact = gaussian_epsilon(0.5, 1e-5)
+    assert exact < noise.epsilon(10_000, 1e-5) < 1.1 * exact
+
+
+def test_batches_are_of_each_silos_own_labelled_nodes() -> None:
+    graph = small_trees(0)
+    for silo, batch in enumerate(full_batches(graph, 3, 1)):
+        assert len(set(batch.tolist())) == 3
+        assert set(graph.silo_of[batch]) == {silo}
+    with pytest.raises(InputError, check=about("batch")):
+        full_batches(graph, 9, 1)

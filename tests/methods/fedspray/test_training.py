@@ -255,7 +255,6 @@ def test_the_honest_preset_is_the_papers_text() -> None:
 
 
 def test_the_paper_preset_differs_by_named_switches() -> None:
-    """Whatever differs from the honest preset is one of the oddities that the documentation names."""
     honest, paper = fedspray_preset("honest", "Physics"), fedspray_preset("paper", "Physics")
     assert (honest.name, paper.name) == ("honest", "paper")
     differing = {each.name for each in fields(honest) if getattr(honest, each.name) != getattr(paper, each.name)}

@@ -95,7 +95,6 @@ def test_the_server_gets_the_sum_of_all(scheme: Scheme) -> None:
 
 @pytest.mark.parametrize("scheme", [Plaintext(), PairwiseMasking(), Ckks()], ids=lambda each: each.name)
 def test_owners_get_the_sums_of_their_rows(scheme: Scheme) -> None:
-    """The same sum, which the server is left with nothing of."""
     parts = random_parts()
     found, channel = summed(parts, scheme, 1, owners=True)
     bits = 20 if isinstance(scheme, Ckks) else GRADIENT_BITS

@@ -263,7 +263,6 @@ def talking(graph: FederatedGraph, heard: list[NDArray[np.float32]]) -> Collecti
 
 @pytest.mark.parametrize("wrong", ["theirs", "not finite"])
 def test_features_of_others_nodes_are_refused(wrong: str) -> None:
-    """A client takes finite structure features from the owners of nodes alone."""
     width = 4
     tables = [np.zeros((len(GRAPH.devices_of(silo)), 1 + width), dtype=np.float32) for silo in range(3)]
     for silo, table in enumerate(tables):

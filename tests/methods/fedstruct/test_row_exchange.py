@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import ProtocolError, SketchOverfullError
+from fgl_secure.errors import InputError, ProtocolError, SketchOverfullError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.structure_features import adjacency_powers, combined_adjacency, looped_adjacency
 from fgl_secure.methods.fedstruct import row_exchange
@@ -24,6 +24,7 @@ from fgl_secure.methods.fedstruct.row_exchange import (
     jointly_pruned,
     term_of,
 )
+from fgl_secure.methods.fedstruct.sketched_terms import LinearSketch
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
@@ -231,7 +232,6 @@ def test_clients_note_what_they_hold() -> None:
 
 
 def test_a_self_loop_counts_once() -> None:
-    """Beside the loop that the exchange adds."""
     graph = dealt(np.array([[0, 0, 1], [0, 1, 0]]), np.array([0, 1]))
     found, _ = exchanged(graph, HopSettings(2), ClearTerms)
     assert np.allclose(found, adjacency_powers(graph.graph, 2)[-1].toarray())
@@ -268,7 +268,6 @@ def test_a_receiver_asks_for_more_room_until_the_sum_fits() -> None:
 
 
 def test_a_table_that_never_fits_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After all attempts the error names the client."""
 
     def overfull(*_: object) -> None:
         raise SketchOverfullError("full")
@@ -294,7 +293,6 @@ def talking(graph: FederatedGraph, heard: list[Array]) -> Collectives:
 
 @pytest.mark.parametrize("asked", [[[-2]], [[10**9]], [[5], [5]]])
 def test_room_that_makes_no_sense_is_refused(asked: list[list[int]]) -> None:
-    """Less than nothing, more than a dense matrix has, or two answers."""
     heard = [np.array(asked)] * 3
     talk = talking(drawn(8), heard)
     with pytest.raises(ProtocolError, check=about("silo 1")):
@@ -303,7 +301,6 @@ def test_room_that_makes_no_sense_is_refused(asked: list[list[int]]) -> None:
 
 @pytest.mark.parametrize("named", [[0] * 10, list(range(10)), [99] * 10, [-1] * 10, [1]])
 def test_nodes_that_are_not_a_clients_are_refused(named: list[int]) -> None:
-    """One named twice, one of another client, one that there is not, or too few."""
     graph = dealt(np.array([[0], [29]]), np.arange(30) // 10)
     with pytest.raises(ProtocolError, check=about("silo 1")):
         exchanged_owners(talking(graph, [np.array(named)[:, None]] * 3))
@@ -319,3 +316,109 @@ def test_thresholds_that_make_no_sense_are_refused(told: list[list[int]]) -> Non
     talk.silo = silo
     with pytest.raises(ProtocolError, check=about("silo 0")):
         jointly_pruned(talk, sparse.csr_array(np.eye(len(silo.nodes))), 5, 2)
+
+
+SHAPE = (40, 50)
+
+
+def sparse_entries(seed: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    keys = np.sort(rng.choice(SHAPE[0] * SHAPE[1], size=count, replace=False))
+    return keys // SHAPE[1], keys % SHAPE[1], rng.integers(1, 2**20, size=count)
+
+
+def read(sketch: LinearSketch, table: np.ndarray) -> np.ndarray:
+    """The matrix that a table stands for."""
+    rows, columns, values = sketch.decode(table)
+    dense = np.zeros(sketch.shape, dtype=np.int64)
+    dense[rows, columns] = values
+    return dense
+
+
+def dense_of(entries: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
+    dense = np.zeros(SHAPE, dtype=np.int64)
+    dense[entries[0], entries[1]] = entries[2]
+    return dense
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(0, 60), st.booleans())
+def test_a_sum_of_tables_is_read_as_the_sum_of_the_matrices(seed: int, terms: int, count: int, split: bool) -> None:
+    """Whoever adds up tables of several matrices can read the sum of the matrices, whatever they share.
+
+    Two entries may have all three cells in common, some thousand times less often than not: tables are then drawn anew.
+    """
+    parts, found = [sparse_entries(seed + k, count) for k in range(terms)], None
+    for drawn in range(5):
+        sketch = LinearSketch.for_entries(SHAPE, 8 * terms * count, seed=seed + drawn * 10**7, split=split)
+        try:
+            found = read(sketch, np.sum([sketch.encode(*part) for part in parts], axis=0))
+            break
+        except SketchOverfullError:
+            continue
+    assert found is not None
+    assert np.array_equal(found, np.sum([dense_of(part) for part in parts], axis=0))
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_table_is_a_function_of_the_sum_alone(split: bool) -> None:
+    """Two ways to split a matrix among clients give one and the same sum of tables: it tells nothing but the sum."""
+    sketch = LinearSketch.for_entries(SHAPE, 100, seed=3, split=split)
+    rows, columns, values = sparse_entries(0, 50)
+    halves = sketch.encode(rows, columns, values // 2 + 1) + sketch.encode(rows, columns, values - values // 2)
+    first, second = slice(0, 20), slice(20, 50)
+    apart = sketch.encode(rows[first], columns[first], values[first] + 1) + sketch.encode(
+        rows[second], columns[second], values[second] + 1
+    )
+    assert np.array_equal(halves, apart)
+
+
+def test_a_table_of_counts_would_tell_in_how_many_terms_an_entry_was() -> None:
+    """The broken twin: with one for each client in place of its value, the sum tells how many clients had the entry."""
+    sketch = LinearSketch.for_entries(SHAPE, 100, seed=3, split=False)
+    row, column, one = np.array([4]), np.array([7]), np.array([1])
+    shared = sketch.encode(row, column, one) + sketch.encode(row, column, one)
+    alone = sketch.encode(row, column, one)
+    assert not np.array_equal(shared, alone)
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_tables_of_stated_size_are_read(split: bool) -> None:
+    """A table for 10,000 entries gives them back, with a quarter more cells than entries and a little."""
+    shape = (1000, 1000)
+    rng = np.random.default_rng(5)
+    keys = np.sort(rng.choice(10**6, size=10_000, replace=False))
+    sketch = LinearSketch.for_entries(shape, 10_000, seed=11, split=split)
+    values = rng.integers(1, 2**16, size=10_000)
+    rows, columns, found = sketch.decode(sketch.encode(keys // 1000, keys % 1000, values))
+    assert np.array_equal(rows * 1000 + columns, keys)
+    assert np.array_equal(found, values)
+    assert sketch.cells < 1.31 * 10_000
+
+
+@given(st.integers(0, 1000), st.booleans())
+def test_an_overfull_table_is_refused(seed: int, split: bool) -> None:
+    sketch = LinearSketch(SHAPE, 40, seed, split)
+    with pytest.raises(SketchOverfullError):
+        sketch.decode(sketch.encode(*sparse_entries(seed, 300)))
+
+
+def test_a_damaged_table_is_refused() -> None:
+    sketch = LinearSketch.for_entries(SHAPE, 50, seed=1, split=True)
+    table = sketch.encode(*sparse_entries(1, 50))
+    table[-1] += 1
+    with pytest.raises(SketchOverfullError):
+        sketch.decode(table)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "values", "rule"),
+    [([40], [0], [1], "rows"), ([0], [-1], [1], "columns"),
+     ([0], [0], [0], "values")],
+)  # fmt: skip
+def test_entries_outside_the_matrix_are_refused(
+    rows: list[int], columns: list[int], values: list[int], rule: str
+) -> None:
+    """A position outside the matrix or a value below 1 has no place in a table."""
+    sketch = LinearSketch.for_entries(SHAPE, 5, seed=1, split=False)
+    with pytest.raises(InputError, check=about(rule)):
+        sketch.encode(np.array(rows), np.array(columns), np.array(values))

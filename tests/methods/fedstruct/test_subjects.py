@@ -48,7 +48,6 @@ def test_weights_models_and_steps_reach_the_preset() -> None:
 
 
 def test_owner_addressed_delivery_takes_the_gradient_from_the_server() -> None:
-    """With delivery to owners no attack of the server has anything to read, and the claim promises it."""
     chosen = FedStruct(epochs=1, hops=2, delivery="owner")
     attacks = ("structure-gradient-labels", "structure-gradient-neighbours", "nsf-labels")
     found = audit(chosen, two_communities(devices=60, silos=3), "pairwise-masking", attacks)
@@ -118,7 +117,6 @@ def test_choices_of_terms_go_with_a_hopwise_exchange_beside_them() -> None:
 
 
 def test_names_tell_what_differs_from_the_default() -> None:
-    """A label has the sharing, the audit and the delivery in it."""
     chosen = FedStruct(sharing="queries", delivery="owner", pooled=True)
     assert name_of(exchange("ckks", chosen)) == "ckks[queries,tau=0.9,pooled,to owners]"
     assert name_of(exchange("relay-coded")) == f"hopwise[relay-coded[p={MERSENNE_61},graph-shown]]"

@@ -65,7 +65,6 @@ def test_all_take_over_the_mean_weighted_by_graphs() -> None:
 
 
 def test_unequal_clients_have_unequal_weights() -> None:
-    """A client with twice the training graphs has twice the weight."""
     train = SETS.train.copy()
     train[3:6] = False
     clients, _, rows = one_round(sets=replace(SETS, train=train))
@@ -112,7 +111,6 @@ def test_each_phase_changes_its_own_part_alone() -> None:
 
 
 def test_a_client_without_training_graphs_is_named() -> None:
-    """There is nothing that it could send."""
     train = SETS.train & (SETS.client_of != 1)
     with pytest.raises(InputError, check=about("masks.train")):
         one_round(sets=replace(SETS, train=train))

@@ -56,7 +56,6 @@ def test_secured_training_is_training_in_the_clear(scheme: str) -> None:
 
 
 def test_a_run_selects_a_round_of_its_own_under_both_presets() -> None:
-    """With an accuracy of every client, of which the test accuracy is the mean."""
     for preset in (HONEST, PAPER):
         outcome, _ = run(random_set(constant=False), preset)
         assert 0 <= outcome.selected_round <= preset.epochs

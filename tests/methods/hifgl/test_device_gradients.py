@@ -275,7 +275,6 @@ def scaled(factors: list[Factors], by: float) -> list[Factors]:
 @pytest.mark.parametrize("by", [1e8, np.nan, np.inf])
 @schemes
 def test_values_beyond_the_bound_are_refused(by: float, scheme: RelayCoded) -> None:
-    """Nothing is clipped, and nothing is sent."""
     factors = factors_of().factors
     sums, _ = summed(scheme)
     with np.errstate(invalid="ignore"), pytest.raises(InputError):
@@ -285,7 +284,6 @@ def test_values_beyond_the_bound_are_refused(by: float, scheme: RelayCoded) -> N
 @pytest.mark.parametrize("k_min", [12, 13])
 @schemes
 def test_a_silo_below_k_min_gets_zero(k_min: int, scheme: RelayCoded) -> None:
-    """With k_min above a silo's twelve devices its gradients are zero."""
     factors = factors_of().factors
     found = summed(replace(scheme, k_min=k_min))[0].sums(factors, Step(0))
     assert all(bool(part.any()) == (k_min <= 12) for part in found)

@@ -118,7 +118,6 @@ def test_a_small_field_runs_when_wrapping_is_asked_for() -> None:
 
 
 def test_the_paper_preset_hears_within_splits_only() -> None:
-    """Under the published preset messages stay within a split, under the honest one they use all edges."""
     paper, honest = (prepared(method=HiFGL(preset=name)) for name in ("paper", "honest"))
     assert paper.heard.edges.shape[1] < paper.graph.edges.shape[1]
     assert honest.heard.edges.shape[1] == honest.graph.edges.shape[1]

@@ -89,7 +89,6 @@ def test_noise_is_split_where_single_messages_are_hidden() -> None:
 
 
 def test_node_privacy_refuses_a_device_beyond_the_cap() -> None:
-    """A device with more neighbours than the cap is refused before anything is trained, with the figure."""
     degree = int(np.bincount(np.asarray(Data().federated().edges[0])).max())
     too_low = EmbeddingPrivacy(8.0, unit="node", cap=degree - 1)
     with pytest.raises(InputError, check=about("messages of one device in one pass")):

@@ -1,26 +1,31 @@
 """HiFGL: one program under any scheme, and what its hierarchy sends."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import FieldRangeError
-from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.program import HiFGL, silos_of
+from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.methods.hifgl.program import HiFGL, exchange, silos_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
-from fgl_secure.runtime import Channel, Phase, Role
+from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Federation, Preset
+from fgl_secure.training.rounds import Figures
 from tests.error_codes import about
 from tests.graphs import lacking, two_communities
+from tests.strategies import federated_graphs
 
 QUICK = replace(HONEST, hidden=8, epochs=6)
 GRAPH = two_communities()
@@ -210,3 +215,97 @@ def test_where_every_sum_is_too_small_devices_learn_by_themselves(profile: Profi
     found = silos_of(pairs, RelayCoded(k_min=2, profile=profile), preset).train()
     none = silos_of(THREE.without_edges(), Plaintext(), preset).train()
     assert found.losses == pytest.approx(none.losses, abs=1e-4)
+
+
+@pytest.mark.parametrize("scheme", [Plaintext(), SecretMessagePassing()], ids=lambda scheme: scheme.name)
+@given(graph=federated_graphs())
+def test_every_device_gets_the_sum_of_its_neighbours(scheme: Scheme, graph: FederatedGraph) -> None:
+    """The sums are those of the adjacency matrix with the rows, under either scheme."""
+    adjacency = np.zeros((graph.num_devices, graph.num_devices))
+    adjacency[graph.edges[1], graph.edges[0]] = 1
+    sums = exchange(graph, scheme, Channel(hierarchy_of(graph), SimulationCoins(0)), graph.features)
+    assert np.allclose(sums, adjacency @ graph.features.astype(np.float64), atol=1e-5)
+
+
+@given(graph=federated_graphs())
+def test_every_silo_knows_its_own_devices(graph: FederatedGraph) -> None:
+    channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
+    exchange(graph, Plaintext(), channel, graph.features)
+    for silo in range(graph.num_silos):
+        (own,) = channel.transcript.view([Party(Role.SILO, silo)]).own("own devices")
+        indices = channel.parties.index_of(own.values, Role.DEVICE)
+        assert indices.tolist() == graph.devices_of(silo).tolist()
+
+
+@pytest.mark.parametrize("shape", [(6, 1), (8, 1), (7,)])
+@given(graph=federated_graphs().filter(lambda graph: graph.num_devices == 7))
+def test_values_of_another_shape_are_refused(shape: tuple[int, ...], graph: FederatedGraph) -> None:
+    with pytest.raises(InputError, check=about("values")):
+        exchange(graph, Plaintext(), Channel(hierarchy_of(graph), SimulationCoins(0)), np.ones(shape))
+
+
+RATE = HONEST.learning_rate
+
+
+class Given(HiFGL):
+    """A silo whose gradients are given."""
+
+    gradient = 0.0
+
+    def train(self, number: int) -> Figures:  # noqa: ARG002  # the same in every round
+        for parameter in self.layers.parameters():
+            parameter.grad = torch.full_like(parameter, self.gradient)
+        nothing = torch.zeros(len(self.silo.nodes), 1)
+        return self._step(nothing, nothing[:, 0])
+
+
+def trained(
+    federation: Federation,
+    gradients: list[float],
+    devices: list[int],
+    layers: int,
+    steps: int = 1,
+    kind: Callable[..., Given] = Given,
+) -> list[Given]:
+    """Silos of so many training devices each, after so many steps on these gradients of all parameters."""
+    silo_of = np.repeat(np.arange(len(devices)), devices)
+    everyone, nobody = np.ones(len(silo_of), dtype=np.bool_), np.zeros(len(silo_of), dtype=np.bool_)
+    features = np.ones((len(silo_of), 2), dtype=np.float32)
+    graph = Graph.from_arrays("devices", features, silo_of * 0, np.empty((2, 0), dtype=np.int64))
+    federated = FederatedGraph.from_assignment(graph, silo_of, SplitMasks(everyone, nobody, nobody))
+    preset = replace(HONEST, federation=federation, hidden=2, layers=layers)
+    silos = OneProcess(federated, {}, Channel(hierarchy_of(federated), SimulationCoins(0)), lambda t: kind(t, preset))
+    programs = [program for program in silos.programs if isinstance(program, Given)]
+    for program, gradient in zip(programs, gradients, strict=True):
+        program.gradient = gradient
+    for number in range(steps):
+        silos.round(number)
+    return programs
+
+
+def stepped(federation: Federation, gradients: list[float], devices: list[int]) -> tuple[float, list[float]]:
+    """One step on these gradients: where a bias was, and where each silo's is."""
+    found = [silo.layers.get_parameter("0.bias")[0].item() for silo in trained(federation, gradients, devices, 1)]
+    return 0.0, found
+
+
+def test_gradients_are_means_over_the_silos_own_devices() -> None:
+    """A gradient of -2 over four devices weighs less than one of 1 over one device (4.1.2, item 2)."""
+    before, after = stepped(Federation.SHARED, [1.0, -2.0], [1, 4])
+    assert after == pytest.approx([before - RATE] * 2)
+    before, after = stepped(Federation.SHARED, [1.0, -2.0], [1, 1])
+    assert after == pytest.approx([before + RATE] * 2)
+
+
+def test_averaging_models_takes_one_step_a_silo() -> None:
+    """Steps of opposite sign and equal size cancel in the plain mean, whatever the gradients' sizes (4.3)."""
+    before, after = stepped(Federation.FEDAVG, [1.0, -20.0], [1, 1])
+    assert after == pytest.approx([before] * 2, abs=1e-6)
+    assert stepped(Federation.FEDAVG, [1.0, 20.0], [1, 1])[1] == pytest.approx([before - RATE] * 2)
+
+
+def test_silos_start_equal_and_apart() -> None:
+    first, second = (silo.layers for silo in trained(Federation.FEDAVG, [0.0, 0.0], [1, 1], 2, steps=0))
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b)
+        assert a.data_ptr() != b.data_ptr()
