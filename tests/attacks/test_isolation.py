@@ -206,16 +206,6 @@ def test_rows_of_a_view_do_not_show_how_messages_were_laid_out(delivery: MuDeliv
         assert _content(first.view(alone)) == _content(other.view(alone))
 
 
-@pytest.mark.parametrize("role", [Role.SILO, Role.DEVICE])
-def test_rows_of_a_view_are_sorted_by_receiver_and_sender(role: Role) -> None:
-    """The order of the rows follows from who received and who sent, which the observers know anyway."""
-    graph = random_graph(4, directed=True, devices=12, pairs=30)
-    shuffled = _shuffled(neighbour_sums(graph), 4)
-    for rows in _summed_both_ways(graph, shuffled, MuDelivery.SILO).views(role).received:
-        ends = list(zip(rows.receivers.tolist(), rows.senders.tolist(), strict=True))
-        assert ends == sorted(ends)
-
-
 SCHEMES = pytest.mark.parametrize("scheme", [secmp(101), Plaintext(), Plaintext(Way.SILO)], ids=lambda each: each.name)
 
 

@@ -40,13 +40,6 @@ def test_foreign_neighbours_match_a_walk_over_the_edges(seed: int) -> None:
     assert np.array_equal(foreign_neighbours(_numbered(seed).truth), slow)
 
 
-def test_embeddings_are_the_inputs_of_each_step() -> None:
-    values = np.arange(18.0).reshape(9, 2)
-    truth = record(star_and_path(), Plaintext(), values).truth
-    assert list(truth.embeddings) == [Step(0, 0)]
-    assert np.array_equal(truth.embeddings[Step(0, 0)], values)
-
-
 @given(SEEDS, st.integers(0, 100))
 def test_permuting_shuffles_within_silos(seed: int, shuffle: int) -> None:
     """Permuted truth has the same rows in each silo and as many edges between each pair of silos."""
@@ -133,9 +126,3 @@ def test_every_family_moves_what_it_hides() -> None:
         assert sorted(before.ravel().tolist()) == sorted(after.ravel().tolist())
     assert virtual.permuted(1).population is not None
     assert np.array_equal(proxies.permuted(1).sizes, proxies.sizes)
-
-
-def test_targets_without_labels_hide_names_alone() -> None:
-    moved = VirtualNodeTruth(np.arange(3)).permuted(1)
-    assert (moved.label_shares, moved.population) == (None, None)
-    assert moved.clients.tolist() == [2, 0, 1]

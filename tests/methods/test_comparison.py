@@ -257,13 +257,6 @@ def test_contradictions_are_those_of_chosen_schemes(found: Comparison) -> None:
     assert "One finding contradicts" in summary(secured)
 
 
-def test_what_a_name_holds_is_escaped(found: Comparison) -> None:
-    """A title or reason with markup stays text."""
-    hostile = replace(found, lines=(replace(found.lines[0], title="<script>"),), left_out=found.left_out)
-    assert "<script>" not in render_html(hostile)
-    assert "<script>" not in hostile._repr_html_()
-
-
 def test_all_forms_tell_the_same(found: Comparison, tmp_path: Path) -> None:
     """Terminal, Markdown and JSON have each run's score and bytes."""
     written = {place.suffix: place.read_text(encoding="utf-8") for place in found.write(tmp_path / "out")}
@@ -308,3 +301,10 @@ def test_a_contradicted_claim_of_a_named_scheme_is_the_status(
     assert main([*words, "--scheme", "secmp"]) == CONTRADICTED
     assert "contradicts the claim" in capsys.readouterr().out
     assert main([*words, "--scheme", "relay-coded"]) == OK
+
+
+def test_what_a_name_holds_is_escaped(found: Comparison) -> None:
+    """A title or reason with markup stays text."""
+    hostile = replace(found, lines=(replace(found.lines[0], title="<script>"),), left_out=found.left_out)
+    assert "<script>" not in render_html(hostile)
+    assert "<script>" not in hostile._repr_html_()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fgl_secure import audit, train
+from fgl_secure import train
 from fgl_secure.auditing.method import Method
 from fgl_secure.cli.printing import describe
 from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, HiFGL
@@ -64,14 +64,6 @@ def test_the_last_round_is_that_of_training_with_validation_nodes() -> None:
     assert chosen.accuracy.test == rounds[chosen.result.selected_round - 1]
     assert rounds[-1] is not None
     assert rounds[-1] > 0.5
-
-
-def test_a_report_says_that_the_last_round_is_reported() -> None:
-    notes = [
-        audit(FedAvg(epochs=1), graph, "plaintext", attacks="gradient-labels", device="cpu").notes
-        for graph in (replace(WHOLE, validation_mask=NONE), WHOLE)
-    ]
-    assert ["Reported round: no validation nodes: the last round." in each for each in notes] == [True, False]
 
 
 def test_some_silos_without_validation_nodes_change_nothing() -> None:

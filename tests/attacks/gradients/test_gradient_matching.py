@@ -168,28 +168,11 @@ def test_clipping_alone_stops_nothing() -> None:
         assert np.allclose(again.detach().numpy(), shown.seen.gradient, atol=1e-4)
 
 
-def test_without_shapes_there_is_nothing_to_match() -> None:
-    """An attacker who does not know what is behind a gradient makes no guess, and one who does makes one for each."""
-    setting = Setting(batch=1, hidden=8)
-    run = shaped(clusters(nodes=24, words=8), setting)
-    view = run.transcript.views(Role.SERVER)
-    assert len(exhibits(view, run.public, run.knows(GradientKnowledge))) == 4
-    shapeless = GradientKnowledge(run.knows(GradientKnowledge).model)
-    assert exhibits(view, run.public, shapeless) == ()
-
-
 @pytest.mark.parametrize(("steps", "restarts", "seed"), [(0, 1, 0), (1, 0, 0), (1, 1, -1)])
 def test_effort_is_checked(steps: int, restarts: int, seed: int) -> None:
     """No step, no try or a negative seed is refused with the values found."""
     with pytest.raises(InputError, check=about("steps and restarts")):
         Effort(steps, restarts, seed)
-
-
-def test_more_tries_never_end_further_away() -> None:
-    """The first try is among several, and the nearest is kept."""
-    shown, attack = shown_in(single_nodes(batch=2))[0], with_effort("gradient-idlg", 1)
-    one, three = (attack.invert(shown.seen, Effort(10, tries)).distance for tries in (1, 3))
-    assert three <= one
 
 
 def test_the_prior_is_the_mean_of_the_class() -> None:

@@ -140,13 +140,6 @@ def test_candidates_have_the_rows_that_enter() -> None:
         known.entering(drawn(Convolution.GCN, (4, 3)))
 
 
-def test_gradients_of_single_nodes_add_up() -> None:
-    model, x, edges = drawn(Convolution.GCN, (5, 4, 3)), torch.tensor(rows()), torch.tensor(EDGES)
-    both = model.gradient(x, edges, torch.tensor([0, 2]), torch.tensor([1, 4]))
-    each = [model.gradient(x, edges, torch.tensor([label]), torch.tensor([node])) for label, node in ((0, 1), (2, 4))]
-    assert torch.allclose(both, (each[0] + each[1]) / 2, atol=1e-14)
-
-
 NONE = np.empty((2, 0), dtype=np.int64)
 
 
@@ -198,10 +191,3 @@ def test_fields_are_checked(changed: dict[str, Any], told: str) -> None:
     good = ReceptiveField(3, 1, NONE, np.zeros(3, dtype=np.int64))
     with pytest.raises(InputError, check=about(told)):
         replace(good, **changed)
-
-
-def test_nobody_is_twice_in_a_batch_and_a_union_is_of_something() -> None:
-    with pytest.raises(InputError, check=about("batch")):
-        receptive_field(NONE, np.array([1, 1]), 1)
-    with pytest.raises(InputError, check=about("fields")):
-        side_by_side([])

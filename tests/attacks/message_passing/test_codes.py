@@ -223,14 +223,6 @@ def test_all_codes_tell_everything_whatever_the_masks(attack: Attack[Any, Any], 
     assert found.value == 1
 
 
-def test_fresh_masks_stop_what_shared_masks_allow() -> None:
-    """One code, the points and masks of another message recover no row."""
-    run = fresh_masks(MERSENNE_31, 1, 2)
-    guess = guess_on(named("one-code-and-mu"), run)
-    (found,) = named("one-code-and-mu").score(guess, run.truth)
-    assert found.value == 0
-
-
 def careless(
     graph: FederatedGraph,
     values: NDArray[np.float64],
@@ -276,17 +268,6 @@ class TestShareDifferences(AttackConformance):
 
     def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
         return careless(graph, values, masked=True, **network)
-
-
-@pytest.mark.parametrize("each", [named("single-shares"), named("share-differences")])
-def test_the_scheme_gives_them_nothing(each: Attack[Any, Any]) -> None:
-    """Under relay-coded with masks of its own for every message not one row and not one difference is right."""
-    graph = random_graph(3, directed=False, pairs=30)
-    run = record(
-        graph, RelayCoded(T=2, R=3, k_min=1, profile=Profile.SHOWN), whole_numbers(graph.num_devices, 4, largest=9)
-    )
-    guess = guess_on(each, run)
-    assert [found.value for found in each.score(guess, run.truth)] == [0.0]
 
 
 class Unmasked(IdealCryptography):
@@ -345,23 +326,6 @@ class TestSmallFieldBruteForce(AttackConformance):
         """Sparse 0/1 rows of 16 columns and more are read exactly, every one."""
         run, rows = small_field_run(T, columns)
         assert without_steps(self.read(run)) == expected_rows(run, rows, 11, messages_of(run.graph))
-
-    def test_needs_the_codes_alone(self) -> None:
-        """Without any parameters, sums or inputs in the view it reads the same."""
-        run, _ = small_field_run(1, 16)
-        view = run.transcript.views(Role.DEVICE)
-        codes = View(view.name, view.parties, view.messages(Phase.CODES), ())
-        assert self.read(run, codes) == self.read(run)
-
-    def test_is_less_sure_the_fewer_the_columns(self) -> None:
-        """Wrong decoders look right in few columns: rows of ones and zeros are exact at 16, not so at 2."""
-        shares = []
-        for columns in (16, 2):
-            run, _ = small_field_run(1, columns, share=0.5)
-            guess = self.guess(run)
-            shares.append(self.attack.score(guess, run.truth)[0].value)
-        assert shares[0] == 1
-        assert 0 < shares[1] < 0.95
 
     def test_gives_up_on_larger_fields(self) -> None:
         """In a field with too many decoders there is no guess."""
@@ -438,25 +402,6 @@ class TestSharedMask(AttackConformance):
         assert expected
         claimed = Counter(claim[1:] for claim in self.read(run).elements() if isinstance(claim, tuple))
         assert claimed == expected
-
-    def test_needs_no_mask_and_no_second_code(self) -> None:
-        """With masks and all codes but the first replaced by zeros the claims stay the same."""
-        graph = random_graph(3, directed=False)
-        run = record(graph, secmp(MERSENNE_31, 2), whole_numbers(graph.num_devices, 6, 1000))
-        view = run.transcript.views(Role.DEVICE)
-
-        def bare(rows: ReceivedRows) -> ReceivedRows:
-            payload = np.asarray(rows.payload)
-            if rows.phase is Phase.PARAMETERS:
-                return replace(rows, fields={PAYLOAD: np.where(np.arange(payload.shape[1]) < 6, payload, 0)})
-            return (
-                replace(rows, fields={PAYLOAD: payload * (np.arange(3) == 0)[:, None]})
-                if rows.phase is Phase.CODES
-                else rows
-            )
-
-        assert self.read(run)
-        assert self.read(run, replace(view, received=tuple(map(bare, view.received)))) == self.read(run)
 
     def test_fresh_masks_stop_it(self) -> None:
         """Codes with masks of their own give no difference away."""

@@ -96,20 +96,6 @@ def test_silos_decode_and_count(T: int, seed: int) -> None:
     assert {target: (k, total) for target, k, total in found} == expected(run)
 
 
-@pytest.mark.parametrize("scheme", [Plaintext(), Plaintext(Path.SILO), RelayCoded(k_min=1, profile=Profile.SHOWN)])
-def test_other_silos_have_no_sums(scheme: Scheme) -> None:
-    run = record(star_and_path(), scheme, whole_numbers(9, 3, 9))
-    assert seen_sums(run.transcript.views(Role.SILO), run.public, Role.SILO) == ()
-
-
-def test_refused_sums_are_left_out() -> None:
-    """With k_min = 3 the centre of a star of four has a sum, and nobody else."""
-    run = record(star_and_path(), RelayCoded(k_min=3, profile=Profile.SHOWN), whole_numbers(9, 3, 9))
-    (sums,) = seen_sums(run.transcript.views(Role.DEVICE), run.public, Role.DEVICE)
-    assert sums.targets.tolist() == [int(run.transcript.parties.ids(Role.DEVICE)[0])]
-    assert sums.terms.tolist() == [4]
-
-
 Ints = NDArray[np.int64]
 Guess = tuple[RecoveredRows, Ints]
 
@@ -174,36 +160,6 @@ class Differencing(AttackConformance):
         expected = Counter((first + s, first + t, tuple(secret[s].tolist())) for s, t in determined(graph, present))
         assert self.read(run) == expected
 
-    def test_two_rounds_by_hand(self) -> None:
-        """A centre that hears four leaves, then three of them, has the fourth; without drop-outs it has none."""
-        graph = star_and_path()
-        values, everybody = whole_numbers(9, 3, 9), np.ones((2, 9), dtype=np.bool_)
-        without = everybody.copy()
-        without[1, 4] = False
-        for present, leaves in ((everybody, set()), (without, {4})):
-            run = in_rounds(graph, SecretMessagePassing(), values, present)
-            first = int(run.transcript.parties.ids(Role.DEVICE)[0])
-            at_centre = {claim[0] - first for claim in self.read(run) if claim[1] == first}  # type: ignore[index]
-            assert at_centre == leaves
-
-    def test_fresh_rows_cannot_be_subtracted(self) -> None:
-        """If the rows differ from round to round, what the sums determine is nobody's row."""
-        graph = star_and_path()
-        present = np.ones((2, 9), dtype=np.bool_)
-        present[1, 4] = False
-        run = in_rounds(graph, SecretMessagePassing(), whole_numbers(9, 3, 9), present)
-        other = in_rounds(graph, SecretMessagePassing(), whole_numbers(9, 3, 9, seed=5), present)
-        first, second = (each.transcript for each in (run, other))
-        first.messages[:] = [
-            *(batch for batch in first.messages if batch.step.round == 0),
-            *(batch for batch in second.messages if batch.step.round == 1),
-        ]
-        centre = int(first.parties.ids(Role.DEVICE)[0])
-        secret = run.truth.embeddings[Step(0, 0)]
-        wrong = [claim for claim in self.read(run) if claim[:2] == (centre + 4, centre)]  # type: ignore[index]
-        assert wrong
-        assert all(claim[2] != tuple(secret[4].tolist()) for claim in wrong)  # type: ignore[index]
-
 
 class TestDifferencingAtDevice(Differencing):
     attack: Attack[Guess, Any] = named("differencing-device")
@@ -255,18 +211,6 @@ class SingleNeighbour(AttackConformance):
         centre, middle = (10, modulus - 1, 7), (16, modulus - 7, 7)
         neighbour = {1: centre, 2: centre, 3: centre, 4: centre, 5: middle, 7: middle}
         assert self.read(run) == Counter((int(devices[node]), row) for node, row in neighbour.items())
-
-    def test_exposes_six_of_nine_devices(self) -> None:
-        """Four leaves and two path ends of nine devices have one neighbour: 6/9 is reachable, and found."""
-        run = record(star_and_path(), secmp(MERSENNE_31), whole_numbers(9, 8, 1000))
-        guess = self.attack.infer(run.transcript.views(self.attack.card.observer), run.public)
-        assert guess is not None
-        exact, share = self.attack.score(guess, run.truth)
-        assert (exact.value, exact.n, exact.context) == (1, 6, False)
-        assert share.value == pytest.approx(6 / 9)
-        assert share.reachable == pytest.approx(6 / 9)
-        assert (share.n, share.context) == (9, True)
-        assert share.finding.endswith("6 of 9 devices are exposed so.")
 
     @pytest.mark.parametrize("seed", range(2))
     def test_matches_a_count_of_messages_on_directed_graphs(self, seed: int) -> None:

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,9 @@ from fgl_secure.attacks.base import Attack, guess_of
 from fgl_secure.attacks.edge_claims import ForeignEdges
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.rooted_trees.features import single_neighbours
-from fgl_secure.attacks.rooted_trees.knowledge import client_sums
 from fgl_secure.attacks.row_space import Equations, determined, solver
 from fgl_secure.attacks.truth import TreeTruth
-from fgl_secure.graph import FederatedGraph, load, partition, random_split
+from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.audit_runs import HopSetting, drawn_hops, drawn_rows
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -32,7 +30,6 @@ from tests.attacks.structure.structure_runs import scale_free
 
 STAR = [(0, 1), (0, 2), (0, 3)]
 PATH = [(0, 1), (1, 2), (2, 3), (3, 4)]
-TRIANGLE = [(0, 1), (1, 2), (2, 0)]
 
 
 def hiding(k_min: int) -> RelayCoded:
@@ -166,34 +163,17 @@ def test_the_second_hop_of_a_path_gives_a_node_away_that_nobody_asks_for() -> No
     assert triples(read(named("hop-feature-topology"), shorter)) == [(0, 3), (1, 0)]
 
 
-def test_a_triangle_across_three_clients_has_nothing_left_for_later_hops() -> None:
-    """Everybody reads both others at once in the clear, and neither from totals."""
-    graph = graph_of(TRIANGLE, [0, 1, 2])
-    clear = record_hops(graph)
-    assert sorted(read(named("hop-feature-single"), clear).nodes.tolist()) == [0, 0, 1, 1, 2, 2]
-    assert triples(read(named("hop-feature-topology"), clear)) == []
-    hidden = record_hops(graph, scheme=hiding(2))
-    assert read(named("hop-feature-single"), hidden).nodes.tolist() == []
-    assert triples(read(named("hop-feature-differencing"), hidden)) == []
-
-
-def test_the_graph_must_be_known_for_later_hops() -> None:
-    """Without a crawl the attack on several hops has no guess."""
-    run = record_hops(graph_of(PATH, [0, 0, 1, 1, 1]))
-    view = run.transcript.views(Role.SILO)
-    assert guess_of(named("hop-feature-topology"), view, run.public, []) is None
-
-
-@pytest.mark.parametrize("neighbours", [None, 2])
-@pytest.mark.parametrize("scheme", [Plaintext(), Plaintext(minimum_group=2), hiding(1), hiding(2), hiding(3)])
+@pytest.mark.parametrize(
+    ("scheme", "neighbours"), [(Plaintext(), 2), (Plaintext(minimum_group=2), None), (hiding(1), None), (hiding(3), 2)]
+)
 def test_no_claim_is_wrong(scheme: Scheme, neighbours: int | None) -> None:
     """Whoever refuses what, and whoever asks for how many: rows that are said to be determined are right."""
-    graph = scale_free(120, 5, 2)
+    graph = scale_free(90, 5, 2)
     run = record_hops(graph, scheme=scheme, neighbours=neighbours)
     for attack in (named("hop-feature-single"), named("hop-feature-differencing"), named("hop-feature-topology")):
         guess = read(attack, run)
         if guess is not None:
-            assert guess.values == pytest.approx(drawn_rows(120)[guess.nodes], abs=1e-3)
+            assert guess.values == pytest.approx(drawn_rows(90)[guess.nodes], abs=1e-3)
     edges = read(named("hop-feature-edges"), run)
     if edges is not None:
         true = set(zip(*np.sort(graph.edges, axis=0).tolist(), strict=True))
@@ -211,14 +191,6 @@ def test_subtraction_remains_under_a_scheme_that_answers_large_sums_only() -> No
     assert guess.values == pytest.approx(drawn_rows(6)[[5]], abs=1e-3)
 
 
-def test_totals_leave_less_than_sums_apart() -> None:
-    """Whoever sees totals over three clients reads a small part of what sums of single clients give away."""
-    graph = scale_free(120, 5, 6)
-    clear, hidden = record_hops(graph, hops=2), record_hops(graph, hops=2, scheme=hiding(3))
-    for attack in (named("hop-feature-single"), named("hop-feature-differencing"), named("hop-feature-topology")):
-        assert len(read(attack, hidden).nodes) < len(read(attack, clear).nodes) / 10
-
-
 def test_a_scheme_that_answers_groups_of_one_is_caught() -> None:
     """The broken twin, with k_min = 1, gives away exactly the neighbours that are alone in a total."""
     graph = scale_free(120, 4, 2)
@@ -229,35 +201,6 @@ def test_a_scheme_that_answers_groups_of_one_is_caught() -> None:
     found = {each.metric: each for each in named("hop-feature-single").score(guess, run.truth)}
     assert found["exact recovery"].value == 1
     assert found["nodes with one neighbour elsewhere"].value == found["nodes with one neighbour elsewhere"].reachable
-
-
-def test_views_know_who_is_summed() -> None:
-    """The sums of a client, by node and passive client, are those of the rows of the members."""
-    run = record_hops(scale_free(60, 4, 2))
-    for sums in client_sums(run.transcript.views(Role.SILO), run.public):
-        assert sums.values[0] == pytest.approx(sums.members @ drawn_rows(60))
-        assert (run.graph.silo_of[sums.members.indices] != sums.client.index).all()
-        assert (run.graph.silo_of[sums.nodes] == sums.client.index).all()
-
-
-@pytest.mark.parametrize(
-    ("dataset", "how", "share"),
-    [
-        ("Cora", "random", 0.207),
-        ("Cora", "louvain", 0.663),
-        ("CiteSeer", "random", 0.433),
-        ("CiteSeer", "louvain", 0.687),
-    ],
-)
-def test_how_many_nodes_of_citation_graphs_have_one_neighbour_elsewhere(
-    data_root: Path, dataset: str, how: str, share: float
-) -> None:
-    data = load(dataset, data_root)
-    graph = FederatedGraph.from_assignment(data, partition(how, data, 10, 0), random_split(data.num_nodes, 0))
-    total, apart = single_neighbours(TreeTruth(graph.silo_of, graph.edges, graph.features))
-    crossing = np.unique(graph.edges[1][graph.crosses_silos])
-    assert total[crossing].mean() == pytest.approx(share, abs=0.03)
-    assert apart[crossing].mean() > total[crossing].mean()
 
 
 def system(matrix: ArrayLike, rows: NDArray[np.float64]) -> Equations:
@@ -281,14 +224,6 @@ def test_pieces_determine_what_the_whole_determines(seed: int, sums: int, unknow
 def test_unknowns_that_are_never_apart_stay_together() -> None:
     found = determined(system([[1, 1, 0], [2, 2, 1], [0, 0, 1]], np.eye(3)))
     assert found.nodes.tolist() == [2]
-
-
-def test_substitution_goes_on_with_what_it_reads() -> None:
-    """x, x + y and y + z + z give all three, and errors add up on the way."""
-    found = determined(system([[1, 0, 0], [1, 1, 0], [0, 1, 2]], np.arange(6.0).reshape(3, 2)))
-    assert found.nodes.tolist() == [0, 1, 2]
-    assert found.values.tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
-    assert found.error.tolist() == pytest.approx([1e-12, 2e-12, 1.5e-12])
 
 
 def test_a_cycle_of_odd_length_is_solved_as_a_whole() -> None:

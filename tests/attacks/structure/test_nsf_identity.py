@@ -27,9 +27,7 @@ from tests.attacks.structure.structure_runs import (
     claimed,
     communities,
     fedstar,
-    record_hop2vec,
     record_rule,
-    without,
 )
 
 
@@ -71,13 +69,6 @@ class Identity(StructureConformance):
         value = self.attack.score(guess, replace(run.truth, identity=shuffle))[0].value
         assert value == pytest.approx(self.figure(run), abs=0.05)
 
-    def test_needs_crawl_and_rule(self) -> None:
-        """Without a crawl, or without the rule, there is no guess."""
-        run = self.run()
-        view, ruleless = run.transcript.views(Role.SILO), replace(run.knows(CrawledGraph), structure_features=None)
-        for known in ([], [ruleless]):
-            assert guess_of(self.attack, view, run.public, known) is None
-
     def test_refuses_a_rule_with_too_few_rows(self) -> None:
         run = self.run()
         short = replace(run.knows(CrawledGraph), structure_features=lambda edges, owners: fedstar(edges, owners)[1:])
@@ -103,14 +94,6 @@ class TestNsfAssignment(Identity):
 class TestNsfDegreeHashing(Identity):
     attack = named("nsf-degree-hashing")
 
-    def test_has_nothing_to_hash_in_learnt_features(self) -> None:
-        """Features that say no degree give no guess."""
-        run = record_hop2vec(communities(3, nodes=60))
-        rule = CrawledGraph(
-            run.graph.edges, run.graph.silo_of, structure_features=lambda edges, _: np.full((60, 4), edges.shape[1])
-        )
-        assert guess_of(self.attack, run.transcript.views(Role.SILO), run.public, [rule]) is None
-
 
 class TestNsfPropagation(Identity):
     attack = named("nsf-propagation")
@@ -130,12 +113,6 @@ class TestNsfPropagation(Identity):
         guess = self.guess(run)
         (found,) = base.measured(self.attack, guess, run.truth, run.transcript.parties, run.knowledge)
         assert found.value > found.prior > 10 * found.random
-
-    def test_needs_the_names_of_its_own_nodes(self) -> None:
-        """Without seeds there is no guess."""
-        run = self.run()
-        view = without(run.transcript.views(Role.SILO), "own names")
-        assert guess_of(self.attack, view, run.public, run.knowledge) is None
 
 
 def rows_of(seed: int, count: int, width: int = 3) -> np.ndarray:

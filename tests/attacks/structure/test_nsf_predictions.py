@@ -59,14 +59,6 @@ class TestNsfDegrees(Topology):
         (found,) = self.attack.score(guess, run.truth)
         assert found.value == pytest.approx(found.reachable)
 
-    def test_random_baseline_is_a_random_own_node(self) -> None:
-        ring = federated(both_ways([(i, (i + 1) % 12) for i in range(12)]), np.arange(12) % 3)
-        run = record_rule(ring)
-        guess = self.attack.infer(run.transcript.views(Role.SILO), PublicParameters())
-        assert guess is not None
-        (found,) = self.attack.score(guess, run.truth)
-        assert found.random == found.prior == found.value == 1
-
 
 class TestNsfEgoNets(Topology):
     attack = named("nsf-ego-nets")
@@ -132,28 +124,12 @@ class TestNsfLabels(Labels):
 class TestNsfTrainingLabels(Labels):
     attack = named("nsf-training-labels")
 
-    def test_counts_training_nodes_alone(self) -> None:
-        """The figure rests on each training node once for each other client."""
-        run = self.run()
-        guess = self.guess(run)
-        (found, *_) = self.attack.score(guess, run.truth)
-        assert f"of {2 * int(run.truth.labelled.sum()):,} labels" in found.finding
-        assert found.n <= run.truth.labelled.sum()
-
 
 class TestNsfMembership(Learnt):
     attack = named("nsf-membership")
 
     def claims(self, guess: NodeClaims) -> Claims:
         return claimed(guess.nodes, guess.values)
-
-    @pytest.mark.parametrize("labelled", [0.0, 1.0])
-    def test_says_nothing_where_there_is_nothing_to_tell(self, labelled: float) -> None:
-        """Where all nodes train, or none is said to, there is no figure."""
-        run = self.run()
-        guess = self.guess(run)
-        everybody = replace(run.truth, labelled=np.full(60, bool(labelled)))
-        assert self.attack.score(guess, everybody) == ()
 
 
 NUMBERS = np.array([2, 3, 4, 5, 6, 7, 9, 12, 20, 31, 61])

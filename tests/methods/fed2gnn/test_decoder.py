@@ -108,15 +108,6 @@ def test_a_seed_repeats_a_decoder() -> None:
     assert not np.array_equal(one, other)
 
 
-def test_a_client_without_sets_has_a_decoder_all_the_same() -> None:
-    nothing = Neighbourhoods(np.empty((0, 2, 6)), *(np.empty(0, dtype=np.int64) for _ in range(3)))
-    decoder = Decoder(nothing, MOST, PRESET, seed=0)
-    found = decoder.decode(np.ones((1, 2, 6)), np.array([2]))
-    np.testing.assert_allclose(found.sum(axis=0), np.ones((2, 6)))
-    assert decoder.losses == []
-    assert decoder.loss(nothing) == 0
-
-
 def test_choices_out_of_range_are_refused(trained: Decoder) -> None:
     """d = 0, sets larger than d, and sets without sums."""
     with pytest.raises(InputError, check=about("most")):
@@ -164,13 +155,6 @@ def test_the_order_of_a_set_makes_no_difference() -> None:
     assert float(set_loss(truth, turned).max()) < 1e-9
     assert float(((truth - turned) ** 2).sum()) > 1
     assert torch.equal(matched(truth, turned), truth)
-
-
-def test_sets_of_unlike_sizes_are_refused() -> None:
-    with pytest.raises(InputError, check=about("truth and decoded")):
-        set_loss(torch.zeros(1, 2, 3), torch.zeros(1, 3, 3))
-    with pytest.raises(InputError, check=about("costs")):
-        best_matching(np.zeros((2, 2, 3)))
 
 
 def mu_of(graph: FederatedGraph, hops: int) -> np.ndarray:
@@ -222,11 +206,3 @@ def test_a_client_needs_nothing_of_other_clients_nodes() -> None:
     assert np.array_equal(plain.elements, poisoned.elements)
     assert np.array_equal(plain.others, poisoned.others)
     assert len(plain.elements)
-
-
-def test_a_client_without_own_edges_has_no_sets() -> None:
-    graph = random_graph(3, 0, 3, 0)
-    found = sets_of(graph, 10)
-    assert len(found.first) == 0
-    assert found.sums().shape == (0, 3, 3)
-    assert found.deviations().shape == (0, 3, 3)

@@ -160,15 +160,3 @@ def test_sums_have_room_unless_a_field_was_chosen() -> None:
     named = [subject.name for subject in METHOD.plan(graph, schemes).subjects]
     numbers = ("p=2305843009213693951", "p=2305843009213693951,T=2", "p=524287")
     assert named == [f"relay-coded[{each},graph-shown]" for each in numbers]
-
-
-def test_models_are_masked_where_messages_are_hidden() -> None:
-    """Unless a scheme is named for them; one that is named alone, for models, stands beside the usual one."""
-    masked = {
-        ("plaintext", "relay-coded"): [False, True],
-        ("plaintext,server=lightsecagg", "relay-coded,server=plaintext"): [True, False],
-        ("lightsecagg",): [True],
-    }
-    for schemes, expected in masked.items():
-        claims = [each.claims[each.name] for each in METHOD.plan(attached(), schemes).subjects]
-        assert [any(g.secret is Secret.SUMMAND for g in claim.guarantees) for claim in claims] == expected

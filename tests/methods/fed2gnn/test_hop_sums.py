@@ -17,17 +17,15 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import (
     OwnPairs,
     agreed_neighbours,
-    client_pairs,
-    picked_neighbours,
     sampled_neighbours,
 )
-from fgl_secure.methods.fed2gnn.hop_sums import HOP_SUMS, HopSums, RowRange, hop_sums
+from fgl_secure.methods.fed2gnn.hop_sums import HopSums, RowRange, hop_sums
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
-from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step
+from fgl_secure.runtime import Channel, Recording, Step
 from fgl_secure.training.parties import hierarchy_of
 from tests.error_codes import about
 from tests.methods.fed2gnn.oracles import graph_of, graphs, neighbours_of, random_graph, walks
@@ -197,42 +195,6 @@ def test_noise_goes_through_all_hops() -> None:
 
 
 @pytest.mark.parametrize(
-    "scheme", [Plaintext(minimum_group=2), RelayCoded(k_min=2, profile=Profile.SHOWN)], ids=lambda scheme: scheme.name
-)
-def test_a_client_notes_what_it_hears_of_its_own_nodes(scheme: Scheme) -> None:
-    """One note a hop: nodes whose sums were computed, with the sum as it arrived, at the client that the node is of."""
-    graph, hops = random_graph(60, 120, 4, 0), 3
-    wire = channel(graph, scheme, Recording.everything())
-    found = hop_sums(graph, graph.features, hops, scheme, wire, rows=ROWS)
-    _, pairs = client_pairs(graph, wire, None, least_group(scheme))
-    view = wire.transcript.views(Role.SILO)
-    notes = view.own(HOP_SUMS)
-    assert [rows.step.layer for rows in notes] == list(range(hops))
-    for k, rows in enumerate(notes):
-        nodes = rows.values[:, 0].astype(int)
-        assert np.array_equal(graph.silo_of[nodes], rows.observers)
-        assert sorted(nodes) == np.unique(pairs.asking).tolist()
-        if k == 0:
-            np.testing.assert_allclose(rows.values[:, 1:], found.f[0][nodes], atol=1e-5)
-
-
-def test_plaintext_shows_the_rows_of_the_protocol() -> None:
-    """With all neighbours asked for, a passive client's message is q of the protocol: its neighbours' mu, added up."""
-    graph, hops = random_graph(40, 80, 3, 0), 4
-    wire = channel(graph, Plaintext(), Recording.everything())
-    found = hop_sums(graph, graph.features, hops, Plaintext(), wire)
-    _, pairs = client_pairs(graph, wire)
-    mu = [graph.features.astype(np.float64), *found.mu]
-    for client in range(3):
-        for rows in wire.transcript.view([Party(Role.SILO, client)]).messages(Phase.VALUES):
-            assert rows.payload is not None
-            expected = np.zeros((len(pairs.node), 3))
-            np.add.at(expected, pairs.pair, mu[rows.step.layer][pairs.asked])
-            mine = graph.silo_of[pairs.node] == client
-            assert np.isclose(rows.payload[:, None], expected[mine][None]).all(axis=2).any(axis=1).all()
-
-
-@pytest.mark.parametrize(
     "graph",
     [
         graph_of([], 3, [0, 1, 0]),
@@ -314,23 +276,6 @@ def test_a_node_loses_neighbours_only_where_one_end_has_too_many() -> None:
     thinned = sampled_neighbours(graph, 2, seed=0)
     assert np.bincount(thinned.edges[1], minlength=7)[0] == 2
     assert (~thinned.crosses_silos).sum() == 2 * len(ring)
-
-
-def test_both_ends_can_tell_from_what_they_hear() -> None:
-    """A client that has its own picks and those that it was sent knows which edges stay: nothing else is needed."""
-    graph, most = random_graph(80, 240, 4, 0), 2
-    channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
-    thinned = agreed_neighbours(graph, channel, most, 5, Step(0))
-    own = {(int(node), int(other)) for node, other in picked_neighbours(graph, most, 5).T}
-    for client in range(graph.num_silos):
-        view = channel.transcript.view([Party(Role.SILO, client)])
-        sent = [pair for batch in view.messages(Phase.WANTED) for pair in np.asarray(batch.payload).tolist()]
-        heard = {(node, other) for node, other in sent if graph.silo_of[other] == client}
-        mine = {(node, other) for node, other in own if graph.silo_of[node] == client}
-        agreed = {(node, other) for node, other in mine if (other, node) in heard}
-        at_client = thinned.crosses_silos & (graph.silo_of[thinned.edges[1]] == client)
-        assert agreed == {(int(target), int(source)) for source, target in thinned.edges[:, at_client].T}
-        assert agreed < mine
 
 
 def test_a_lost_pick_is_refused() -> None:

@@ -6,22 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.program import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import least_group
-from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.node_models import make_model
-from fgl_secure.training.parameters import flat
 from tests.error_codes import about
-from tests.methods.fed2gnn.small import PLAIN, QUICK, channel_of, some_digits, train, true_children
+from tests.methods.fed2gnn.small import PLAIN, QUICK, some_digits, train, true_children
 
 GRAPH = some_digits()
 
@@ -76,19 +72,6 @@ def test_counts_are_those_that_choose_the_round() -> None:
     assert totals[0][2] == GRAPH.validation_mask.sum()
 
 
-def test_models_are_sent_with_their_weight() -> None:
-    """Labelled nodes over all nodes, the last entry, and everything else times it."""
-    preset = replace(PLAIN, epochs=1, learning_rate=1e-30)
-    result = train(GRAPH, preset, recording=Recording.everything(), children=true_children(GRAPH, preset))
-    batches = result.transcript.views(Role.SERVER).messages(Phase.VECTORS)
-    (rows,) = (np.asarray(batch.payload) for batch in batches if not batch.step.evaluation)
-    labelled = np.bincount(GRAPH.silo_of, weights=GRAPH.train_mask)
-    np.testing.assert_allclose(rows[:, -1], labelled / GRAPH.num_devices, atol=1e-9)
-    weights = (GRAPH.graph.num_features, preset.hidden, GRAPH.num_classes)
-    start = flat(list(make_model("gcn", weights, preset.hops, 0).parameters()))
-    np.testing.assert_allclose(rows[:, :-1] / rows[:, -1:], np.tile(start, (4, 1)), atol=1e-6)
-
-
 def small(pairs: list[list[int]], silo_of: list[int]) -> FederatedGraph:
     """Two classes, every node trains."""
     n = len(silo_of)
@@ -115,13 +98,6 @@ def test_sparse_graphs_train(backbone: str, pairs: list[list[int]]) -> None:
     assert result.accuracy.test is None
 
 
-@pytest.mark.parametrize(("hops", "decoded"), [(1, 1), (3, 2), (10, 1)])
-def test_trees_of_any_depth_train(hops: int, decoded: int) -> None:
-    """From one layer, where sums are all there is, to ten; from no decoded level to all but the last."""
-    graph, preset = some_digits(150, 3), replace(QUICK, epochs=2, hops=hops, decoded=decoded, neighbours=3)
-    assert np.isfinite(train(graph, preset, backbone="dagnn").losses).all()
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -146,14 +122,6 @@ def test_a_directed_graph_is_refused() -> None:
     )
     with pytest.raises(InputError, check=about("graph")):
         train(graph)
-
-
-def test_other_parties_and_backbones_are_refused() -> None:
-    channel = channel_of(GRAPH)
-    with pytest.raises(InputError, check=about("channel")):
-        clients_of(GRAPH, {NEIGHBOURS: RelayCoded(profile=Profile.SHOWN)}, QUICK).train(channel)
-    with pytest.raises(UnknownNameError, check=about("backbone")):
-        train(GRAPH, backbone="gat")
 
 
 def test_features_that_say_nothing_are_refused() -> None:

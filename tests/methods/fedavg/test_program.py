@@ -14,7 +14,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp.accountant import gaussian_epsilon
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
-from fgl_secure.methods.fedavg.audit_runs import drawn_batches, full_batches, gradient_model, small_trees
+from fgl_secure.methods.fedavg.audit_runs import drawn_batches, gradient_model
 from fgl_secure.methods.fedavg.audit_target import local_of
 from fgl_secure.methods.fedavg.configuration import FedAvg as Choices
 from fgl_secure.methods.fedavg.program import (
@@ -240,12 +240,3 @@ def test_noise_has_the_stated_width_and_epsilon() -> None:
     assert abs(float(moved.mean())) < 0.04
     exact = gaussian_epsilon(0.5, 1e-5)
     assert exact < noise.epsilon(10_000, 1e-5) < 1.1 * exact
-
-
-def test_batches_are_of_each_silos_own_labelled_nodes() -> None:
-    graph = small_trees(0)
-    for silo, batch in enumerate(full_batches(graph, 3, 1)):
-        assert len(set(batch.tolist())) == 3
-        assert set(graph.silo_of[batch]) == {silo}
-    with pytest.raises(InputError, check=about("batch")):
-        full_batches(graph, 9, 1)

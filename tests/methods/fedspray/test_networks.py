@@ -9,13 +9,11 @@ import torch
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.networks import (
     GCN,
-    NETWORKS,
     SGC,
     Encoder,
     GraphSAGE,
     Subgraph,
     draw_encoder,
-    draw_weights,
 )
 from fgl_secure.training.silo import Silo
 from tests.methods.fedspray.runs import digits, tiny
@@ -66,21 +64,3 @@ def test_the_encoder_sees_features_and_proxies_alone() -> None:
     torch.testing.assert_close(encoder.project(e), e @ encoder.projector.weight + encoder.projector.bias)
     assert encoder.embedding.weight.abs().max() <= 0.5  # one over the root of four columns
     assert encoder.classifier.weight.abs().max() <= 3**-0.5
-
-
-@pytest.mark.parametrize("backbone", NETWORKS)
-def test_initial_weights_depend_on_the_generator_alone(backbone: str) -> None:
-    """Equal seeds draw equal weights; the public code's are in [0, 1), biases too; Glorot's come with zero biases."""
-    one, two = NETWORKS[backbone](5, 4, 3), NETWORKS[backbone](5, 4, 3)
-    for uniform in (True, False):
-        for network in (one, two):
-            draw_weights(network, torch.Generator().manual_seed(3), uniform)
-        for (name, a), b in zip(one.named_parameters(), two.parameters(), strict=True):
-            assert torch.equal(a, b)
-            if uniform:
-                assert a.min() >= 0
-                assert 0 < a.max() < 1
-            elif name.endswith("bias"):
-                assert not a.any()
-            else:
-                assert a.min() < 0 < a.max()

@@ -10,7 +10,6 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks, datasets
 from fgl_secure.methods import FedSpray
 from fgl_secure.methods.fedspray import audit_runs
-from fgl_secure.methods.fedspray.audit_runs import turns, with_few_labels
 from fgl_secure.methods.fedspray.audit_target import claim_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Circumstance, Recording, Role, Secret
@@ -35,27 +34,6 @@ def test_proxies_of_the_truth_are_those_that_were_trained() -> None:
     single = first.truth(ProxyTruth).labelled[:, 0] == 1
     assert single.any()
     assert close(seen.proxies[single], first.truth(ProxyTruth).singles[:, 0][single]).all()
-
-
-def test_rounds_grow_by_one_label_of_one_client() -> None:
-    """Clients have few labelled nodes at first and add one in turn; each new one has its proxy in the truth."""
-    graph = DATA.federated(0, (0.4, 0.3, 0.3))
-    few = with_few_labels(graph, 4, 0)
-    assert np.bincount(few.silo_of[few.train_mask]).tolist() == [4] * 5
-    assert graph.train_mask[few.train_mask].all()
-    added = turns(few, graph.train_mask & ~few.train_mask, 7, 0)
-    assert [int(few.silo_of[node]) for node, _ in added] == [0, 1, 2, 3, 4, 0, 1]
-    assert len({node for node, _ in added}) == 7
-    assert all(few.silo_of[node] == few.silo_of[other] for node, other in added)
-
-
-def test_clients_without_further_labels_add_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where every label is used from the start there is one round, and nothing about additions is measured."""
-    monkeypatch.setattr(audit_runs, "FEW_LABELS", 10_000)
-    (subject,) = QUICK.plan(DATA, ["plaintext"]).subjects
-    *_, grown = subject.runs(subject.train(recording=Recording.everything(1)))
-    assert grown.truth(ProxyTruth).added.shape[1] == 1
-    assert not np.isfinite(grown.truth(ProxyTruth).added).any()
 
 
 @pytest.mark.parametrize(("scheme", "message"), [("secmp", "scheme"), ("pairwise-masking[threshold=2]", "threshold")])
@@ -83,9 +61,8 @@ def test_a_graph_without_edges_is_audited(monkeypatch: pytest.MonkeyPatch) -> No
     assert not any(record.contradicts_claim for record in records)
 
 
-SERVER = {Role.SERVER: 1}
+SERVER, ANY = {Role.SERVER: 1}, Circumstance.ANY
 SCHEMES = [name for name in names("server") if name != "plaintext"]
-ANY, REPEATED = Circumstance.ANY, Circumstance.REPEATED_SUM
 
 
 def test_in_the_clear_only_the_paper_s_promise_stands() -> None:
@@ -110,15 +87,6 @@ def test_a_scheme_promises_summands_and_nothing_of_their_parts(name: str) -> Non
     for secret in (Secret.CLASS_PRESENCE, Secret.LABEL_SHARES):
         assert claim.broken_by(secret, SERVER, ANY) is None
         assert (secret, Role.SERVER, ANY) in declared
-
-
-@pytest.mark.parametrize("name", SCHEMES)
-def test_a_scheme_declares_what_sums_tell(name: str) -> None:
-    """What shows in an exact sum, or in how it changes, is no contradiction."""
-    claim = claim_of(server_scheme(name), 5)
-    assert claim.broken_by(Secret.STRUCTURE_FEATURE, SERVER, ANY) is None
-    assert claim.broken_by(Secret.LABEL_SHARES, SERVER, REPEATED) is None
-    assert claim.broken_by(Secret.TRAINING_NODE, SERVER, REPEATED) is None
 
 
 def test_two_clients_hide_nothing_from_each_other() -> None:

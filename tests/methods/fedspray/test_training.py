@@ -4,7 +4,6 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-import torch
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
@@ -17,7 +16,6 @@ from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.server_sums import RECEIVED
 from fgl_secure.training.silo import Silo
 from tests.error_codes import about
 from tests.graphs import two_communities
@@ -127,42 +125,6 @@ def test_summands_are_made_of_what_clients_have() -> None:
         for j in np.flatnonzero(counts):
             part = row[layout.proxies].reshape(-1, layout.width)[j]
             np.testing.assert_allclose(part, shares[j] * proxies[labels == j].mean(axis=0), rtol=1e-5, atol=half)
-
-
-def test_clients_are_told_quotients_alone() -> None:
-    """Means, figures and counts of all clients, and no sum of shares or weights: as many entries as are sent."""
-    _, channel = trained(digits(), recording=Recording.everything())
-    received = [batch for batch in channel.transcript.private if batch.name == RECEIVED]
-    models = [batch for batch in channel.transcript.messages if batch.phase is Phase.MODEL]
-    assert len(received) == len(models) == SMALL.epochs
-    clients = channel.parties.ids(Role.SILO).tolist()
-    for note, told in zip(received, models, strict=True):
-        assert note.owners.tolist() == told.receivers.tolist() == clients
-        assert (note.values == note.values[0]).all()
-        assert note.values.shape[1] == LAYOUT.weight.start + 6 == told.item_bytes / 4
-
-
-def test_without_proxies_there_are_none() -> None:
-    """With S = 0 every proxy is zero in every summand and everywhere; the rest trains on."""
-    preset = replace(SMALL, proxies=False)
-    clients, channel = begun(digits(), preset, 2)
-    for rows in sent(channel):
-        assert not rows[:, LAYOUT.proxies].any()
-        assert rows[:, LAYOUT.shares].any()
-    assert not any(client.class_proxies.any() for client in clients)
-    assert trained(digits(), preset)[0].losses != trained(digits())[0].losses
-
-
-def test_own_proxies_last_and_global_ones_are_taken_anew() -> None:
-    """At the start of a round labelled nodes have the global proxy of their class, unless they keep their own."""
-    class_proxies = np.broadcast_to(np.arange(10.0)[:, None], (10, SMALL.width))
-    for own in (False, True):
-        client = begun(digits(), replace(SMALL, own_proxies=own), 0)[0][0]
-        before, client.class_proxies = client.proxies.detach().clone(), class_proxies
-        client._soft_targets()
-        labels = client.subgraph.labelled_labels
-        expected = before if own else torch.tensor(class_proxies, dtype=torch.float32)[labels]
-        assert torch.equal(client.proxies.detach(), expected)
 
 
 def test_the_round_is_chosen_by_the_sum_alone() -> None:

@@ -111,21 +111,10 @@ def test_runs_that_cannot_be_are_refused_before_anything_runs(
         method.plan(Data(silos=silos), [scheme])
 
 
-def test_choices_of_terms_go_with_a_hopwise_exchange_beside_them() -> None:
-    """Where one run of several exchanges terms, what is chosen about terms has its use."""
-    assert len(FedStruct(epochs=1, hops=2, kept=5).plan(None, ["plaintext", "relay-coded"]).subjects) == 2
-
-
 def test_names_tell_what_differs_from_the_default() -> None:
     chosen = FedStruct(sharing="queries", delivery="owner", pooled=True)
     assert name_of(exchange("ckks", chosen)) == "ckks[queries,tau=0.9,pooled,to owners]"
     assert name_of(exchange("relay-coded")) == f"hopwise[relay-coded[p={MERSENNE_61},graph-shown]]"
-
-
-def test_the_topology_says_how_structure_is_exchanged() -> None:
-    """Terms for clients, embeddings for neighbours; a name that serves both is for terms."""
-    assert isinstance(exchange("plaintext"), RowExchange)
-    assert isinstance(exchange("neighbours=plaintext"), HopwiseExchange)
 
 
 def test_a_scheme_for_the_server_may_be_named() -> None:

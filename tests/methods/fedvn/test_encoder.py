@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 
 from fgl_secure.methods.fedvn.batches import GraphStore, graph_sums, pad, to_nodes, to_virtual
 from fgl_secure.methods.fedvn.models import (
@@ -101,21 +100,6 @@ def test_a_batch_is_the_set_s_own_batch_as_matrices(constant: bool, ids: list[in
     torch.testing.assert_close(graph_sums(batch.features, batch), by_hand)
 
 
-def test_types_of_nodes_become_a_column_each() -> None:
-    """A type has no order: a node of type t has a one in column t, and a one behind."""
-    sets = replace(random_set(), node_types=True, features=_types(len(random_set().features)))
-    store = GraphStore(sets)
-    batch = store.batch(np.array([2, 6]))
-    types = sets.batch([2, 6]).features[:, 0]
-    assert store.width == 5
-    assert batch.features.argmax(dim=1).tolist() == types.tolist()
-    assert (batch.features.sum(dim=1) == 2).all()
-
-
-def _types(count: int) -> NDArray[np.float32]:
-    return (np.arange(count)[:, None] % 4).astype(np.float32)
-
-
 ROWS = torch.tensor([[1.0, 5.0], [2.0, 5.0], [4.0, 7.0]])
 COUNTS = torch.tensor([3.0, 1.0, 2.0])
 REPEATED = ROWS.repeat_interleave(COUNTS.long(), dim=0)
@@ -191,30 +175,6 @@ def test_decoupling_is_zero_at_the_start_and_pulls_nowhere() -> None:
     (gradient,) = torch.autograd.grad(loss, virtual)
     assert float(loss.detach()) == 0
     assert torch.equal(gradient, torch.zeros(4, 6))
-
-
-def test_a_floor_keeps_the_pull_on_short_virtual_nodes_within_bounds() -> None:
-    """Without one the gradient grows as virtual nodes shrink; with one it shrinks with them."""
-    draws = torch.Generator().manual_seed(2)
-    direction = torch.randn(3, 6, generator=draws)
-
-    def pull(length: float, floor: float) -> float:
-        virtual = (length * direction).requires_grad_()
-        (gradient,) = torch.autograd.grad(decoupling_loss(virtual, floor), virtual)
-        return float(gradient.norm())
-
-    assert pull(1e-6, 1e-12) > 1000 * pull(1e-2, 1e-12)
-    assert pull(1e-6, 0.01) < pull(1e-4, 0.01)
-    assert pull(1.0, 0.01) == pytest.approx(pull(1.0, 1e-12))
-
-
-def test_decoupling_says_nothing_about_a_single_virtual_node() -> None:
-    """With M = 1 the loss is 1 and its gradient is 0 (appendix E.3)."""
-    virtual = torch.randn(1, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    loss = decoupling_loss(virtual)
-    (gradient,) = torch.autograd.grad(loss, virtual)
-    assert float(loss.detach()) == pytest.approx(1)
-    assert float(gradient.abs().max()) < 1e-12
 
 
 @given(st.data(), st.integers(1, 4), st.sampled_from([0.1, 0.5, 1.0]))

@@ -64,15 +64,6 @@ def test_all_take_over_the_mean_weighted_by_graphs() -> None:
     assert not np.array_equal(came_to[0], came_to[1])
 
 
-def test_unequal_clients_have_unequal_weights() -> None:
-    train = SETS.train.copy()
-    train[3:6] = False
-    clients, _, rows = one_round(sets=replace(SETS, train=train))
-    assert rows[:, -1].tolist() == pytest.approx([3 / 30, 6 / 30, 6 / 30])
-    first, second, third = (client.came_to for client in clients)
-    np.testing.assert_allclose(flat(clients[0].shared), (first + 2 * second + 2 * third) / 5, atol=1e-6)
-
-
 def test_rows_hold_what_the_method_says_and_nothing_else() -> None:
     """Model, virtual nodes, score vector, loss and weight in one row, counts in another; no generator."""
     clients, counts, rows = one_round()

@@ -117,11 +117,6 @@ def test_two_clients_must_be_left(scheme: str, secret: Secret, clients: int) -> 
         assert claim.broken_by(secret, coalition, Circumstance.ANY) is None
 
 
-def test_a_server_and_all_clients_but_two_are_promised_against() -> None:
-    claim = claim_of(server_scheme("pairwise-masking[threshold=4]"), 5)
-    assert claim.broken_by(Secret.LABEL_SHARES, {Role.SERVER: 1, Role.SILO: 3}, Circumstance.ANY) is not None
-
-
 def test_the_server_knows_what_it_hands_out_first() -> None:
     """Clients that hardly move come back with the model that the attacker knows as the first."""
     chosen = setting(learning_rate=1e-9)
@@ -149,14 +144,6 @@ def test_the_attacker_s_layout_is_the_method_s() -> None:
     head = np.concatenate([ours.start[ours.head_weight], ours.start[ours.head_bias]])
     assert 0.5 * spread < np.abs(head).max() <= spread
     assert not ours.start[ours.nodes].any()
-
-
-def test_steps_follow_the_number_of_training_graphs() -> None:
-    """The weight that a client sends tells how many batches it has."""
-    chosen = setting(batch=10, local_epochs=2)
-    work = handed_out(chosen).work
-    assert work is not None
-    assert work.steps(36 / chosen.sets.num_graphs) == 8
 
 
 def test_shares_are_those_of_graphs_that_train() -> None:

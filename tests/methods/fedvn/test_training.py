@@ -11,10 +11,9 @@ from fgl_secure.graph.datasets import load_set
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.graph.split import SplitMasks
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Statistics, fedvn_preset
-from fgl_secure.methods.fedvn.program import SCORED, clients_of, first_model
+from fgl_secure.methods.fedvn.program import clients_of, first_model
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
-from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
@@ -63,17 +62,6 @@ def test_a_run_selects_a_round_of_its_own_under_both_presets() -> None:
         assert len(shares) == len(outcome.accuracy.per_silo)
         assert all(0 <= share <= 1 for share in shares)
         assert outcome.accuracy.test == pytest.approx(np.mean(shares))
-
-
-def test_what_the_server_learns_of_validation_is_the_share_of_all_clients() -> None:
-    """The last sum holds the final model's figures alone: pooled of validation, a mean over clients of test."""
-    outcome, channel = run(random_set(), scheme="pairwise-masking")
-    view = channel.transcript.view([Party(Role.SERVER, 0)])
-    (last,) = (batch for batch in view.own(SERVER_SUM) if batch.step.round == HONEST.epochs)
-    right, scored, means, tested = np.asarray(last.values)[0].tolist()
-    assert (scored, tested) == (6, 3)
-    assert right / SCORED / scored == pytest.approx(outcome.report["last/validation"])
-    assert means / SCORED / tested == pytest.approx(outcome.report["last/test"])
 
 
 def test_what_goes_up_comes_down_as_a_mean_or_sum() -> None:

@@ -15,11 +15,10 @@ from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.wire import SUM
-from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
+from fgl_secure.runtime import Channel, Phase, Recording, Step
 from fgl_secure.training import gradient_sums as of_members
 from fgl_secure.training.calls import Call
 from fgl_secure.training.gradient_sums import (
-    ClearGradients,
     DeviceFactors,
     Factors,
     HostedMembers,
@@ -244,27 +243,6 @@ def test_the_silo_is_sent_nothing_but_sums(model: str) -> None:
     assert recorded[2] % GRAPH.num_devices == 0 < recorded[2]
 
 
-@models
-def test_clear_messages_rebuild_the_dense_gradient(model: str) -> None:
-    """What is sent in the clear, factors side by side, gives each device's gradient exactly."""
-    method = factors_of(model)
-    factors = method.factors
-    channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything())
-    ClearGradients(channel, GRAPH.silo_of).send(factors, Step(0))
-    sent = channel.transcript.messages
-    assert len(sent) == len(factors)
-    for batch, each in zip(sent, factors, strict=True):
-        payload, terms = np.asarray(batch.payload), each.right[0].shape[0]
-        assert batch.item_bytes == 4 * each.height * each.width
-        rebuilt = np.zeros((len(payload), each.height, each.width), dtype=np.float32)
-        for term in np.split(payload, terms, axis=1):
-            left = np.ones((len(term), 1), np.float32) if each.is_bias else term[:, : each.height]
-            product = left[:, :, None] * term[:, None, -each.width :]
-            rebuilt = rebuilt + product
-        assert np.array_equal(rebuilt.reshape(len(payload), -1), each.dense(0, each.height))
-        assert np.array_equal(batch.senders, channel.parties.ids(Role.DEVICE))
-
-
 def scaled(factors: list[Factors], by: float) -> list[Factors]:
     """The same factors with one device's gradient multiplied."""
     changed = [part.copy() for part in factors[0].right]
@@ -287,20 +265,6 @@ def test_a_silo_below_k_min_gets_zero(k_min: int, scheme: RelayCoded) -> None:
     factors = factors_of().factors
     found = summed(replace(scheme, k_min=k_min))[0].sums(factors, Step(0))
     assert all(bool(part.any()) == (k_min <= 12) for part in found)
-
-
-@schemes
-def test_a_small_silo_learns_from_the_others_alone(scheme: RelayCoded) -> None:
-    """Of two silos with five and nineteen devices, the smaller below k_min, one gets zero and the other its sum."""
-    silo_of = (np.arange(24) >= 5).astype(np.int64)
-    rng = np.random.default_rng(0)
-    left = tuple(rng.normal(size=(2, n, 3)).astype(np.float32) for n in (5, 19))
-    right = tuple(rng.normal(size=(2, n, 2)).astype(np.float32) for n in (5, 19))
-    factors = [Factors(0, left, right, np.arange(24), False)]
-    channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(0))
-    (found,) = gradient_sums(replace(scheme, k_min=6), channel, silo_of).sums(factors, Step(0))
-    assert not found[0].any()
-    assert np.allclose(found[1], factors[0].dense(0, 3)[5:].sum(axis=0), atol=0.02)
 
 
 def test_wide_gradients_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from fgl_secure.errors import (
     FglSecureError,
     FieldRangeError,
     InputError,
-    UnknownNameError,
 )
 from fgl_secure.graph import Data, FederatedGraph, Graph
 from fgl_secure.graph.split import random_split
@@ -25,22 +24,6 @@ def prepared(
     """What an audit of one scheme runs on."""
     (subject,) = (method or HiFGL()).plan(data, [scheme], **{"device": "cpu", **rest}).subjects
     return cast(HiFGLSubject, subject)
-
-
-@pytest.mark.parametrize(
-    ("kind", "change", "known"),
-    [
-        (Data, {"partition": "metis"}, "random, louvain"),
-        (HiFGL, {"backbone": "gin"}, "gcn, sage, gat"),
-        (HiFGL, {"preset": "best"}, "honest, paper"),
-    ],
-)
-def test_unknown_names_are_refused_with_the_known_ones(kind: type, change: dict[str, str], known: str) -> None:
-    """A name that does not exist is refused, and the message lists those that do and the one that was found."""
-    with pytest.raises(UnknownNameError) as refused:
-        kind(**change)
-    assert known in str(refused.value)
-    assert repr(next(iter(change.values()))) in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +93,6 @@ def test_a_scheme_that_computes_no_sum_is_refused(scheme: str, message: str) -> 
     with pytest.raises(InputError, check=about(message)):
         HiFGL(epochs=1).plan(ring, [scheme], device="cpu")
     assert HiFGL(epochs=1).plan(ring, ["relay-coded[k_min=3]"], device="cpu").subjects
-
-
-def test_a_small_field_runs_when_wrapping_is_asked_for() -> None:
-    """The paper's field is accepted by those who ask for sums that wrap."""
-    assert prepared("secmp[p=11,wrap]").scheme.public.modulus == 11
 
 
 def test_the_paper_preset_hears_within_splits_only() -> None:
