@@ -133,14 +133,12 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.usefixtures("outside")
 def test_it_is_found_by_name_after_those_of_this_package() -> None:
-    """An installed attack is listed, and all others are what they were."""
     assert attacks.names()[: len(IN_TREE)] == tuple(each.card.name for each in IN_TREE)
     assert {"reads-register", "counts-silos"} <= set(attacks.names()[len(IN_TREE) :])
     assert attacks.attack("counts-silos").card.summary in listing("attacks")
 
 
 def test_without_it_there_is_none() -> None:
-    """Nothing of it stays behind."""
     assert not {"reads-register", "counts-silos"} & set(attacks.names())
     with pytest.raises(UnknownNameError, check=about("attack")):
         attacks.attack("counts-silos")
