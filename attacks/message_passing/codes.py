@@ -348,8 +348,8 @@ def are_differences(values: NDArray[np.signedinteger], rows: NDArray[Any], field
     pairs = np.sort(_as_one(known[0], known[1], field))
     found = np.zeros(len(values), dtype=np.bool_)
     for some in np.array_split(np.arange(len(values)), 1 + len(values) * len(pairs) // 2**18):
-        one, other = (field.add(ours, theirs[some, None]) for ours, theirs in zip(known, wanted, strict=True))
-        sums = _as_one(one, other, field)
+        first, second = (field.add(ours, theirs[some, None]) for ours, theirs in zip(known, wanted, strict=True))
+        sums = _as_one(first, second, field)
         at = np.minimum(np.searchsorted(pairs, sums), len(pairs) - 1)
         found[some] = (pairs[at] == sums).any(axis=1)
     return found
