@@ -98,7 +98,7 @@ def test_the_papers_field_is_brute_forced(data_root: Path) -> None:
     """Break f recovers every row of 1,433 words in the field of 11 elements."""
     scheme = SecretMessagePassing(PrimeField(11), bound=1.0, fraction_bits=0, overflow=Overflow.WRAP)
     graph = _federated("Cora", data_root)
-    run = recorded_exchange(scheme, graph, graph.features, "words", 0)
+    run = recorded_exchange(scheme, graph, graph.features.astype(np.float64), "words", 0)
     assert _figures(replace(run, scenario=SMALL_FEATURES), "small-field")["exact recovery"].value == 1
 
 
