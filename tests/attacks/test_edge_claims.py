@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.areas import area, area_within, share_of_labels
+from fgl_secure.attacks.areas import area, area_within
 from fgl_secure.attacks.edge_claims import (
     ForeignEdges,
     edges_at_neighbours,
@@ -22,10 +22,8 @@ from fgl_secure.attacks.recovery import (
 )
 from fgl_secure.attacks.row_space import row_basis, solver
 from fgl_secure.attacks.structure.knowledge import neighbour_sums
-from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Direction, Party, Role, Step
-from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.recorded import Run, both_ways, federated, record, star_and_path, whole_numbers
 from tests.attacks.structure.structure_runs import (
     fedstar,
@@ -86,13 +84,6 @@ def test_clients_know_their_edges_and_whose_their_neighbours_are(run: Run) -> No
     assert client.client_of.tolist() == [0, 1, 1, 2, -1]
     assert client.outside.tolist() == [0, 3]
     assert np.stack(client.crossing.nonzero()).T.tolist() == [[1, 0], [2, 3]]
-
-
-def test_a_client_alone_is_the_client_side_by_side(run: Run) -> None:
-    (alone,) = clients_of(run.transcript.view([Party(Role.SILO, 1)]))
-    together = clients_of(run.transcript.views(Role.SILO))[1]
-    assert alone.index == together.index == 1
-    assert (alone.client_of == together.client_of).all()
 
 
 def test_a_coalition_is_one_client(run: Run) -> None:
@@ -171,18 +162,6 @@ def test_one_group_is_the_plain_area() -> None:
     assert widths[1] < widths[0] / 2
 
 
-def test_groups_that_differ_do_not_rank_each_other() -> None:
-    """A group with more positives and higher scores makes a pooled area large, and this one none."""
-    rng = np.random.default_rng(1)
-    positive = rng.random((2, 2000)) < np.array([[0.6], [0.1]])
-    scores = rng.normal(size=(2, 2000)) + np.array([[2.0], [0.0]])
-    found = area_within(scores, positive, np.ones_like(positive))
-    assert found is not None
-    assert area(scores[positive], scores[~positive]) > 0.7
-    assert found[0] == pytest.approx(0.5, abs=0.04)
-    assert found[1].contains(0.5)
-
-
 def test_prior_is_the_most_frequent_row_of_the_attacked_messages() -> None:
     """Three messages with one row and one with another: naming the first is right in three of four."""
     values = np.array([[1.0], *[[2.0]] * 8])
@@ -240,16 +219,3 @@ def test_claimed_terms_are_matched_as_multisets() -> None:
     assert exact.value == pytest.approx(2 / 5)
     assert read.prior == exact.prior == pytest.approx(4 / 12)  # the ends of the path and its middle share a row
     assert read.finding == "2 of 12 rows are read exactly out of sums; 2 of 5 rows that are claimed are right."
-
-
-def test_nodes_without_a_label_are_left_out() -> None:
-    """They count neither as right nor as wrong, nor in the prior, and where no node has a label there is no figure."""
-    graph = star_and_path()
-    bare = replace(graph, graph=replace(graph.graph, labels=np.array([-1, 1, 1, -1, 0, 1, 0, 0, -1])))
-    truth, nodes = StructureTruth.of(hierarchy_of(bare), bare), np.arange(9)
-    (found,) = share_of_labels("labels", np.array([0, 1, 1, 0, 0, 0, 0, 0, 0]), nodes, truth)
-    assert found.finding == "5 of 6 labels are read."
-    assert (found.n, found.random) == (6, 0.5)
-    assert truth.permuted(1).labels.min() == -1
-    nobody = replace(truth, labels=np.full(9, -1))
-    assert share_of_labels("labels", np.zeros(9, dtype=np.int64), nodes, nobody) == ()

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
-import numpy as np
 import pytest
 
 from fgl_secure import attacks, plugins
@@ -138,12 +137,6 @@ def test_it_is_found_by_name_after_those_of_this_package() -> None:
     assert attacks.attack("counts-silos").card.summary in listing("attacks")
 
 
-def test_without_it_there_is_none() -> None:
-    assert not {"reads-register", "counts-silos"} & set(attacks.names())
-    with pytest.raises(UnknownNameError, check=about("attack")):
-        attacks.attack("counts-silos")
-
-
 @pytest.mark.usefixtures("outside")
 def test_its_own_family_runs_on_its_own_run() -> None:
     """Scenario, knowledge, truth and control are its own, and nobody in here knows them."""
@@ -194,12 +187,3 @@ def test_controls_are_refused_likewise(outside: Path) -> None:
     installed(outside, "[fgl_secure.controls]\na = outside_attacks:A_NUMBER\n")
     with pytest.raises(InputError, check=about("entry point a of fgl_secure.controls")):
         control("a pet")
-
-
-def test_a_run_has_one_object_of_a_type() -> None:
-    """Two truths of a type could not be told apart; what is not there is refused by name."""
-    run = CONTROLS["plaintext"]()
-    with pytest.raises(InputError, check=about("truths")):
-        RecordedRun("x", "x", "x", run.public, run.transcript, (*run.truths, *run.truths))
-    with pytest.raises(InputError, check=about("knowledge")):
-        run.knows(np.ndarray)

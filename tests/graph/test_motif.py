@@ -180,15 +180,6 @@ def test_widths_of_the_basis_domain_are_ten_give_or_take_five(basis: GraphSet) -
         assert _sizes(basis, client) == {NODES[name](width) for width in range(5, 16)}
 
 
-def test_labels_do_not_follow_clients_or_sizes(basis: GraphSet, motifs: NDArray[np.int64]) -> None:
-    """At every client each motif is as frequent as chance says, and graphs of all motifs are equally large."""
-    counts = np.array([np.bincount(motifs[basis.graphs_of(client)]) for client in range(5)])
-    assert (np.abs(counts - 1000 / 3) < 75).all()  # five standard deviations of 14.9
-    sizes = np.bincount(basis.graph_of)
-    means = [sizes[motifs == label].mean() for label in range(3)]
-    assert max(means) - min(means) == pytest.approx(0, abs=1)
-
-
 def test_the_base_follows_the_label_in_the_concept_shift_of_the_basis() -> None:
     """Houses have wheels, cycles trees and cranes ladders in 99, 97, 95, 30 and 0 % of graphs; else any."""
     sets = motif("Motif-basis-concept", 0, graphs=300)

@@ -17,7 +17,7 @@ from fgl_secure import FederatedGraph, train
 from fgl_secure.cli.main import main
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph import Data, read_assignment
-from fgl_secure.methods import FedAvg, FedVN
+from fgl_secure.methods import FedVN
 from tests.error_codes import about
 
 with warnings.catch_warnings():
@@ -216,15 +216,6 @@ def test_arrays_of_silos_are_taken_in_every_type() -> None:
         np.save("silos.npy", values)
         with pytest.raises(InputError, check=about("silos.npy")):
             print(name, read_assignment(Path("silos.npy")))
-
-
-@pytest.mark.parametrize(("text", "rule"), [(COLUMN[:-2], "silo_of"), (COLUMN.replace("0", "4"), "silo_of")])
-def test_assignments_of_other_lengths_or_from_one_on_are_refused(text: str, rule: str) -> None:
-    """One device too few; silos from 1 on, with the remedy."""
-    np.savez("ring.npz", **RING)
-    Path("silos.txt").write_text(text, encoding="ascii")
-    with pytest.raises(InputError, check=about(rule)):
-        train(FedAvg(epochs=1), Data("ring.npz", silo_file=Path("silos.txt")), "plaintext")
 
 
 def test_the_conversions_of_the_page_work() -> None:

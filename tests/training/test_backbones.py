@@ -191,21 +191,6 @@ def test_layers_of_hifgl_train_alike_under_every_scheme(
     assert plain.losses[-1] < plain.losses[0]
 
 
-@pytest.mark.parametrize(("backbone", "alike"), [("gcn_without_loops", True), ("gcn", False)])
-def test_without_its_sum_a_device_of_eq_3_has_the_bias_alone(graph: FederatedGraph, backbone: str, alike: bool) -> None:
-    """Where a scheme refuses every sum all devices are alike; in a convolution with own rows they are not."""
-    seen: list[torch.Tensor] = []
-
-    class Seen(HiFGL):
-        def judged(self) -> torch.Tensor:
-            seen.append(super().judged())
-            return seen[-1]
-
-    silos_of(graph, Plaintext(minimum_group=40), QUICK, backbone=backbone, kind=Seen).train()
-    assert len(seen) == graph.num_silos
-    assert (len(np.unique(torch.cat(seen).numpy(), axis=0)) == 1) is alike
-
-
 def test_sums_that_cannot_be_projected_later_are_refused(graph: FederatedGraph) -> None:
     """Attention weighs projected rows: raw ones must not be summed once for all."""
     channel = Channel(hierarchy_of(graph), SimulationCoins(0))

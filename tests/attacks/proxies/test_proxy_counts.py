@@ -143,10 +143,6 @@ def test_one_node_more_is_explained(counts: np.ndarray, data: st.DataObject) -> 
     assert np.allclose(more / more.sum(), after / after.sum())
 
 
-def test_nothing_explains_a_change_of_two_nodes() -> None:
-    assert one_more(np.array([3, 1, 1]), np.array([4, 2, 1])) is None
-
-
 @given(st.lists(st.lists(st.integers(0, 30), min_size=4, max_size=4).filter(any), min_size=3, max_size=6), st.data())
 def test_the_change_of_a_sum_is_one_client_s(counts: list[list[int]], data: st.DataObject) -> None:
     before = np.array(counts)
@@ -231,11 +227,6 @@ class TestProxyPartialFractions(ProxyConformance):
         run = recorded_rounds([drawn_sizes(2)], "a round", make_sums=masked, grid=1024)
         found = measured(self.attack, run)[METRIC]
         assert found.value <= found.prior
-
-    def test_a_grid_does_not_help_few_labels(self) -> None:
-        """A class that two clients hardly have is read all the same: a single node is the least that there can be."""
-        run = recorded_rounds([nodes_of([[1, 4], [0, 7]])], "a round", make_sums=masked, grid=1024)
-        assert self.read_counts(run)[:, 0].tolist() == [1, 0]
 
     def test_equal_numbers_are_not_told_apart(self) -> None:
         """With five labelled nodes each, the sum does not say whose they are."""

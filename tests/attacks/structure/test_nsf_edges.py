@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.areas import area, ranking_of_nodes
+from fgl_secure.attacks.areas import area
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.structure import nsf_edges as pair_ranking
 from fgl_secure.attacks.structure.knowledge import EmbeddingModel
@@ -17,14 +17,12 @@ from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import Claims, losing, losing_of_even
 from tests.attacks.recorded import Run, star_and_path
 from tests.attacks.structure.structure_runs import (
-    Rule,
     StructureConformance,
     claimed,
     communities,
     one_hot_degrees,
     record_hop2vec,
     record_rule,
-    return_probabilities,
 )
 
 FEATURES = frozenset({Phase.STRUCTURE_FEATURES})
@@ -121,23 +119,6 @@ class TestNsfWalkDegrees(StructureConformance):
         assert guess is not None
         assert [found.value for found in self.attack.score(guess, run.truth)] == [1, 1]
 
-    def test_claims_are_right_or_not_made(self) -> None:
-        """The third return probability solves more neighbourhoods than two do; hardly any is solved wrongly."""
-        shares = []
-        for columns in (2, 3):
-            run = record_rule(communities(), FIRST[columns])
-            guess = self.attack.infer(run.transcript.views(Role.SILO), PublicParameters())
-            assert guess is not None
-            shares.append(float(np.mean([found is not None for each in guess for found in each.neighbours])))
-            assert self.attack.score(guess, run.truth)[1].value >= 0.9 * shares[-1]
-        assert shares[0] < shares[1]
-
-
-FIRST: dict[int, Rule] = {
-    2: lambda edges, owners: return_probabilities(edges, owners)[:, :2],
-    3: lambda edges, owners: return_probabilities(edges, owners)[:, :3],
-}
-
 
 SCORES = st.lists(st.integers(0, 5).map(float), min_size=1, max_size=12).map(np.array)
 
@@ -191,13 +172,3 @@ def test_who_owns_a_node_is_no_finding() -> None:
     assert ranking is not None
     assert ranking.random > 0.7
     assert ranking.same_owners == 0.5
-
-
-def test_one_node_seen_by_many_is_one_unit() -> None:
-    """An interval is as wide for a node that ten observers score alike as for one that one observer scores."""
-    rng = np.random.default_rng(0)
-    scores, positive = rng.normal(size=60), np.arange(60) < 20
-    once = ranking_of_nodes("nodes", scores, positive, np.arange(60), "Nodes").interval
-    often = ranking_of_nodes("nodes", np.tile(scores, 10), np.tile(positive, 10), np.tile(np.arange(60), 10), "Nodes")
-    assert often.interval.low == pytest.approx(once.low)
-    assert often.interval.high == pytest.approx(once.high)

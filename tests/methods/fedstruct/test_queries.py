@@ -115,20 +115,6 @@ def _leverage(block: np.ndarray) -> float:
     return float((right[values > 1e-9 * values[0]] ** 2).sum(axis=0).max())
 
 
-def test_refused_queries_are_missing_forward_and_back(graph: FederatedGraph, rows: sparse.csr_array) -> None:
-    """Embeddings and gradients are those of A-bar without the entries of the queries that were refused."""
-    run = Run(graph, rows, AuditRule(0.6, 2))
-    answers, payload = run.answers
-    kept = rows.toarray()
-    for node in range(graph.num_devices):
-        for owner in range(3):
-            told = ((payload[:, 0] == node) & (answers.senders == owner + 1)).any()
-            if owner != graph.silo_of[node] and not told:
-                kept[node, graph.devices_of(owner)] = 0
-    assert np.allclose(run.found["z"], kept @ EMBEDDINGS, atol=1e-5)
-    assert np.allclose(run.found["gradient"], kept.T @ (2 * kept @ EMBEDDINGS), atol=1e-5)
-
-
 def test_counting_answers_what_gives_nodes_away(graph: FederatedGraph, rows: sparse.csr_array) -> None:
     """The published rule answers queries that bring a node's leverage to 1."""
     run = Run(graph, rows, None, width=256)

@@ -22,7 +22,6 @@ from fgl_secure.methods import HiFGL
 from fgl_secure.methods.fedavg.audit_runs import CONTROLS as UPDATE_CONTROLS
 from fgl_secure.methods.hifgl import audit_runs
 from fgl_secure.methods.hifgl.audit_runs import (
-    as_words,
     deviating_run,
     drop_out_run,
     released,
@@ -70,14 +69,6 @@ def test_an_audit_of_a_wide_graph_has_null_controls_of_the_same_devices(monkeypa
         report = audit(HiFGL(epochs=1), two_communities(24), "relay-coded", attacks, seed=seed, device="cpu")
         found = [record for record in report.records if "devices drawn with neighbours" in record.view]
         assert {record.attack for record in found} == set(attacks)
-
-
-def test_features_that_are_words_stay_as_they_are() -> None:
-    """0/1 features are their own words, and others are cut at their mean."""
-    graph = sparse_graph()
-    assert np.array_equal(as_words(graph), graph.features)
-    shifted = replace(graph, graph=replace(graph.graph, stored=graph.features * 3 + 1))
-    assert np.array_equal(as_words(shifted), graph.features)
 
 
 @pytest.mark.parametrize("scheme", [Plaintext(), SecretMessagePassing(), RelayCoded(k_min=1, profile=Profile.SHOWN)])
