@@ -6,6 +6,7 @@ same fields. Nothing heavy is imported here: `--help` and bad usage answer at on
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -125,6 +126,8 @@ def check_choices(made: Any) -> None:  # any dataclass
             raise InputError(f"{name} must be {' or '.join(map(_said, kinds[name]))}; found {found!r}")
         if each.names and found is not None and found not in each.names:
             raise UnknownNameError(name, str(found), each.names)
+        if isinstance(found, float) and not math.isfinite(found):
+            raise InputError(f"{name} must be finite; found {found}")
         if each.least is not None and found is not None and not found >= each.least:
             raise InputError(f"{name} must be at least {each.least}; found {found}")
         if each.above is not None and found is not None and not found > each.above:

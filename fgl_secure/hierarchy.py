@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fgl_secure.algebra.quantization import as_floats
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -27,13 +28,16 @@ class NeighbourSums:
 
     Attributes:
         sums: float64 [n, d]; zero where a sum is not computed.
-        computed: bool [n], whose sum is computed: all but those of fewer neighbours than the scheme asks for.
+        terms: int64 [n], how many rows are in each; 0 where a scheme refuses a sum over so few.
+        exact: bool [n], whose sum is over all of its neighbours and nobody else. A scheme that hides the graph bounds
+            how many messages a device sends, and may fill small sums with rows of devices two hops away.
         sent: payload bytes of all messages.
         transcript: who sent whom what, for attacks and tests.
     """
 
     sums: NDArray[np.float64] = field(repr=False)
-    computed: Flags = field(repr=False)
+    terms: Ids = field(repr=False)
+    exact: Flags = field(repr=False)
     sent: int
     transcript: Transcript = field(repr=False)
 
@@ -61,7 +65,7 @@ class Hierarchy:
         """Deals the nodes of a graph to silos.
 
         Args:
-            graph: PyTorch Geometric's `Data`, or an edge_index [2, m].
+            graph: PyTorch Geometric's `Data`, of which only edges are needed, or an edge_index [2, m] of nodes 0..n-1.
             silos: integers [n], the silo of each node; a number of silos; or "louvain:5".
             seed: repeats the partition.
 
@@ -69,7 +73,9 @@ class Hierarchy:
             InputError: as `FederatedGraph.from_pyg`.
         """
         if not hasattr(graph, "edge_index"):
-            graph = _edges_alone(graph, silos)
+            graph = _edges_alone(graph, silos, None)
+        elif getattr(graph, "x", None) is None or getattr(graph, "y", None) is None:
+            graph = _edges_alone(graph.edge_index, silos, getattr(graph, "num_nodes", None))
         return cls(FederatedGraph.from_pyg(graph, silos, seed=seed, verbose=False))
 
     @property
@@ -87,11 +93,17 @@ class Hierarchy:
         return self.graph.devices_of(silo)
 
     def sum_neighbours(
-        self, rows: ArrayLike, scheme: Scheme | str = "relay-coded", *, record: bool = False, coins: Coins | None = None
+        self,
+        rows: ArrayLike,
+        scheme: Scheme | str = "relay-coded[small_groups=skip]",
+        *,
+        record: bool = False,
+        coins: Coins | None = None,
     ) -> NeighbourSums:
         """Each device's sum of its neighbours' rows (HiFGL, Eq. 2), computed by all parties' machines in this process.
 
-        Under a scheme that hides the graph, devices with many neighbours sum over the partners that they agree on.
+        Sums over few neighbours are refused by default: a row among few is easily told. See `NeighbourSums.exact` for
+        sums that a scheme computes over others than a device's neighbours.
 
         Args:
             rows: [n, d], one a device, of magnitude up to 16 over a field.
@@ -102,7 +114,7 @@ class Hierarchy:
         Raises:
             InputError: rows do not fit, or the scheme can't compute such sums.
         """
-        values = np.asarray(rows, dtype=np.float64)
+        values = as_floats(rows, "rows")
         if values.ndim != 2 or len(values) != self.graph.num_devices:
             raise InputError(f"rows must be [{self.graph.num_devices}, d]; found {list(values.shape)}")
         chosen = parse(scheme, (NEIGHBOURS,))[1] if isinstance(scheme, str) else scheme
@@ -111,8 +123,12 @@ class Hierarchy:
         grouping = neighbour_sums(self.graph)
         collective = open_neighbours(chosen, grouping, values.shape[1], channel)
         sums = collective.sum(values, Step(0))
-        counted = np.bincount(chosen.answered(collective.topology.grouping).target, minlength=len(values))
-        return NeighbourSums(sums, counted > 0, channel.transcript.byte_count, channel.transcript)
+        summed, size = chosen.answered(collective.topology.grouping), len(values)
+        terms, wanted = (np.bincount(each.target, minlength=size) for each in (summed, grouping))
+        ours, theirs = (each.source * size + each.target for each in (summed, grouping))
+        right = np.bincount(summed.target[np.isin(ours, theirs)], minlength=size)
+        exact = (right == terms) & (terms == wanted)
+        return NeighbourSums(sums, terms, exact, channel.transcript.byte_count, channel.transcript)
 
     def __repr__(self) -> str:
         crossing = int(self.graph.crosses_silos.sum())
@@ -121,13 +137,19 @@ class Hierarchy:
         )
 
 
-def _edges_alone(edge_index: Any, silos: Any) -> Any:
+def _edges_alone(edge_index: Any, silos: Any, known: int | None) -> Any:
     """A graph of edges alone, in the form of PyTorch Geometric's `Data`."""
     edges = np.asarray(edge_index)
     if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
         raise InputError(
             f"graph must be PyTorch Geometric's Data or an edge_index, integers [2, m]; found {list(edges.shape)}"
         )
-    nodes = len(silos) if not isinstance(silos, str | int | np.integer) else int(edges.max(initial=-1)) + 1
+    highest, different = int(edges.max(initial=-1)), len(np.unique(edges))
+    nodes = known or (highest + 1 if isinstance(silos, str | int | np.integer) else np.size(silos))
+    if known is None and highest > 10 * different + 1000:
+        raise InputError(
+            f"edge_index must be of nodes 0..n-1; found {different} different nodes up to {highest}: number them anew, "
+            "or give Data with num_nodes"
+        )
     everyone = np.ones(nodes, dtype=np.bool_)
     return SimpleNamespace(x=np.zeros((nodes, 1)), y=np.zeros(nodes, np.int64), edge_index=edges, train_mask=everyone)

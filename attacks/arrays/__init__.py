@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from torch.nn import functional
 
+from fgl_secure.algebra.quantization import as_floats, check_finite
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.gradients.inversion import (
     VARIATION,
@@ -115,11 +115,14 @@ def match(
     if not len(there):
         raise InputError("table must have at least 1 row; found 0")
     both = comparable(np.concatenate([here, there]))
-    mine, theirs, rng = both[: len(here)], both[len(here) :], np.random.default_rng(seed)
+    both = both - np.median(both, axis=0)  # what all have in common would drown what tells them apart
+    largest = float(np.abs(both).max(initial=0.0))
+    both = both / largest if 0 < largest < 1e-100 else both
+    mine, theirs, rng = both[: len(here)], both[len(here) :], np.random.default_rng(_whole(seed, "seed"))
     if method == "nearest":
-        rows = nearest(mine, theirs, 1, rng)[:, 0]
+        rows = nearest(mine, theirs, 1, rng, rounding=0.0)[:, 0]
     elif method == "assignment":
-        rows = one_to_one(mine, theirs, rng)
+        rows = one_to_one(mine, theirs, rng, rounding=0.0)
     elif method == "degrees":
         found = by_degree(mine, theirs, rng)
         if found is None:
@@ -148,7 +151,9 @@ class Edges(Result):
     neighbours: NDArray[np.bool_]
 
 
-def edges_from_product(edges: ArrayLike, product: ArrayLike, *, truth: ArrayLike | None = None) -> Edges:
+def edges_from_product(
+    edges: ArrayLike, product: ArrayLike, *, truth: ArrayLike | None = None, own: ArrayLike | None = None
+) -> Edges:
     """Reads neighbour lists from one of FedStruct's matrices B_ijk and the first factor, which its receiver knows.
 
     A client sends another one the product of that client's edges into it with its own rows of the normalised adjacency
@@ -159,6 +164,8 @@ def edges_from_product(edges: ArrayLike, product: ArrayLike, *, truth: ArrayLike
         edges: [r, m], the edges of r own nodes to m nodes of the sender.
         product: [r, n], what was received: edges times the sender's rows [m, n].
         truth: bool [m, n], the neighbours of the sender's nodes.
+        own: int [m], the column of each of these nodes itself: no edge to score, for it is no secret. 0..m-1 unless
+            given, which is right where the columns begin with the sender's nodes.
 
     Returns:
         The lists. With a truth also the share of the sender's edges that are read, where a wrong one counts against it;
@@ -185,11 +192,14 @@ def edges_from_product(edges: ArrayLike, product: ArrayLike, *, truth: ArrayLike
     actual = _matrix(truth, "truth") != 0
     if actual.shape != lists.shape:
         raise InputError(f"truth must have shape {list(lists.shape)}; found {list(actual.shape)}")
-    either = np.flatnonzero((lists | actual).ravel())
+    secret = np.ones_like(lists)
+    themselves = np.arange(min(lists.shape)) if own is None else _indices(own, len(lists), lists.shape[1], "own")
+    secret[np.arange(len(themselves)), themselves] = False
+    either = np.flatnonzero(((lists | actual) & secret).ravel())
     right, owner = (lists & actual).ravel()[either], either // lists.shape[1]
     if not len(either):
-        return Edges(None, nodes, lists[nodes])
-    density = float(actual.mean())
+        raise InputError("truth must have an edge, or one must be claimed; there is none to score")
+    density = float(actual[secret].mean())
     told = "edges are read, those that are claimed and are none counted as well."
     return Edges(share_right("edges", right, owner, told, random=density, prior=density), nodes, lists[nodes])
 
@@ -242,7 +252,7 @@ def contained(sums: ArrayLike, dictionary: ArrayLike, *, truth: ArrayLike | None
     claimed[where, which] = True
     either = np.flatnonzero((claimed | actual).ravel())
     if not len(either):
-        return Pairs(None, where, which)
+        raise InputError("truth must have a row in a sum, or one must be found; there is none to score")
     density, right = float(actual.mean()), (claimed & actual).ravel()[either]
     told = "rows are found in the sums that they are in, wrong claims counted as well."
     measured = share_right("rows found", right, either // len(listed), told, random=density, prior=density)
@@ -274,13 +284,13 @@ def differences(sums: ArrayLike, taking_part: ArrayLike, *, truth: ArrayLike | N
 
     Returns:
         The rows. With a truth also the share of senders whose row is read, up to 1e-6 of the largest entry; the
-        baseline takes every row for the most frequent one.
+        baseline takes every row for the most frequent one, and is 0 where no two are equal.
 
     Raises:
         InputError: shapes do not fit, or an entry is not finite.
 
     Examples:
-        >>> differences([[5.0], [2.0]], [[1, 1], [0, 1]]).rows
+        >>> differences([[5.0], [2.0]], [[1, 1], [0, 1]]).rows.round(6)
         array([[3.],
                [2.]])
     """
@@ -288,16 +298,17 @@ def differences(sums: ArrayLike, taking_part: ArrayLike, *, truth: ArrayLike | N
     if len(totals) != len(present):
         raise InputError(f"taking_part must have one row for each of {len(totals)} sums; found {len(present)}")
     solution = solver(present)
-    rows = np.round(solution.weights @ totals, 9) + 0.0  # no negative zeros
+    rows = solution.weights @ totals
     if truth is None:
         return Terms(None, solution.unknowns, rows)
     actual = _matrix(truth, "truth", columns_of=sums)
     if len(actual) != present.shape[1]:
         raise InputError(f"truth must have one row for each of {present.shape[1]} senders; found {len(actual)}")
     right = np.zeros(len(actual), dtype=np.bool_)
-    near = CLOSE * max(float(np.abs(actual).max(initial=0.0)), 1.0)
+    near = CLOSE * float(np.abs(actual).max(initial=0.0))
     right[solution.unknowns] = (np.abs(rows - actual[solution.unknowns]) <= near).all(axis=1)
-    prior, told = largest_share(actual), "senders' rows are determined by the sums, and right."
+    common, told = largest_share(actual), "senders' rows are determined by the sums, and right."
+    prior = common if common * len(actual) > 1 else 0.0
     return Terms(share_right("rows read", right, None, told, prior=prior), solution.unknowns, rows)
 
 
@@ -399,7 +410,7 @@ def invert(
         >>> found.score, found.labels
         (1.0, array([2]))
     """
-    if method not in _METHODS:
+    if not isinstance(method, str) or method not in _METHODS:
         raise InputError(f'method must be "cosine", "dlg" or "idlg"; found {method!r}')
     seen = _seen(model, gradient, tuple(shape), labels, call, loss, box, image_shape)
     trying, attempt = effort or (Effort(300) if method == "cosine" else Effort(150, 2)), _METHODS[method]
@@ -407,7 +418,8 @@ def invert(
     found, batch = np.asarray(best.features), len(seen.labels)
     if truth is None:
         return Inversion(None, found, best.labels, best.distance)
-    actual = np.asarray(torch.as_tensor(truth).detach().cpu(), dtype=np.float64)
+    actual = as_floats(truth, "truth")
+    check_finite(actual, "truth")
     if actual.shape[1:] != found.shape[1:] or len(actual) not in (batch, len(found)):
         raise InputError(f"truth must have shape {list(found.shape)}; found {list(actual.shape)}")
     flat, true = found.reshape(len(found), -1), actual.reshape(len(actual), -1)
@@ -432,8 +444,10 @@ def _seen(
     box: tuple[float, float] | None,
     image_shape: tuple[int, int] | None,
 ) -> _SeenOfModule:
-    if box is not None and not box[0] < box[1]:
-        raise InputError(f"box must be a least and a larger number; found {box}")
+    if box is not None and not (box[0] < box[1] and np.isfinite(box).all()):
+        raise InputError(f"box must be a least and a larger finite number, or None; found {box}")
+    if not shape or min(shape) < 1:
+        raise InputError(f"shape must have at least one input and no empty axis; found {list(shape)}")
     own = copy.deepcopy(model).to(device="cpu", dtype=torch.float64)
     named = {name: value for name, value in own.named_parameters() if value.requires_grad}
     parts = _parts(gradient, named)
@@ -442,8 +456,15 @@ def _seen(
         return own(x) if call is None else call(own, x)
 
     middle = torch.full(shape, 0.0 if box is None else (box[0] + box[1]) / 2, dtype=torch.float64)
-    with torch.no_grad():
-        logits = logits_of(middle)
+    try:
+        with torch.no_grad():
+            logits = logits_of(middle)
+            if image_shape is not None:
+                total_variation(middle, image_shape)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(
+            f"shape must be what the model, and image_shape, take; found {list(shape)}: {error}"
+        ) from error
     if logits.ndim != 2:
         raise InputError(f"call must give logits [b, c]; found shape {list(logits.shape)}")
     batch, classes = logits.shape
@@ -495,11 +516,7 @@ def _last_bias(parts: Mapping[str, torch.Tensor], classes: int) -> Floats:
 
 def _matrix(values: Any, name: str, *, columns_of: Any = None) -> Floats:
     """float64 [r, c] of an array, a tensor or a sparse matrix."""
-    if sparse.issparse(values):
-        values = values.toarray()
-    elif isinstance(values, torch.Tensor):
-        values = (values.to_dense() if values.layout is not torch.strided else values).detach().cpu().numpy()
-    matrix = np.asarray(values, dtype=np.float64)
+    matrix = as_floats(values, name)
     if matrix.ndim != 2:
         raise InputError(f"{name} must be a matrix; found {matrix.ndim} axes")
     if not np.isfinite(matrix).all():
@@ -510,11 +527,17 @@ def _matrix(values: Any, name: str, *, columns_of: Any = None) -> Floats:
 
 
 def _flat(values: ArrayLike, width: int) -> Floats:
-    rows = np.asarray(torch.as_tensor(values).detach().cpu(), dtype=np.float64)
-    rows = rows.reshape(len(rows), -1)
+    rows = as_floats(values, "public")
+    rows = rows.reshape(len(rows), -1) if rows.size else np.empty((0, 0))
     if not len(rows) or rows.shape[1] != width:
         raise InputError(f"public must have inputs of {width} entries; found shape {list(rows.shape)}")
     return rows
+
+
+def _whole(number: Any, name: str) -> int:
+    if not isinstance(number, int | np.integer) or number < 0:
+        raise InputError(f"{name} must be an integer of at least 0; found {number!r}")
+    return int(number)
 
 
 def _indices(values: ArrayLike, count: int, below: int, name: str) -> Ids:

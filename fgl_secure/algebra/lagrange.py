@@ -214,6 +214,8 @@ class LagrangeCode:
 
 
 def _check_rows(array: Any, rows: int, name: str) -> None:
+    if not hasattr(array, "ndim"):
+        raise InputError(f"{name} must be an array or a tensor; found {type(array).__name__}")
     if array.ndim < 1 or len(array) != rows:
         raise InputError(f"{name} must have {rows} rows on the first axis; found shape {list(array.shape)}")
 

@@ -31,6 +31,8 @@ SPARE_BITS = 6
 """By which a bound that an error names exceeds the power of two above the values, which may grow."""
 MANTISSA = 52
 """Most bits behind the binary point of a float64 of magnitude 1."""
+LEAST_UNITS = 16
+"""Of the largest of some values at hand."""
 FINEST = 40
 """Most bits behind the binary point of field elements."""
 _MOST_EXPONENT = 1000
@@ -107,6 +109,23 @@ def check_bits(values: NDArray[np.floating[Any]], bits: int, what: str) -> None:
     shifted = values * 2.0**bits
     if not (np.rint(shifted) == shifted).all() or not np.isfinite(shifted).all():
         raise InputError(f"{what} must be multiples of 2^-{bits}, as everybody is told; at least one is not")
+
+
+def as_floats(values: Any, name: str) -> NDArray[np.float64]:
+    """Numbers of any form, a tensor with gradients among them, as float64.
+
+    Raises:
+        InputError: they are no real numbers, or rows of different lengths.
+    """
+    if isinstance(values, torch.Tensor):
+        values = (values if values.layout is torch.strided else values.to_dense()).detach().cpu().to(torch.float64)
+    elif hasattr(values, "toarray"):  # a sparse matrix of SciPy
+        values = values.toarray()
+    try:
+        found = np.asarray(values)
+        return found.astype(np.float64, casting="same_kind" if found.dtype.kind == "f" else "safe")
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be real numbers in rows of one length; they are not") from error
 
 
 def check_finite(values: NDArray[np.floating[Any]], what: str = "numbers", remedy: str = "") -> float:
@@ -280,7 +299,9 @@ class FixedPoint:
 
     @classmethod
     def for_values(cls, values: Any, field: PrimeField | None = None, *, terms: int = 1, degree: int = 1) -> FixedPoint:
-        """The most precise one for numbers at hand, whose largest magnitude becomes the bound, and everybody's to know.
+        """One for numbers at hand, whose largest magnitude becomes the bound, and everybody's to know.
+
+        It has as many bits behind the binary point as the field has room for, up to 40, and 52 in a result.
 
         Args:
             values: floats of any shape, an array or a tensor.
@@ -300,12 +321,17 @@ class FixedPoint:
         """
         if terms < 1 or degree < 1:
             raise InputError(f"terms and degree must be at least 1; found {terms} and {degree}")
-        there = field or PrimeField()
-        bound = finite(float(abs(values).max()) if math.prod(values.shape) else 0.0, "values") or 1.0
+        there, numbers = field or PrimeField(), as_floats(values, "values")
+        bound = finite(largest_magnitude(numbers), "values") or 1.0
         room = (there.modulus - 1) // 2
         bits = min(most_fraction_bits(bound, room), FINEST, MANTISSA // degree)
         while bits > 0 and terms * (units_of(bound, bits) + 1) ** degree > room:
             bits -= 1
+        if bits >= 1 and units_of(bound, bits) < LEAST_UNITS:
+            raise FieldRangeError(
+                f"values must reach {LEAST_UNITS} units of 2^-{bits}, or rounding would lose them; the largest is "
+                f"{bound:g}: scale them"
+            )
         if bits < 1:
             raise FieldRangeError(
                 f"terms * bound^degree * 2^degree must stay below p / 2 = {there.modulus / 2:g}; found {terms} * "

@@ -115,7 +115,7 @@ def _rows(
         roles = [role for role, most in promise.coalition.items() if most > 0]
         if roles and not any((promise.secret, role) in wanted for role in roles):
             wanted.add((promise.secret, roles[0]))
-    known = [secret for kind in SecretKind.__subclasses__() for secret in kind]
+    known = SecretKind.every()
     yield from sorted(wanted, key=lambda pair: (known.index(pair[0]), list(Role).index(pair[1])))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.quantization import check_finite
+from fgl_secure.algebra.quantization import as_floats, check_finite
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.dp.budget import PrivacyTarget, Relation, Unit
 from fgl_secure.dp.grid import grid_rows
@@ -19,6 +20,8 @@ from fgl_secure.errors import InputError
 MECHANISMS = ("multi-bit", "gaussian")
 BITS_OF_COINS = 62
 """Of the uniform numbers that decide about one coordinate."""
+LEAST_EPSILON = 1e-6
+"""Below it the coins could not tell odds from even ones."""
 BEST_EPSILON = 2.18
 """Of one coordinate: so many are sampled that each has about as much (Sajadmanesh and Gatica-Perez 2021, Prop. 4.1)."""
 
@@ -28,12 +31,13 @@ class PerturbedRows:
     """Rows that may be given to anybody, and kept: what is made of them costs nothing more.
 
     Attributes:
-        rows: float64 [n, d], unbiased where no row had to be clipped.
+        rows: float64 [n, d], unbiased where no row had to be clipped (gaussian: up to its grid).
         epsilon: of one device's row: any two rows are told apart by no more.
         delta: 0 for the multi-bit mechanism.
         mechanism: which.
         deviation: largest standard deviation of a coordinate, in the rows' unit.
-        clipped: rows that were shortened to the norm, or had an entry outside the range that was moved to its end.
+        clipped: rows that were shortened to the norm, or had an entry outside the range that was moved to its end. This
+            process alone knows; it is no part of what may be given away.
     """
 
     rows: NDArray[np.float64] = field(repr=False)
@@ -41,7 +45,7 @@ class PerturbedRows:
     delta: float
     mechanism: str
     deviation: float
-    clipped: int
+    clipped: int = field(repr=False)
 
 
 def perturb(
@@ -49,8 +53,8 @@ def perturb(
     epsilon: float,
     *,
     mechanism: str = "multi-bit",
-    bounds: tuple[float, float] = (0.0, 1.0),
-    clip: float = 1.0,
+    bounds: tuple[float, float] | None = None,
+    clip: float | None = None,
     delta: float | None = None,
     coins: Coins | None = None,
 ) -> PerturbedRows:
@@ -65,8 +69,9 @@ def perturb(
         epsilon: above 0.
         mechanism: `multi-bit` (Sajadmanesh and Gatica-Perez, CCS 2021, Algorithm 2; pure, of entries in a range) or
             `gaussian` (the discrete Gaussian of Canonne, Kamath and Steinke 2020, of rows in a norm).
-        bounds: least and largest entry, for `multi-bit`; known to everybody, not taken from the rows.
-        clip: largest L2 norm of a row, for `gaussian`; the same.
+        bounds: least and largest entry, for `multi-bit`; 0 and 1 unless given. Everybody knows them; they aren't taken
+            from the rows.
+        clip: largest L2 norm of a row, for `gaussian`; 1 unless given. The same holds.
         delta: for `gaussian`, below 1 / n; 1 / (10 n) unless given.
         coins: where noise comes from; the operating system's unless given.
 
@@ -78,25 +83,28 @@ def perturb(
         >>> perturb(np.full((3, 4), 0.5), epsilon=2.0).rows.shape
         (3, 4)
     """
-    values = np.asarray(rows, dtype=np.float64)
+    values = as_floats(rows, "rows")
     if values.ndim != 2 or not values.size:
         raise InputError(f"rows must be a matrix with at least one entry; found shape {list(values.shape)}")
     check_finite(values, "rows")
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise InputError(f"epsilon must be a positive number; found {epsilon}")
+    if not isinstance(epsilon, Real) or not LEAST_EPSILON <= epsilon < math.inf:
+        raise InputError(f"epsilon must be a number of at least {LEAST_EPSILON:g}; found {epsilon!r}")
     if mechanism not in MECHANISMS:
         raise InputError(f"mechanism must be one of {', '.join(MECHANISMS)}; found {mechanism!r}")
     if mechanism == "multi-bit":
-        if delta is not None:
-            raise InputError(f"delta must not be given for multi-bit, which needs none; found {delta}")
-        return _multi_bit(values, epsilon, bounds, coins or SystemCoins())
-    return _gaussian(values, epsilon, clip, delta, coins or SystemCoins())
+        for name, value in (("delta", delta), ("clip", clip)):
+            if value is not None:
+                raise InputError(f"{name} must not be given for multi-bit, which needs none; found {value}")
+        return _multi_bit(values, float(epsilon), (0.0, 1.0) if bounds is None else bounds, coins or SystemCoins())
+    if bounds is not None:
+        raise InputError(f"bounds must not be given for gaussian, which clips norms; found {bounds}")
+    return _gaussian(values, float(epsilon), 1.0 if clip is None else clip, delta, coins or SystemCoins())
 
 
 def _multi_bit(values: NDArray[np.float64], epsilon: float, bounds: tuple[float, float], coins: Coins) -> PerturbedRows:
     """One bit of each of m sampled coordinates, which is 1 the more probably the larger the entry."""
     (n, d), (least, largest) = values.shape, bounds
-    if not (math.isfinite(least) and math.isfinite(largest) and least < largest):
+    if not (math.isfinite(largest - least) and least < largest):
         raise InputError(f"bounds must be a least and a larger finite number; found {bounds}")
     m = max(1, min(d, math.floor(epsilon / BEST_EPSILON)))
     inside = np.clip(values, least, largest)

@@ -53,6 +53,11 @@ class SecretKind(StrEnum):
         made._value_, made.short = words, short
         return made
 
+    @classmethod
+    def every(cls) -> tuple[SecretKind, ...]:
+        """The members of all subclasses, those that were defined first in front."""
+        return (*cls, *(each for kind in cls.__subclasses__() for each in kind.every()))
+
 
 class Secret(SecretKind):
     """What sums may hide."""

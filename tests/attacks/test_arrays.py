@@ -28,6 +28,18 @@ def test_shuffled_features_are_matched(method: str) -> None:
     assert found.interval.low > 0.8
 
 
+@pytest.mark.parametrize("change", [lambda x: x + 1e7, lambda x: x * 1e-170], ids=["far from 0", "tiny"])
+def test_equal_rows_are_matched_whatever_their_size(change: Callable[[Any], Any]) -> None:
+    table = change(RNG.random((50, 4)))
+    order = RNG.permutation(50)
+    assert match(table[order], table, truth=order).score == 1
+
+
+def test_one_row_far_away_spoils_no_match() -> None:
+    table, order = RNG.random((50, 4)), RNG.permutation(50)
+    assert match(table[order], np.concatenate([table, table[:1] + 1e7]), truth=order).score == 1
+
+
 def test_features_of_other_nodes_match_no_better_than_chance() -> None:
     """The negative control: independent features score about as the baseline."""
     found = match(RNG.integers(0, 50, (30, 12)), TABLE, truth=np.arange(30))
@@ -49,7 +61,7 @@ def test_neighbour_lists_are_read_from_a_product() -> None:
     found = edges_from_product(own, product, truth=theirs)
     assert found.nodes.tolist() == list(range(12))
     assert np.array_equal(found.neighbours, theirs[:12] > 0)
-    assert found.score == theirs[:12].sum() / theirs.sum()
+    assert found.score == (theirs[:12].sum() - 12) / (theirs.sum() - 20)
     again = edges_from_product(sparse.csr_array(own), sparse.csr_array(product))
     assert np.array_equal(again.neighbours, found.neighbours)
     assert again.score is None
@@ -83,7 +95,10 @@ def test_rows_are_read_where_sums_determine_them() -> None:
     found = differences(present @ rows, present, truth=rows)
     assert found.senders.tolist() == [2]
     assert np.allclose(found.rows, rows[2:])
-    assert found.score == 1 / 3
+    assert (found.score, found.baseline) == (1 / 3, 0.0)
+    small = differences(present @ (rows * 1e-9), present, truth=rows * 1e-9)
+    assert small.score == 1 / 3
+    assert differences(present @ (rows * 1e-9) + 1e-12, present, truth=rows[::-1] * 1e-9).score == 0
 
 
 def seen(model: torch.nn.Module, logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -149,6 +164,12 @@ def test_the_gradient_of_another_input_finds_nothing() -> None:
         (lambda: invert(network(), [p.detach() for p in network().parameters()], (1, 12), method="x"), "method"),
         (lambda: invert(network(), [p.detach() for p in network().parameters()], (1, 12), labels=[9]), "labels"),
         (lambda: invert(network(), [p.detach() for p in network().parameters()], (1, 12), box=(1, 0)), "box"),
+        (lambda: invert(network(), [p.detach() for p in network().parameters()], (1, 12), box=(0, np.inf)), "box"),
+        (lambda: invert(network(), [p.detach() for p in network().parameters()], (1, 11)), "shape"),
+        (lambda: invert(network(), [p.detach() for p in network().parameters()], (0, 12)), "shape"),
+        (lambda: match([["a"]], [["b"]]), "features"),
+        (lambda: match([[1.0]], [[1.0]], seed=-1), "seed"),
+        (lambda: edges_from_product([[1.0]], [[1.0]], truth=[[1]]), "truth"),
     ],
 )
 def test_what_does_not_fit_is_refused(call: Callable[[], object], name: str) -> None:

@@ -57,7 +57,9 @@ def test_half_the_noise_is_noticed() -> None:
 def test_means_of_many_rows_are_right(mechanism: str, epsilon: float) -> None:
     """Without bias: the mean of rows that are all alike is within five standard errors."""
     rows = np.tile([0.1, 0.9, 0.5, 0.0], (20_000, 1)) * 0.9
-    found = perturb(rows, epsilon, mechanism=mechanism, clip=2.0, coins=SimulationCoins(1))
+    found = perturb(
+        rows, epsilon, mechanism=mechanism, clip=2.0 if mechanism == "gaussian" else None, coins=SimulationCoins(1)
+    )
     assert np.abs(found.rows.mean(axis=0) - rows[0]).max() < 5 * found.deviation / math.sqrt(len(rows))
     assert found.rows.std(axis=0).max() <= found.deviation * 1.05
 
@@ -79,6 +81,11 @@ def test_rows_outside_are_counted_and_not_hidden() -> None:
     [
         (lambda: perturb(UNIT, 0), "epsilon"),
         (lambda: perturb(UNIT, math.inf), "epsilon"),
+        (lambda: perturb(UNIT, 1e-16), "epsilon"),
+        (lambda: perturb(UNIT, "1"), "epsilon"),  # type: ignore[arg-type]
+        (lambda: perturb(UNIT, 1, clip=2.0), "clip"),
+        (lambda: perturb(UNIT, 1, mechanism="gaussian", bounds=(0, 1)), "bounds"),
+        (lambda: perturb(UNIT, 1, bounds=(-1e308, 1e308)), "bounds"),
         (lambda: perturb(UNIT[0], 1), "rows"),
         (lambda: perturb(np.full((1, 1), np.nan), 1), "rows"),
         (lambda: perturb(UNIT, 1, mechanism="laplacian"), "mechanism"),

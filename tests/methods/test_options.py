@@ -53,6 +53,7 @@ def test_an_option_reaches_training(name: str, usual: dict[type[Method], list[fl
         (lambda: FedVN(lambda_1=-1), "lambda_1"),
         (lambda: FedVN(lambda_2=math.nan), "lambda_2"),
         (lambda: FedVN(tau=0), "tau"),
+        (lambda: FedVN(tau=math.inf), "tau"),
         (lambda: FedVN(tau="hot"), "tau"),  # type: ignore[arg-type]
         (lambda: FedSpray(lambda_1=-0.5), "lambda_1"),
         (lambda: FedSpray(d_s=0), "d_s"),

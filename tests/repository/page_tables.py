@@ -29,7 +29,7 @@ from fgl_secure.runtime import Channel, Circumstance, Claim, Directory, Role, Se
 DOCS = Path(__file__).parents[2] / "docs"
 SECTION = re.compile(r"(<!-- made: ([\w-]+)(?: ([\w-]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
-SECRETS = [secret for kind in SecretKind.__subclasses__() for secret in kind]
+SECRETS = SecretKind.every()
 """In the order in which pages list them."""
 CLIENTS_THERE = 10
 """Silos in the sums that tables are about: the number that the figures of docs/secure_aggregation.md are for."""
