@@ -126,7 +126,8 @@ def check_choices(made: Any) -> None:  # any dataclass
             raise InputError(f"{name} must be {' or '.join(map(_said, kinds[name]))}; found {found!r}")
         if each.names and found is not None and found not in each.names:
             raise UnknownNameError(name, str(found), each.names)
-        if isinstance(found, float) and not math.isfinite(found):
+        bounded = each.least is not None or each.above is not None
+        if bounded and isinstance(found, float) and not math.isfinite(found):
             raise InputError(f"{name} must be finite; found {found}")
         if each.least is not None and found is not None and not found >= each.least:
             raise InputError(f"{name} must be at least {each.least}; found {found}")

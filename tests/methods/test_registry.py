@@ -1,6 +1,5 @@
 """Methods by name: those of this package, and those that others add by an entry point."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
@@ -30,16 +29,13 @@ class Outside(FedAvg):
 
 
 @pytest.fixture
-def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """That method, installed."""
     found = [
         EntryPoint("outside", f"{__name__}:Outside", methods.GROUP),
         EntryPoint("hifgl", f"{__name__}:Outside", methods.GROUP),
     ]
     monkeypatch.setattr(plugins, "installed_plugins", lambda group: found if group == methods.GROUP else [])
-    methods._places.cache_clear()
-    yield
-    methods._places.cache_clear()
 
 
 def test_every_method_is_its_own_class() -> None:
@@ -175,15 +171,11 @@ def test_a_broken_package_breaks_itself_alone(
     """Its own command says what is wrong with it, in one line; the others are as they were."""
     found = [EntryPoint("broken", place, methods.GROUP)]
     monkeypatch.setattr(plugins, "installed_plugins", lambda group: found if group == methods.GROUP else [])
-    methods._places.cache_clear()
-    try:
-        assert main(["train", "broken", "--epochs", "3"]) == BAD_INPUT
-        told = capsys.readouterr().err
-        assert says in told
-        assert told.count("\n") == 1
-        for words in (["list", "schemes"], ["train", "fedavg", "--help"], ["audit", "--help"]):
-            with suppress(SystemExit):
-                assert main(words) == OK
-            assert capsys.readouterr().err == ""
-    finally:
-        methods._places.cache_clear()
+    assert main(["train", "broken", "--epochs", "3"]) == BAD_INPUT
+    told = capsys.readouterr().err
+    assert says in told
+    assert told.count("\n") == 1
+    for words in (["list", "schemes"], ["train", "fedavg", "--help"], ["audit", "--help"]):
+        with suppress(SystemExit):
+            assert main(words) == OK
+        assert capsys.readouterr().err == ""
