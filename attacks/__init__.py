@@ -31,7 +31,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Loads attacks on arrays when they are asked for: they take torch."""
+    """Load attacks on arrays on first access, because they import torch."""
     if name in __all__:
         return getattr(import_module(f"{__name__}.arrays"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fgl_secure.algebra.quantization import as_floats
+from fgl_secure.algebra.checks import as_floats
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -24,15 +24,15 @@ from fgl_secure.typing import Flags, Ids
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NeighbourSums:
-    """What devices are left with after one sum over their neighbours.
+    """One sum per device over its neighbours.
 
     Attributes:
         sums: float64 [n, d]; zero where a sum is not computed.
         terms: int64 [n], how many rows are in each; 0 where a scheme refuses a sum over so few.
-        exact: bool [n], whose sum is over all of its neighbours and nobody else. A scheme that hides the graph bounds
-            how many messages a device sends, and may fill small sums with rows of devices two hops away.
+        exact: bool [n], whether the sum is over exactly the device's neighbours. A scheme that hides the graph
+            bounds how many messages a device sends, and may fill small sums with rows of devices two hops away.
         sent: payload bytes of all messages.
-        transcript: who sent whom what, for attacks and tests.
+        transcript: all messages, for attacks and tests.
     """
 
     sums: NDArray[np.float64] = field(repr=False)
@@ -46,7 +46,7 @@ class Hierarchy:
     """A server, its silos, and a device for every node of a graph (HiFGL, 3.1).
 
     Args:
-        graph: who has an edge to whom, and the silo of each node.
+        graph: the edges, and the silo of each node.
 
     Examples:
         >>> edges = [[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]
@@ -62,7 +62,7 @@ class Hierarchy:
 
     @classmethod
     def from_graph(cls, graph: Any, silos: ArrayLike | str | int, *, seed: int = 0) -> Hierarchy:
-        """Deals the nodes of a graph to silos.
+        """Assign the nodes of a graph to silos.
 
         Args:
             graph: PyTorch Geometric's `Data`, of which only edges are needed, or an edge_index [2, m] of nodes 0..n-1.
@@ -100,13 +100,13 @@ class Hierarchy:
         record: bool = False,
         coins: Coins | None = None,
     ) -> NeighbourSums:
-        """Each device's sum of its neighbours' rows (HiFGL, Eq. 2), computed by all parties' machines in this process.
+        """Sum the rows of each device's neighbours (HiFGL, Eq. 2), with all parties simulated in this process.
 
-        Sums over few neighbours are refused by default: a row among few is easily told. See `NeighbourSums.exact` for
-        sums that a scheme computes over others than a device's neighbours.
+        By default the scheme refuses sums over few neighbours, because such sums reveal single rows. See
+        `NeighbourSums.exact` for sums over other devices than the neighbours.
 
         Args:
-            rows: [n, d], one a device, of magnitude up to 16 over a field.
+            rows: [n, d], one per device, of magnitude up to 16 over a field.
             scheme: computes the sums; see `fgl-secure list schemes`.
             record: whether the transcript keeps what messages say, for attacks; sizes alone otherwise.
             coins: of all parties; the operating system's unless given.

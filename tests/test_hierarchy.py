@@ -54,7 +54,7 @@ def test_its_parties_are_those_of_the_graph() -> None:
 
 
 def test_a_sum_under_ckks_is_the_sum() -> None:
-    """Up to half a unit a client, which the result says; the server is sent ciphertexts alone."""
+    """Up to half a unit per client, as the result states."""
     matrices = [np.random.default_rng(each).normal(size=(4, 5)) for each in range(3)]
     found = ckks_sum(matrices)
     assert np.abs(found.total - sum(matrices)).max() <= found.error < 1e-6

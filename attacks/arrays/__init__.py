@@ -1,7 +1,7 @@
 """Attacks on arrays of your own: no run of this package, no recorded view.
 
-Each is the core of attacks that an audit runs by name. Where the truth is given, the result has a score with its 95 %
-interval, and as baseline the best guess without what was seen.
+An audit runs the same attacks on recorded views, by name. If the truth is given, the result has a score with its 95 %
+interval and, as baseline, the score of the best guess without the observed data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch.nn import functional
 
-from fgl_secure.algebra.quantization import as_floats, check_finite
+from fgl_secure.algebra.checks import as_floats, check_finite
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.gradients.inversion import (
     VARIATION,
@@ -38,22 +38,24 @@ from fgl_secure.statistics.metrics import Interval
 from fgl_secure.typing import Floats, Ids
 
 CLOSE = 1e-6
-"""How far an entry may be from the true one, as a share of the largest true one, and count as read."""
+"""How far an entry may be from the true one, as a share of the largest true one, and count as recovered."""
+_TINY = 1e-100
+"""Squares of smaller numbers would be zero."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Result:
-    """What an attack found, and how well it did.
+    """The output of an attack and its score.
 
     Attributes:
-        measured: the figure with all that belongs to it; None without a truth.
+        measured: score, interval and baselines in one record; None without a truth.
     """
 
     measured: Measurement | None
 
     @property
     def score(self) -> float | None:
-        """The share that is right, 0 to 1; None without a truth."""
+        """The share of correct claims, 0 to 1; None without a truth."""
         return None if self.measured is None else self.measured.value
 
     @property
@@ -63,7 +65,7 @@ class Result:
 
     @property
     def baseline(self) -> float | None:
-        """The share that is right of the best guess without what was seen; None without a truth."""
+        """The score of the best guess without the observed data; None without a truth."""
         return None if self.measured is None else self.measured.prior
 
     def __repr__(self) -> str:
@@ -76,7 +78,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Matches(Result):
-    """Which row of a table each row was taken for.
+    """The table row that each node was matched with.
 
     Attributes:
         rows: int64 [m], rows of the table; -1 for none.
@@ -88,10 +90,10 @@ class Matches(Result):
 def match(
     features: ArrayLike, table: ArrayLike, *, method: str = "nearest", truth: ArrayLike | None = None, seed: int = 0
 ) -> Matches:
-    """Names nodes by their structure features: the row of a table that is most like each.
+    """Re-identify nodes: match their structure features with the rows of a table.
 
-    The table has the same features of nodes whose names are known, as whoever has a copy of the graph computes them
-    (on FedStruct, ICLR 2025, App. G.1). Counts are compared as log2(1 + count).
+    The table has the same features of nodes whose identity the attacker knows, computed on a copy of the graph (on
+    FedStruct, ICLR 2025, App. G.1). Counts are compared as log2(1 + count).
 
     Args:
         features: [m, d], finite.
@@ -102,7 +104,7 @@ def match(
         seed: breaks ties between equal rows.
 
     Returns:
-        The rows. With a truth also the share that is right; the baseline is one row of the table for all.
+        The rows. With a truth also the share of correct matches; the baseline matches all nodes with one row.
 
     Raises:
         InputError: shapes do not fit, an entry is not finite, a method is unknown, or the features tell no degrees.
@@ -114,11 +116,10 @@ def match(
     here, there = _matrix(features, "features"), _matrix(table, "table", columns_of=features)
     if not len(there):
         raise InputError("table must have at least 1 row; found 0")
-    both = comparable(np.concatenate([here, there]))
-    both = both - np.median(both, axis=0)  # what all have in common would drown what tells them apart
-    largest = float(np.abs(both).max(initial=0.0))
-    both = both / largest if 0 < largest < 1e-100 else both
-    mine, theirs, rng = both[: len(here)], both[len(here) :], np.random.default_rng(_whole(seed, "seed"))
+    both, rng = comparable(np.concatenate([here, there])), np.random.default_rng(_whole(seed, "seed"))
+    if method != "degrees":  # degrees are recovered from the features' own values
+        both = _centred(both)
+    mine, theirs = both[: len(here)], both[len(here) :]
     if method == "nearest":
         rows = nearest(mine, theirs, 1, rng, rounding=0.0)[:, 0]
     elif method == "assignment":
@@ -134,16 +135,23 @@ def match(
         return Matches(None, rows)
     actual = _indices(truth, len(here), len(there), "truth")
     prior = max(largest_share(actual[:, None]), 1 / len(there))
-    told = "nodes are matched with their own row."
-    return Matches(share_right("matched", rows == actual, None, told, random=1 / len(there), prior=prior), rows)
+    finding = "nodes are matched with their own row."
+    return Matches(share_right("matched", rows == actual, None, finding, random=1 / len(there), prior=prior), rows)
+
+
+def _centred(features: Floats) -> Floats:
+    """Features around their median: a common offset would exceed the differences between rows in squared distances."""
+    centred = features - np.median(features, axis=0)
+    largest = float(np.abs(centred).max(initial=0.0))
+    return centred / largest if 0 < largest < _TINY else centred
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Edges(Result):
-    """Neighbour lists that were read.
+    """Recovered neighbour lists.
 
     Attributes:
-        nodes: int64 [k], nodes whose list was read, as columns of the edges that were given, ascending.
+        nodes: int64 [k], nodes whose list was recovered, as columns of the edges that were given, ascending.
         neighbours: bool [k, n], their neighbours, themselves among them where the adjacency has loops.
     """
 
@@ -154,9 +162,9 @@ class Edges(Result):
 def edges_from_product(
     edges: ArrayLike, product: ArrayLike, *, truth: ArrayLike | None = None, own: ArrayLike | None = None
 ) -> Edges:
-    """Reads neighbour lists from one of FedStruct's matrices B_ijk and the first factor, which its receiver knows.
+    """Recover neighbour lists from one of FedStruct's matrices B_ijk and its first factor, which the receiver knows.
 
-    A client sends another one the product of that client's edges into it with its own rows of the normalised adjacency
+    Client k sends client i the product of i's edges into k with k's own rows of the normalised adjacency
     D^-1 (A + I) (FedStruct, ICLR 2025, App. D, Eq. 34 to 36). Every row of the second factor that these equations
     determine is a list of neighbours. Matrices may be sparse.
 
@@ -164,12 +172,12 @@ def edges_from_product(
         edges: [r, m], the edges of r own nodes to m nodes of the sender.
         product: [r, n], what was received: edges times the sender's rows [m, n].
         truth: bool [m, n], the neighbours of the sender's nodes.
-        own: int [m], the column of each of these nodes itself: no edge to score, for it is no secret. 0..m-1 unless
-            given, which is right where the columns begin with the sender's nodes.
+        own: int [m], the column of each of these nodes itself. Self-loops are no secret and are not scored. Needed with
+            a truth unless m = n, where it is 0..m-1.
 
     Returns:
-        The lists. With a truth also the share of the sender's edges that are read, where a wrong one counts against it;
-        the baseline is the density, which is right of pairs at random.
+        The lists. With a truth also the share of correct edges among all that are true or claimed; the baseline claims
+        every pair, and is the density.
 
     Raises:
         InputError: shapes do not fit, or an entry is not finite.
@@ -192,25 +200,27 @@ def edges_from_product(
     actual = _matrix(truth, "truth") != 0
     if actual.shape != lists.shape:
         raise InputError(f"truth must have shape {list(lists.shape)}; found {list(actual.shape)}")
+    if own is None and lists.shape[0] != lists.shape[1]:
+        raise InputError(f"own must be given to score {lists.shape[0]} nodes in {lists.shape[1]} columns; found None")
     secret = np.ones_like(lists)
-    themselves = np.arange(min(lists.shape)) if own is None else _indices(own, len(lists), lists.shape[1], "own")
-    secret[np.arange(len(themselves)), themselves] = False
+    loops = np.arange(len(lists)) if own is None else _indices(own, len(lists), lists.shape[1], "own")
+    secret[np.arange(len(lists)), loops] = False
     either = np.flatnonzero(((lists | actual) & secret).ravel())
     right, owner = (lists & actual).ravel()[either], either // lists.shape[1]
     if not len(either):
         raise InputError("truth must have an edge, or one must be claimed; there is none to score")
     density = float(actual[secret].mean())
-    told = "edges are read, those that are claimed and are none counted as well."
-    return Edges(share_right("edges", right, owner, told, random=density, prior=density), nodes, lists[nodes])
+    finding = "edges are recovered, among those that are true or claimed."
+    return Edges(share_right("edges", right, owner, finding, random=density, prior=density), nodes, lists[nodes])
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Pairs(Result):
-    """Which rows were found in which sums.
+    """Pairs of a sum and a dictionary row that it contains.
 
     Attributes:
-        sums: int64 [c], which sum.
-        rows: int64 [c], a row that is in it.
+        sums: int64 [c], index of the sum.
+        rows: int64 [c], index of the row.
     """
 
     sums: Ids
@@ -218,9 +228,9 @@ class Pairs(Result):
 
 
 def contained(sums: ArrayLike, dictionary: ArrayLike, *, truth: ArrayLike | None = None) -> Pairs:
-    """Finds the terms of sums in a public list of sparse, non-negative rows: all of their columns are in the sum.
+    """Find the terms of sums in a public dictionary of sparse, non-negative rows: the sum has all of their columns.
 
-    No scheme that hands out exact sums prevents it, and weights do not matter.
+    Every exact sum reveals this to its receiver, under any scheme and any weights.
 
     Args:
         sums: [k, d].
@@ -228,8 +238,8 @@ def contained(sums: ArrayLike, dictionary: ArrayLike, *, truth: ArrayLike | None
         truth: bool [k, n], which rows are in which sums.
 
     Returns:
-        The pairs. With a truth also the share of pairs that are right, among those that are claimed or true; the
-        baseline is the share of all pairs that are true, which is right of pairs at random.
+        The pairs. With a truth also the share of correct pairs among all that are true or claimed; the baseline claims
+        every pair, and is the share of pairs that are true.
 
     Raises:
         InputError: shapes do not fit, or an entry is not finite or negative.
@@ -254,17 +264,17 @@ def contained(sums: ArrayLike, dictionary: ArrayLike, *, truth: ArrayLike | None
     if not len(either):
         raise InputError("truth must have a row in a sum, or one must be found; there is none to score")
     density, right = float(actual.mean()), (claimed & actual).ravel()[either]
-    told = "rows are found in the sums that they are in, wrong claims counted as well."
-    measured = share_right("rows found", right, either // len(listed), told, random=density, prior=density)
+    finding = "rows are found in their sums, among pairs that are true or claimed."
+    measured = share_right("rows found", right, either // len(listed), finding, random=density, prior=density)
     return Pairs(measured, where, which)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Terms(Result):
-    """Rows that sums determine.
+    """Rows that the sums determine.
 
     Attributes:
-        senders: int64 [k], whose rows, ascending.
+        senders: int64 [k], index of each row's sender, ascending.
         rows: float64 [k, d].
     """
 
@@ -273,9 +283,9 @@ class Terms(Result):
 
 
 def differences(sums: ArrayLike, taking_part: ArrayLike, *, truth: ArrayLike | None = None) -> Terms:
-    """Reads single rows from several sums of the same rows that different senders took part in.
+    """Recover single rows from several sums over different sets of senders.
 
-    A row is read exactly where the sums determine it: where its leverage is 1 (Chin and Ozsoyoglu, IEEE TSE 8, 1982).
+    The sums determine a row exactly if its leverage is 1 (Chin and Ozsoyoglu, IEEE TSE 8, 1982).
 
     Args:
         sums: [q, d], real numbers; of a field the representatives of least magnitude.
@@ -283,8 +293,8 @@ def differences(sums: ArrayLike, taking_part: ArrayLike, *, truth: ArrayLike | N
         truth: [n, d], the rows.
 
     Returns:
-        The rows. With a truth also the share of senders whose row is read, up to 1e-6 of the largest entry; the
-        baseline takes every row for the most frequent one, and is 0 where no two are equal.
+        The rows. With a truth also the share of senders whose row is recovered, up to 1e-6 of the largest entry. The
+        baseline guesses the most frequent row, and is 0 if no two are equal.
 
     Raises:
         InputError: shapes do not fit, or an entry is not finite.
@@ -307,20 +317,20 @@ def differences(sums: ArrayLike, taking_part: ArrayLike, *, truth: ArrayLike | N
     right = np.zeros(len(actual), dtype=np.bool_)
     near = CLOSE * float(np.abs(actual).max(initial=0.0))
     right[solution.unknowns] = (np.abs(rows - actual[solution.unknowns]) <= near).all(axis=1)
-    common, told = largest_share(actual), "senders' rows are determined by the sums, and right."
+    common, finding = largest_share(actual), "senders' rows are recovered."
     prior = common if common * len(actual) > 1 else 0.0
-    return Terms(share_right("rows read", right, None, told, prior=prior), solution.unknowns, rows)
+    return Terms(share_right("rows recovered", right, None, finding, prior=prior), solution.unknowns, rows)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Inversion(Result):
-    """Inputs whose gradient is like the one that was seen.
+    """Inputs whose gradient is close to the observed one.
 
     Attributes:
         inputs: float64 [b, ...], in the order of the truth where one is given.
         labels: int64 [b], likewise.
-        distance: between their gradient and the one that was seen: 1 - cosine, or the squared distance in units of the
-            seen gradient's squared length.
+        distance: between their gradient and the observed one: 1 - cosine, or the squared distance in units of the
+            observed gradient's squared length.
     """
 
     inputs: NDArray[np.float64]
@@ -373,7 +383,7 @@ def invert(
     truth: ArrayLike | None = None,
     public: ArrayLike | None = None,
 ) -> Inversion:
-    """Inverts the gradient of any torch module: seeks inputs that would have shown it.
+    """Invert the gradient of any torch module: search for inputs that produce it.
 
     The module is copied, and works in double precision and in the mode that it is in. Parts whose second derivative is
     zero or random (max pooling over ties, dropout in training mode) make the search harder or impossible.
@@ -418,20 +428,31 @@ def invert(
     found, batch = np.asarray(best.features), len(seen.labels)
     if truth is None:
         return Inversion(None, found, best.labels, best.distance)
-    actual = as_floats(truth, "truth")
-    check_finite(actual, "truth")
-    if actual.shape[1:] != found.shape[1:] or len(actual) not in (batch, len(found)):
-        raise InputError(f"truth must have shape {list(found.shape)}; found {list(actual.shape)}")
-    flat, true = found.reshape(len(found), -1), actual.reshape(len(actual), -1)
+    order, measured = _scored(found, batch, as_floats(truth, "truth"), box, public)
+    return Inversion(measured, found[order], best.labels[order[:batch]], best.distance)
+
+
+def _scored(
+    found: NDArray[np.float64],
+    batch: int,
+    truth: NDArray[np.float64],
+    box: tuple[float, float] | None,
+    public: ArrayLike | None,
+) -> tuple[Ids, Measurement]:
+    """The order of the inputs that fits the truth best, and the share of the batch that is recovered."""
+    check_finite(truth, "truth")
+    if truth.shape[1:] != found.shape[1:] or len(truth) not in (batch, len(found)):
+        raise InputError(f"truth must have shape {list(found.shape)}; found {list(truth.shape)}")
+    flat, true = found.reshape(len(found), -1), truth.reshape(len(truth), -1)
     order = matched(flat[: len(true)], true, batch)
     scale = 1.0 if box is None else box[1] - box[0]
-    usual = np.full(true.shape[1], 0.0 if box is None else sum(box) / 2)
+    guess = np.full(true.shape[1], 0.0 if box is None else sum(box) / 2)
     if public is not None:
-        usual = _flat(public, true.shape[1]).mean(axis=0)
+        guess = _flat(public, true.shape[1]).mean(axis=0)
     right = recovered(flat[order[:batch]] / scale, true[:batch] / scale)
-    prior = float(recovered(np.tile(usual / scale, (batch, 1)), true[:batch] / scale).mean())
-    measured = share_right("inputs", right, None, "inputs are found with every entry right within 1/32.", prior=prior)
-    return Inversion(measured, found[order], best.labels[order[:batch]], best.distance)
+    prior = float(recovered(np.tile(guess / scale, (batch, 1)), true[:batch] / scale).mean())
+    finding = "inputs are recovered with every entry within 1/32."
+    return order, share_right("inputs", right, None, finding, prior=prior)
 
 
 def _seen(

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fgl_secure.algebra.checks import as_floats, check_finite, finite, largest_magnitude
 from fgl_secure.algebra.prime_field import PrimeField
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError
@@ -32,7 +33,7 @@ SPARE_BITS = 6
 MANTISSA = 52
 """Most bits behind the binary point of a float64 of magnitude 1."""
 LEAST_UNITS = 16
-"""Of the largest of some values at hand."""
+"""Least magnitude, in units, of the largest value that `for_values` encodes."""
 FINEST = 40
 """Most bits behind the binary point of field elements."""
 _MOST_EXPONENT = 1000
@@ -91,57 +92,6 @@ def scaled(values: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
     near = abs(exponent) < _MOST_EXPONENT
     found: NDArray[np.float64] = values * 2.0**exponent if near else np.ldexp(values, exponent)
     return found
-
-
-def largest_magnitude(values: NDArray[Any]) -> float:
-    """The largest magnitude; 0 for no values, NaN where there is one."""
-    if not values.size:
-        return 0.0
-    return float(max(-float(values.min()), float(values.max())))  # a NaN is both
-
-
-def check_bits(values: NDArray[np.floating[Any]], bits: int, what: str) -> None:
-    """Refuses numbers that have more bits behind the binary point than everybody is told.
-
-    Raises:
-        InputError: one is no multiple of 2^-bits; says what they are.
-    """
-    shifted = values * 2.0**bits
-    if not (np.rint(shifted) == shifted).all() or not np.isfinite(shifted).all():
-        raise InputError(f"{what} must be multiples of 2^-{bits}, as everybody is told; at least one is not")
-
-
-def as_floats(values: Any, name: str) -> NDArray[np.float64]:
-    """Numbers of any form, a tensor with gradients among them, as float64.
-
-    Raises:
-        InputError: they are no real numbers, or rows of different lengths.
-    """
-    if isinstance(values, torch.Tensor):
-        values = (values if values.layout is torch.strided else values.to_dense()).detach().cpu().to(torch.float64)
-    elif hasattr(values, "toarray"):  # a sparse matrix of SciPy
-        values = values.toarray()
-    try:
-        found = np.asarray(values)
-        return found.astype(np.float64, casting="same_kind" if found.dtype.kind == "f" else "safe")
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be real numbers in rows of one length; they are not") from error
-
-
-def check_finite(values: NDArray[np.floating[Any]], what: str = "numbers", remedy: str = "") -> float:
-    """The largest magnitude of values that must be numbers.
-
-    Raises:
-        InputError: NaN or infinity is among them; says what they are and what to do.
-    """
-    return finite(largest_magnitude(values), what, remedy)
-
-
-def finite(largest: float, what: str = "numbers", remedy: str = "") -> float:
-    """The largest magnitude of numbers, if it is one; see `check_finite`."""
-    if not math.isfinite(largest):
-        raise InputError(f"{what} must be finite; found NaN or infinity" + (f": {remedy}" if remedy else ""))
-    return largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +249,7 @@ class FixedPoint:
 
     @classmethod
     def for_values(cls, values: Any, field: PrimeField | None = None, *, terms: int = 1, degree: int = 1) -> FixedPoint:
-        """One for numbers at hand, whose largest magnitude becomes the bound, and everybody's to know.
+        """Return a map for given values. Their largest magnitude becomes the bound, which all parties learn.
 
         It has as many bits behind the binary point as the field has room for, up to 40, and 52 in a result.
 

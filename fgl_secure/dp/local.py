@@ -1,4 +1,4 @@
-"""Embeddings perturbed once by whoever has them, who then trusts nobody: local differential privacy of whole rows."""
+"""Local differential privacy: each device perturbs its own feature vector or embedding once, before it sends it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.quantization import as_floats, check_finite
+from fgl_secure.algebra.checks import as_floats, check_finite
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.dp.budget import PrivacyTarget, Relation, Unit
 from fgl_secure.dp.grid import grid_rows
@@ -28,16 +28,16 @@ BEST_EPSILON = 2.18
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PerturbedRows:
-    """Rows that may be given to anybody, and kept: what is made of them costs nothing more.
+    """Perturbed rows. Publishing, caching and processing them costs no further epsilon (post-processing).
 
     Attributes:
         rows: float64 [n, d], unbiased where no row had to be clipped (gaussian: up to its grid).
-        epsilon: of one device's row: any two rows are told apart by no more.
+        epsilon: per row, for replacing it by any other row.
         delta: 0 for the multi-bit mechanism.
-        mechanism: which.
+        mechanism: its name.
         deviation: largest standard deviation of a coordinate, in the rows' unit.
-        clipped: rows that were shortened to the norm, or had an entry outside the range that was moved to its end. This
-            process alone knows; it is no part of what may be given away.
+        clipped: rows that were shortened to the norm, or had an entry outside the range that was moved to its end. The
+            count depends on the private rows: do not publish it.
     """
 
     rows: NDArray[np.float64] = field(repr=False)
@@ -58,20 +58,21 @@ def perturb(
     delta: float | None = None,
     coins: Coins | None = None,
 ) -> PerturbedRows:
-    """Perturbs each row by itself, so that a device gives its row away and trusts nobody.
+    """Perturb each row independently, so that its device has to trust no other party (local differential privacy).
 
-    The unit is one device's whole row, replaced by any other one. Perturb a row once and keep the result: averages over
-    neighbours take the noise out, and another perturbation of the same row costs another epsilon. Noise is drawn as
-    integers, so that no floating-point number tells more than it should.
+    The unit is one device's whole row, replaced by any other one. Perturb a row once and cache the result: means over
+    neighbours average the noise out, and every further perturbation of the same row costs another epsilon. Noise is
+    drawn as integers, which avoids leakage through floating-point rounding.
 
     Args:
-        rows: [n, d], one a device, finite.
-        epsilon: above 0.
+        rows: [n, d], one per device, finite.
+        epsilon: at least 1e-6.
         mechanism: `multi-bit` (Sajadmanesh and Gatica-Perez, CCS 2021, Algorithm 2; pure, of entries in a range) or
             `gaussian` (the discrete Gaussian of Canonne, Kamath and Steinke 2020, of rows in a norm).
-        bounds: least and largest entry, for `multi-bit`; 0 and 1 unless given. Everybody knows them; they aren't taken
-            from the rows.
-        clip: largest L2 norm of a row, for `gaussian`; 1 unless given. The same holds.
+        bounds: least and largest entry, for `multi-bit`; 0 and 1 unless given. Entries outside are moved to the end and
+            counted. Bounds are public and must not be computed from the rows.
+        clip: largest L2 norm of a row, for `gaussian`; 1 unless given. Longer rows are shortened and counted. Public,
+            too.
         delta: for `gaussian`, below 1 / n; 1 / (10 n) unless given.
         coins: where noise comes from; the operating system's unless given.
 

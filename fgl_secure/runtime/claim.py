@@ -34,9 +34,9 @@ class Strength(StrEnum):
 
 
 class SecretKind(StrEnum):
-    """What may be hidden, and what an attack may find: the words, then the few that a column has room for.
+    """A secret that a scheme guarantees or an attack recovers: its description, and a short form for table columns.
 
-    This one has no members. Whoever makes promises or attacks about something of its own subclasses it.
+    This base has no members. A scheme, method or attack with secrets of its own subclasses it.
 
     Examples:
         >>> class Timing(SecretKind):

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.algebra.quantization import FixedPoint, check_finite
+from fgl_secure.algebra.checks import as_floats, check_finite
+from fgl_secure.algebra.quantization import FixedPoint
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.ckks.scheme import Ckks
@@ -21,13 +21,13 @@ from fgl_secure.runtime import Channel, Directory, Role, Step, Transcript
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncryptedSum:
-    """A sum that its receiver decrypted.
+    """The decrypted sum.
 
     Attributes:
         total: float64, of the shape of the matrices; a CSR array where all of them are sparse.
         error: how far an entry may be from the true sum. Decryption is exact: rounding to fixed point is all.
         sent: payload bytes of all messages: keys, ciphertexts of all clients, and their sum.
-        transcript: who sent whom how much.
+        transcript: sender, receiver and size of each message.
     """
 
     total: Any = field(repr=False)
@@ -37,13 +37,13 @@ class EncryptedSum:
 
 
 def ckks_sum(matrices: Sequence[Any], *, bound: float | None = None) -> EncryptedSum:
-    """Adds one matrix of each client under the receiver's CKKS key, by a server that sees ciphertexts alone.
+    """Add one matrix per client under the receiver's CKKS key, via a server that receives only ciphertexts.
 
-    The receiver is another client than those who send, as in FedStruct's exchange, whose receiver i sums the B_ijk of
+    The receiver is a client that sends no matrix, as in FedStruct's exchange, whose receiver i sums the B_ijk of
     all others k (ICLR 2025, App. D). Sparse matrices are encrypted whole, so that their pattern stays hidden.
 
     Args:
-        matrices: one a client, two or more of one shape: arrays, tensors, or SciPy's sparse matrices.
+        matrices: one per client, two or more of one shape: arrays, tensors, or SciPy's sparse matrices.
         bound: largest magnitude of an entry, which all parties know; the largest that there is unless given.
 
     Raises:
@@ -58,7 +58,7 @@ def ckks_sum(matrices: Sequence[Any], *, bound: float | None = None) -> Encrypte
     clients = len(matrices)
     if clients < 2:
         raise InputError(f"matrices must be at least 2, or the sum is one client's own; found {clients}")
-    rows = [_dense(each, number) for number, each in enumerate(matrices)]
+    rows = [as_floats(each, "matrices") for each in matrices]
     shape = rows[0].shape
     if any(each.shape != shape for each in rows) or not rows[0].size:
         raise InputError(f"matrices must have one shape, not empty; found {[list(each.shape) for each in rows]}")
@@ -75,14 +75,3 @@ def ckks_sum(matrices: Sequence[Any], *, bound: float | None = None) -> Encrypte
     if all(sparse.issparse(each) for each in matrices):
         total = sparse.csr_array(total)
     return EncryptedSum(total, clients * code.error, channel.transcript.byte_count, channel.transcript)
-
-
-def _dense(matrix: Any, number: int) -> NDArray[np.float64]:
-    if sparse.issparse(matrix):
-        matrix = matrix.toarray()
-    elif hasattr(matrix, "detach"):  # a tensor, which may be sparse
-        matrix = (matrix.to_dense() if matrix.layout.__repr__() != "torch.strided" else matrix).detach().cpu().numpy()
-    try:
-        return np.asarray(matrix, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"matrices must be numbers; client {number}'s are not") from error

@@ -28,6 +28,13 @@ def test_shuffled_features_are_matched(method: str) -> None:
     assert found.interval.low > 0.8
 
 
+def test_degrees_match_nodes() -> None:
+    """One-hot degrees, of which most nodes have one: each node is matched with a node of its degree."""
+    table = np.eye(6)[[0, 1, 3, 3, 3, 3, 5]]
+    found = match(table[::-1], table, method="degrees")
+    assert np.array_equal(table[found.rows], table[::-1])
+
+
 @pytest.mark.parametrize("change", [lambda x: x + 1e7, lambda x: x * 1e-170], ids=["far from 0", "tiny"])
 def test_equal_rows_are_matched_whatever_their_size(change: Callable[[Any], Any]) -> None:
     table = change(RNG.random((50, 4)))
@@ -67,6 +74,24 @@ def test_neighbour_lists_are_read_from_a_product() -> None:
     assert again.score is None
 
 
+def test_products_of_another_graph_recover_nothing() -> None:
+    """The null control: lists are recovered, and are those of other nodes."""
+    theirs, others = adjacency(20, 30), adjacency(20, 30)
+    product = np.eye(20) @ (others / others.sum(axis=1, keepdims=True))
+    found = edges_from_product(np.eye(20), product, truth=theirs)
+    assert found.score is not None
+    assert found.baseline is not None
+    assert found.score < found.baseline + 0.1
+
+
+def test_self_loops_earn_nothing() -> None:
+    """With the columns of the nodes themselves given, only edges to others are scored."""
+    theirs = adjacency(20, 30)
+    loops = np.eye(8, 20)[:, ::-1]
+    found = edges_from_product(np.eye(8), loops, truth=theirs[:8], own=range(19, 11, -1))
+    assert found.score == 0.0
+
+
 def test_sums_over_pairs_determine_no_list() -> None:
     """Two nodes that are never apart can't be told from each other."""
     theirs = adjacency(6, 8)
@@ -86,6 +111,15 @@ def test_terms_are_found_in_a_dictionary() -> None:
     assert (claimed >= inside).all()
     assert found.score is not None
     assert found.score > 0.6 > 5 * (found.baseline or 0)
+
+
+def test_rows_are_not_found_in_sums_of_other_rows() -> None:
+    """The null control: sums over rows that are not in the dictionary."""
+    rows, others = ((RNG.random((40, 200)) < 0.05).astype(float) for _ in range(2))
+    inside = RNG.random((5, 40)) < 0.08
+    found = contained(inside @ others, rows, truth=inside)
+    assert found.score is not None
+    assert found.score < 0.1
 
 
 def test_rows_are_read_where_sums_determine_them() -> None:
@@ -154,6 +188,7 @@ def test_the_gradient_of_another_input_finds_nothing() -> None:
         (lambda: match([[0.5]], [[1.5]], method="degrees"), "features"),
         (lambda: edges_from_product([[1.0]], [[1.0], [2.0]]), "product"),
         (lambda: edges_from_product([[1.0]], [[1.0]], truth=[[1, 0]]), "truth"),
+        (lambda: edges_from_product([[1.0]], [[0.5, 0.5]], truth=[[1, 1]]), "own"),
         (lambda: contained([[1.0]], [[-1.0]]), "dictionary"),
         (lambda: contained([[1.0]], [[1.0]], truth=[[1, 0]]), "truth"),
         (lambda: differences([[1.0]], [[1], [1]]), "taking_part"),
