@@ -1,7 +1,8 @@
 """Attacks: what a coalition infers from the view it had of a run.
 
 `attack(name)` gives one by name and `names()` lists them; the classes are in the families' packages, each with what
-attackers of the family may know and what they are scored against.
+attackers of the family may know and what they are scored against. `match`, `invert`, `edges_from_product`, `contained`
+and `differences` attack arrays of your own.
 """
 
 from __future__ import annotations
@@ -14,9 +15,26 @@ if __name__ != "fgl_secure.attacks":
     raise ImportError("import this package as 'fgl_secure.attacks': under a second name every class would exist twice")
 
 if TYPE_CHECKING:
+    from fgl_secure.attacks.arrays import contained, differences, edges_from_product, invert, match
     from fgl_secure.attacks.base import Attack
 
-__all__ = ["attack", "attacks", "names"]
+__all__ = [
+    "attack",
+    "attacks",
+    "contained",
+    "differences",
+    "edges_from_product",
+    "invert",
+    "match",
+    "names",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load attacks on arrays on first access, because they import torch."""
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.arrays"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def attack(name: str) -> Attack[Any, Any]:

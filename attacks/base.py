@@ -9,12 +9,26 @@ from enum import StrEnum
 from typing import Any, Generic, Self, TypeVar
 
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Circumstance, Directory, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Circumstance, CircumstanceKind, Directory, PublicParameters, Role, SecretKind, View
 from fgl_secure.statistics.metrics import Interval, Proportion
 
 Guess = TypeVar("Guess")
 Known = TypeVar("Known")
 Secrets = TypeVar("Secrets", bound="Truth")
+
+
+class DataSecret(SecretKind):
+    """What clients know of their data, and models, updates and structure features may tell."""
+
+    FOREIGN_EDGE = ("which edges exist between nodes of other clients", "others' edges")
+    LABEL = ("the labels of other clients' nodes", "others' labels")
+    IDENTITY = ("which node of another client is which", "who is who")
+    STRUCTURE_FEATURE = ("the structure features of single nodes of another client", "structure features")
+    TRAINING_NODE = ("which nodes other clients take their gradients over", "training nodes")
+    NODE_FEATURES = ("the features of single nodes of another client", "features of a node")
+    CLASS_PRESENCE = ("which classes a client has labelled nodes of", "classes at a client")
+    LABEL_SHARES = ("how often each label occurs at a client", "label counts")
+    CLIENT_IDENTITY = ("which client an update is from", "who sent an update")
 
 
 class Truth(ABC):
@@ -120,10 +134,10 @@ class Card:
     summary: str
     source: str
     observer: Role
-    secret: Secret
+    secret: SecretKind
     scenario: str
     control: str
-    circumstance: Circumstance = Circumstance.ANY
+    circumstance: CircumstanceKind = Circumstance.ANY
     minimum: float = 0.99
     auxiliary: str = ""
     truth: type[Truth] = field(kw_only=True)
@@ -133,8 +147,8 @@ class Card:
 
     def __post_init__(self) -> None:
         wanted = (("name", self.name, str), ("scenario", self.scenario, str), ("control", self.control, str),
-                  ("observer", self.observer, Role), ("secret", self.secret, Secret),
-                  ("circumstance", self.circumstance, Circumstance), ("truth", self.truth, type))  # fmt: skip
+                  ("observer", self.observer, Role), ("secret", self.secret, SecretKind),
+                  ("circumstance", self.circumstance, CircumstanceKind), ("truth", self.truth, type))  # fmt: skip
         for field_name, found, kind in wanted:
             if not isinstance(found, kind):
                 raise InputError(f"{field_name} of a card must be a {kind.__name__}; found {found!r}")

@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fgl_secure import attacks, methods, schemes
     from fgl_secure.aggregation.aggregator import SecureAggregator
+    from fgl_secure.algebra import FixedPoint, LagrangeCode, PrimeField
+    from fgl_secure.dp import perturb
     from fgl_secure.graph import Data, FederatedGraph
+    from fgl_secure.hierarchy import Hierarchy
+    from fgl_secure.protocols.ckks.arrays import ckks_sum
     from fgl_secure.public import audit, train
 
 try:
@@ -25,7 +29,13 @@ except PackageNotFoundError:  # a source tree on the path, not installed
 
 _PLACES = MappingProxyType({
     "SecureAggregator": "fgl_secure.aggregation.aggregator",
+    "FixedPoint": "fgl_secure.algebra",
+    "Hierarchy": "fgl_secure.hierarchy",
+    "LagrangeCode": "fgl_secure.algebra",
+    "PrimeField": "fgl_secure.algebra",
     "audit": "fgl_secure.public",
+    "ckks_sum": "fgl_secure.protocols.ckks.arrays",
+    "perturb": "fgl_secure.dp",
     "train": "fgl_secure.public",
     "Data": "fgl_secure.graph",
     "FederatedGraph": "fgl_secure.graph",
@@ -39,11 +49,17 @@ _MODULES = MappingProxyType({
 __all__ = [
     "Data",
     "FederatedGraph",
+    "FixedPoint",
+    "Hierarchy",
+    "LagrangeCode",
+    "PrimeField",
     "SecureAggregator",
     "__version__",
     "attacks",
     "audit",
+    "ckks_sum",
     "methods",
+    "perturb",
     "schemes",
     "train",
 ]

@@ -6,6 +6,7 @@ same fields. Nothing heavy is imported here: `--help` and bad usage answer at on
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -32,6 +33,7 @@ class Choice:
         says: its meaning, in words that fit into a table of options.
         known: values that it may take, or what tells them when it is asked; empty for any of its type.
         least: smallest number that it may be; None for no bound.
+        above: number that it must exceed; None for no such bound.
         option: its name on the command line where that isn't the field's.
         shown: what stands for its value in a table of options.
         prefix: what the options of a part begin with, for a field that is a configuration itself; empty for others.
@@ -41,6 +43,7 @@ class Choice:
     says: str
     known: Known = ()
     least: int | None = None
+    above: int | None = None
     option: str = ""
     shown: str = ""
     prefix: str = ""
@@ -58,11 +61,12 @@ def choice(
     *,
     known: Known = (),
     least: int | None = None,
+    above: int | None = None,
     option: str = "",
     shown: str = "",
 ) -> Any:  # stands for a value of the field's own type
     """A field with a default and a meaning; see `Choice`."""
-    return field(default=default, metadata={_KEY: Choice(says, known, least, option, shown)})
+    return field(default=default, metadata={_KEY: Choice(says, known, least, above, option, shown)})
 
 
 def required(says: str, *, option: str = "", shown: str = "") -> Any:  # stands for the field's value
@@ -122,8 +126,13 @@ def check_choices(made: Any) -> None:  # any dataclass
             raise InputError(f"{name} must be {' or '.join(map(_said, kinds[name]))}; found {found!r}")
         if each.names and found is not None and found not in each.names:
             raise UnknownNameError(name, str(found), each.names)
-        if each.least is not None and found is not None and found < each.least:
+        bounded = each.least is not None or each.above is not None
+        if bounded and isinstance(found, float) and not math.isfinite(found):
+            raise InputError(f"{name} must be finite; found {found}")
+        if each.least is not None and found is not None and not found >= each.least:
             raise InputError(f"{name} must be at least {each.least}; found {found}")
+        if each.above is not None and found is not None and not found > each.above:
+            raise InputError(f"{name} must be above {each.above}; found {found}")
 
 
 @cache

@@ -142,7 +142,12 @@ class SumMachine(Machine):
 
 
 class Scheme(ABC):
-    """A way to compute sums, and what it promises about them. A frozen dataclass of its parameters."""
+    """A way to compute sums, and what it promises about them. A frozen dataclass of its parameters.
+
+    A scheme has `label`, `summary`, `public`, `refuses`, `claim_for`, `limit` and `machines`. All else has a default
+    that says that it can't: bound degrees, leave out small groups, write numbers at fewer bits, go on without some
+    clients, let senders veto.
+    """
 
     label: ClassVar[str]
     """What it is called without its parameters."""

@@ -48,7 +48,6 @@ def test_coins_never_repeat(coins: Coins) -> None:
 
 
 def test_system_coins_differ_between_supplies() -> None:
-    """Two supplies of system coins have nothing in common."""
     first, second = (set(SystemCoins().uniform(MERSENNE_31, (64,)).tolist()) for _ in range(2))
     assert not first & second
 
@@ -130,7 +129,6 @@ def test_tapes_that_cannot_be_are_refused(modulus: int, length: int) -> None:
 
 
 def test_largest_set_of_tapes_is_accepted() -> None:
-    """2^24 tapes are the most, and they are accepted."""
     assert TapeCoins(2, 24).batch_shape == (MAX_TAPES,)
 
 
@@ -143,7 +141,6 @@ def test_distinct_elements_are_exactly_uniform(modulus: int, count: int) -> None
 
 
 def test_more_distinct_elements_than_there_are_raise() -> None:
-    """A field of 5 elements has no 6 distinct ones."""
     with pytest.raises(InputError, check=about("count of distinct elements")):
         distinct_elements(SimulationCoins(0), 5, 6)
 

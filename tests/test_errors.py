@@ -38,7 +38,6 @@ def test_codes_tell_kinds_apart() -> None:
 
 
 def test_examples_are_right() -> None:
-    """Of the docstrings."""
     assert doctest.testmod(errors).failed == 0
 
 

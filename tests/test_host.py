@@ -93,7 +93,6 @@ def test_every_setting_leaves_training_as_it_is(state: str, usual: Callable[[str
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_all_settings_together_leave_every_method_as_it_is(name: str, usual: Callable[[str], tuple[Any, ...]]) -> None:
-    """The bits of every method."""
     check_settings(name, usual(name))
 
 

@@ -75,7 +75,6 @@ def test_a_full_disk_costs_time_alone(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_loop_without_a_source_file_is_compiled(caplog: pytest.LogCaptureFixture) -> None:
-    """As in a frozen program."""
     found: dict[str, Any] = {}
     exec(compile("def triple(values):\n    return 3 * values", "<frozen>", "exec"), found)  # noqa: S102
     with caplog.at_level(logging.WARNING, "fgl_secure"):

@@ -19,9 +19,11 @@ from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.cli.main import main
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph import FederatedGraph, datasets
+from fgl_secure.methods.fed2gnn import audit_target
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
-from tests.graphs import two_communities
+from tests.graphs import joined_digits, two_communities
+from tests.methods.fed2gnn.small import hurried_preset
 
 CHANCE = 0.5
 """Of the two classes of the graph, which are equally large."""
@@ -60,17 +62,21 @@ def test_fedstruct_sums_its_terms_under_ckks() -> None:
 def test_embeddings_are_perturbed_at_every_epsilon(epsilon: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training under the default scheme ends, and costs the epsilon that was asked for, and not a tenth less."""
     monkeypatch.setattr(privacy_cost, "CANARIES", 20)
-    private = train(methods.HiFGL(epochs=20, privacy=EmbeddingPrivacy(epsilon=epsilon)), graph(24, 2))
+    private = train(methods.HiFGL(epochs=5, privacy=EmbeddingPrivacy(epsilon=epsilon)), graph(24, 2))
     assert private.scheme.endswith("+dp")
     assert private.scheme.startswith("relay-coded")
-    assert len(private.result.losses) == 20
+    assert len(private.result.losses) == 5
     assert private.privacy is not None
     claimed = float(private.to_json()["privacy"]["epsilon"])  # type: ignore[index]
     assert 0.9 * epsilon < claimed <= epsilon
 
 
-def test_the_command_line_perturbs_embeddings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_perturbs_embeddings(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On digits, which comes with the package."""
+    monkeypatch.setattr(datasets, "load_digits_graph", lambda: joined_digits(200))
+    monkeypatch.setattr(privacy_cost, "CANARIES", 20)
     assert main(["train", "hifgl", "--dp-epsilon", "8", "--epochs", "1", "--silos", "2"]) == 0
     out = capsys.readouterr().out
     assert "relay-coded" in out
@@ -99,8 +105,9 @@ PAPERS_METHODS: dict[str, tuple[Method, float]] = {
 
 
 @pytest.mark.parametrize("name", PAPERS_METHODS)
-def test_every_method_learns_under_its_default_scheme(name: str) -> None:
+def test_every_method_learns_under_its_default_scheme(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Methods on nodes; FedVN's graphs are below."""
+    monkeypatch.setattr(audit_target, "fed2gnn_preset", hurried_preset)
     check_learns(*PAPERS_METHODS[name])
 
 

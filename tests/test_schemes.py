@@ -130,7 +130,6 @@ def test_topologies_of_others_are_refused() -> None:
 
 
 def test_two_schemes_for_one_topology_are_refused() -> None:
-    """One run has one scheme a topology."""
     with pytest.raises(InputError, check=about("scheme")):
         assignment("secmp,plaintext", ("neighbours",))
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import area_within, mean_area, ranking_of_nodes
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG,
     UPDATES,
@@ -35,7 +35,7 @@ from fgl_secure.attacks.gradients.model import Activation, GradientModel
 from fgl_secure.attacks.neighbourhoods import undirected
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import GradientTruth
-from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Directory, PublicParameters, Role, View
 from fgl_secure.statistics.metrics import clustered_advantage
 from fgl_secure.typing import Flags, Floats, Ids
 
@@ -258,7 +258,7 @@ class _GradientSpan(_Fields):
         "gradient-span",
         "the server tells which nodes a client's gradient was taken over, by the span of the first gradient",
         "GRAIN (ICLR 2025) and DAGER (NeurIPS 2024), span check",
-        Role.SERVER, Secret.TRAINING_NODE, UPDATES, FEDAVG, minimum=0.95,
+        Role.SERVER, DataSecret.TRAINING_NODE, UPDATES, FEDAVG, minimum=0.95,
         auxiliary="the model, public features of all nodes, and the edges that clients average over",
         truth=GradientTruth, knowledge=GradientKnowledge,
     )  # fmt: skip
@@ -292,7 +292,7 @@ class _GradientFilter(_Fields):
         "gradient-filter",
         "the server ranks nodes by how well a client's gradient goes with what they would add to it",
         "against noise on gradients: a matched filter (North 1943) for GRAIN's candidates (ICLR 2025)",
-        Role.SERVER, Secret.TRAINING_NODE, UPDATES, FEDAVG, minimum=0.55,
+        Role.SERVER, DataSecret.TRAINING_NODE, UPDATES, FEDAVG, minimum=0.55,
         auxiliary="the model, public features of all nodes, and the edges that clients average over",
         truth=GradientTruth, knowledge=GradientKnowledge,
     )  # fmt: skip

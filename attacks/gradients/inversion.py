@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -24,6 +25,36 @@ from torch.nn import functional
 from fgl_secure.attacks.gradients.model import GradientModel, ReceptiveField
 from fgl_secure.errors import InputError
 from fgl_secure.typing import Floats, Ids
+
+
+class Sought(Protocol):
+    """A gradient that was seen, and what inputs would have shown: all that a try needs."""
+
+    @property
+    def goal(self) -> torch.Tensor:
+        """Float64 [P], the gradient."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the inputs; each is along the first axis."""
+
+    @property
+    def classes(self) -> int:
+        """How many labels there are."""
+
+    @property
+    def labels(self) -> Ids:
+        """int64 [b], the labels of the batch as its observer reads them, in no order of significance."""
+
+    @property
+    def box(self) -> tuple[float, float] | None:
+        """Least and largest entry of an input; None where they may be any number."""
+
+    def shown(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The gradient [P] of inputs and of labels, int64 [b] or probabilities [b, c]."""
+
+    def prior(self, x: torch.Tensor) -> torch.Tensor:
+        """How unlikely inputs are; chooses among those with one gradient."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +79,35 @@ class SeenGradient:
         """What rows [m, d], an adjacency as the model takes it, and labels of the batch would have shown: [P]."""
         gradient = self.model.gradient(x, adjacency, labels, torch.arange(self.field.batch))
         return gradient if self.clip is None else gradient * (self.clip / gradient.norm()).clamp(max=1)
+
+    @property
+    def goal(self) -> torch.Tensor:
+        """See `Sought.goal`."""
+        return torch.from_numpy(self.gradient)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See `Sought.shape`: the rows of the field."""
+        return self.field.nodes, self.model.widths[0]
+
+    @property
+    def classes(self) -> int:
+        """See `Sought.classes`."""
+        return self.model.widths[-1]
+
+    @property
+    def box(self) -> tuple[float, float] | None:
+        """See `Sought.box`."""
+        return 0.0, 1.0
+
+    def shown(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """See `Sought.shown`: over the edges of the field."""
+        return self.of(x, torch.from_numpy(self.field.counted), labels)
+
+    def prior(self, x: torch.Tensor) -> torch.Tensor:
+        """See `Sought.prior`: neighbours are alike, and pictures smooth."""
+        unlikely = ALIKE * smoothness(x, torch.from_numpy(self.field.adjacency))
+        return unlikely if self.image_shape is None else unlikely + VARIATION * total_variation(x, self.image_shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +165,7 @@ def _cosine_distance(found: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
     return 1 - cosine
 
 
-def _total_variation(rows: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+def total_variation(rows: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
     """Mean absolute difference of neighbouring pixels, of pictures [m, height * width] (Geiping et al. 2020, Eq. 4)."""
     pictures = rows.reshape(-1, *shape)
     across = (pictures[:, :, 1:] - pictures[:, :, :-1]).abs().mean()
@@ -113,7 +173,7 @@ def _total_variation(rows: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor
     return across + down
 
 
-def _smoothness(rows: torch.Tensor, adjacency: torch.Tensor) -> torch.Tensor:
+def smoothness(rows: torch.Tensor, adjacency: torch.Tensor) -> torch.Tensor:
     """tr(X^T L X) / m d, the squared differences over edges: neighbours are alike.
 
     Args:
@@ -130,30 +190,32 @@ def _sparsity(adjacency: torch.Tensor) -> torch.Tensor:
 
 
 SPREAD = 0.1
-"""Spread of first guesses of rows around 1/2. The papers start from unit spread, which no picture has."""
+"""Spread of first guesses in a box, in units of it. The papers start from unit spread, which no picture has."""
 CERTAINTY = 2.0
 """Logit of a label that the last bias tells."""
 
 
-def _first_rows(seen: SeenGradient, start: torch.Generator) -> torch.Tensor:
-    """A first guess of rows, float64 [m, d], a leaf that requires gradients."""
-    shape = (seen.field.nodes, seen.model.widths[0])
-    rows = 0.5 + SPREAD * torch.randn(shape, generator=start, dtype=torch.float64)
+def _first_rows(seen: Sought, start: torch.Generator) -> torch.Tensor:
+    """A first guess of inputs, float64, a leaf that requires gradients: near the middle of the box, if there is one."""
+    rows = torch.randn(seen.shape, generator=start, dtype=torch.float64)
+    if seen.box is not None:
+        least, largest = seen.box
+        rows = (least + largest) / 2 + SPREAD * (largest - least) * rows
     return rows.requires_grad_()
 
 
-def _shuffled_labels(seen: SeenGradient, start: torch.Generator) -> torch.Tensor:
+def _shuffled_labels(seen: Sought, start: torch.Generator) -> torch.Tensor:
     """The labels that are known, in an order drawn from `start`: int64 [b]."""
-    return torch.from_numpy(seen.labels)[torch.randperm(seen.field.batch, generator=start)]
+    return torch.from_numpy(seen.labels)[torch.randperm(len(seen.labels), generator=start)]
 
 
-def _free_labels(seen: SeenGradient, start: torch.Generator) -> torch.Tensor:
+def _free_labels(seen: Sought, start: torch.Generator) -> torch.Tensor:
     """Logits [b, c] of labels: a leaf that begins with those that are known, in an order drawn from `start`.
 
     The last bias tells which labels a batch has and not which row has which, so that labels fixed in a wrong order
     would stay wrong.
     """
-    told = functional.one_hot(_shuffled_labels(seen, start), seen.model.widths[-1])
+    told = functional.one_hot(_shuffled_labels(seen, start), seen.classes)
     return (CERTAINTY * told.to(torch.float64)).requires_grad_()
 
 
@@ -188,14 +250,20 @@ def _quasi_newton(objective: Objective, leaves: Sequence[torch.Tensor], steps: i
 
 
 def _signed_descent(
-    objective: Objective, leaves: Sequence[torch.Tensor], boxed: torch.Tensor, steps: int, rate: float
+    objective: Objective,
+    leaves: Sequence[torch.Tensor],
+    boxed: torch.Tensor,
+    box: tuple[float, float] | None,
+    steps: int,
+    rate: float,
 ) -> None:
     """Adam on the signs of gradients, in a box (Geiping et al. 2020, section 4.2).
 
     Args:
         objective: what is made small.
         leaves: tensors that change.
-        boxed: the one of them that is kept in [0, 1].
+        boxed: the one of them that is kept in the box.
+        box: least and largest entry; None for no limit.
         steps: how many.
         rate: size of the first steps.
     """
@@ -207,37 +275,36 @@ def _signed_descent(
             leaf.grad = slope.sign()
         optimiser.step()
         schedule.step()
-        with torch.no_grad():
-            boxed.clamp_(0, 1)
+        if box is not None:
+            with torch.no_grad():
+                boxed.clamp_(*box)
 
 
-def deep_leakage(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
+def deep_leakage(seen: Sought, steps: int, start: torch.Generator) -> Reconstruction:
     """One try of DLG: rows and soft labels together."""
-    x, edges, goal = _first_rows(seen, start), torch.from_numpy(seen.field.counted), torch.from_numpy(seen.gradient)
-    shape = (seen.field.batch, seen.model.widths[-1])
+    x, shape = _first_rows(seen, start), (len(seen.labels), seen.classes)
     logits = torch.randn(shape, generator=start, dtype=torch.float64).requires_grad_()
 
     def distance() -> torch.Tensor:
-        return _squared_distance(seen.of(x, edges, logits.softmax(dim=1)), goal)
+        return _squared_distance(seen.shown(x, logits.softmax(dim=1)), seen.goal)
 
     _quasi_newton(distance, (x, logits), steps)
     return _reconstruction(x, logits, distance())
 
 
-def improved_deep_leakage(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
+def improved_deep_leakage(seen: Sought, steps: int, start: torch.Generator) -> Reconstruction:
     """One try of iDLG: labels from the last bias, then rows alone.
 
     The paper is about one node. Of several the last bias does not tell which row has which label, so that every try
     draws an order, and the try with the nearest gradient is kept.
     """
-    x, edges, goal = _first_rows(seen, start), torch.from_numpy(seen.field.counted), torch.from_numpy(seen.gradient)
-    labels = _shuffled_labels(seen, start)
+    x, labels = _first_rows(seen, start), _shuffled_labels(seen, start)
 
     def distance() -> torch.Tensor:
-        return _squared_distance(seen.of(x, edges, labels), goal)
+        return _squared_distance(seen.shown(x, labels), seen.goal)
 
     _quasi_newton(distance, (x,), steps)
-    return _reconstruction(x, functional.one_hot(labels, seen.model.widths[-1]), distance())
+    return _reconstruction(x, functional.one_hot(labels, seen.classes), distance())
 
 
 RATE = 0.1
@@ -248,25 +315,20 @@ ALIKE = 1e-4
 """Weight of smoothness over the known edges, which chooses among the rows that give one average."""
 
 
-def inverting_gradients(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
-    """One try of rows in [0, 1]; the label of one node as the last bias tells it, those of several free from there on.
+def inverting_gradients(seen: Sought, steps: int, start: torch.Generator) -> Reconstruction:
+    """One try of rows in a box; the label of one node as the last bias tells it, those of several free from there on.
 
     The paper takes labels as known.
     """
     x, logits = _first_rows(seen, start), _free_labels(seen, start)
-    edges, goal = torch.from_numpy(seen.field.counted), torch.from_numpy(seen.gradient)
-    adjacency = torch.from_numpy(seen.field.adjacency)
 
     def distance() -> torch.Tensor:
-        return _cosine_distance(seen.of(x, edges, _labels_from(logits)), goal)
+        return _cosine_distance(seen.shown(x, _labels_from(logits)), seen.goal)
 
     def objective() -> torch.Tensor:
-        prior = ALIKE * _smoothness(x, adjacency)
-        if seen.image_shape is not None:
-            prior = prior + VARIATION * _total_variation(x, seen.image_shape)
-        return distance() + prior
+        return distance() + seen.prior(x)
 
-    _signed_descent(objective, (x, logits) if len(logits) > 1 else (x,), x, steps, RATE)
+    _signed_descent(objective, (x, logits) if len(logits) > 1 else (x,), x, seen.box, steps, RATE)
     return _reconstruction(x, logits, distance())
 
 
@@ -293,7 +355,7 @@ def likeliest_edges(weights: NDArray[np.float64], pairs: int) -> NDArray[np.bool
 
 def features_and_edges(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
     """One try of rows in [0, 1], labels and a weight for every pair; reads of the field its sizes only."""
-    x, logits, goal = _first_rows(seen, start), _free_labels(seen, start), torch.from_numpy(seen.gradient)
+    x, logits = _first_rows(seen, start), _free_labels(seen, start)
     size = seen.field.nodes
     ends = torch.triu_indices(size, size, 1)
     theta = (DOUBT * torch.randn(ends.shape[1], generator=start, dtype=torch.float64)).requires_grad_()
@@ -303,16 +365,16 @@ def features_and_edges(seen: SeenGradient, steps: int, start: torch.Generator) -
         return upper + upper.T
 
     def distance(weights: torch.Tensor) -> torch.Tensor:
-        return _cosine_distance(seen.of(x, weights, _labels_from(logits)), goal)
+        return _cosine_distance(seen.of(x, weights, _labels_from(logits)), seen.goal)
 
     def objective() -> torch.Tensor:
         weights = adjacency()
-        prior = GUESSED_ALIKE * _smoothness(x, weights) + FEW * _sparsity(weights)
+        prior = GUESSED_ALIKE * smoothness(x, weights) + FEW * _sparsity(weights)
         if seen.image_shape is not None:
-            prior = prior + VARIATION * _total_variation(x, seen.image_shape)
+            prior = prior + VARIATION * total_variation(x, seen.image_shape)
         return distance(weights) + prior
 
     leaves = [x, *([theta] if ends.shape[1] else []), *([logits] if len(logits) > 1 else [])]
-    _signed_descent(objective, leaves, x, steps, JOINT_RATE)
+    _signed_descent(objective, leaves, x, seen.box, steps, JOINT_RATE)
     found = adjacency().detach()
     return _reconstruction(x, logits, distance(found), found)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.inversion import (
     MOST_NODES,
     Effort,
@@ -36,7 +36,7 @@ from fgl_secure.attacks.gradients.single import counted, mean_predictions
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.attacks.updates import SUM
-from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.runtime import PublicParameters, Role, View
 from fgl_secure.typing import Flags, Floats, Ids
 
 MOST_ENTRIES = 2**15
@@ -88,7 +88,7 @@ HALF_STEP = 1 / 32
 where features are zeros and ones."""
 
 
-def _matched(found: NDArray[Any], true: NDArray[Any], batch: int) -> Ids:
+def matched(found: NDArray[Any], true: NDArray[Any], batch: int) -> Ids:
     """Which found row stands for each true one: int64 [m], the assignment of least squared distance.
 
     The order of nodes changes no gradient, so a reconstruction can't know it. Rows of the batch, the first b, are
@@ -149,7 +149,7 @@ def aligned_with(guess: Inverted, truth: GradientTruth) -> list[_Aligned]:
     for exhibit, found in zip(guess.exhibits, guess.found, strict=True):
         devices, batch = np.empty(exhibit.seen.field.nodes, dtype=np.int64), exhibit.seen.field.batch
         devices[exhibit.place] = np.concatenate([truth.fields[int(client)] for client in exhibit.clients])
-        order = _matched(found.features, truth.features[devices], batch)
+        order = matched(found.features, truth.features[devices], batch)
         aligned.append(_Aligned(devices, found.features[order], order, batch))
     return aligned
 
@@ -255,7 +255,7 @@ class GradientMatching(InformedAttack[Inverted, GradientKnowledge, GradientTruth
 
 def _card(name: str, summary: str, source: str, minimum: float, known: str = KNOWN) -> Card:
     return Card(
-        name, f"the server finds {summary}", source, Role.SERVER, Secret.NODE_FEATURES, UPDATES, FEDAVG_SMOOTH,
+        name, f"the server finds {summary}", source, Role.SERVER, DataSecret.NODE_FEATURES, UPDATES, FEDAVG_SMOOTH,
         minimum=minimum, auxiliary=known, truth=GradientTruth, knowledge=GradientKnowledge,
         tells_nothing="the model and the shape of a field say nothing of rows; the prior has each class's mean row",
     )  # fmt: skip

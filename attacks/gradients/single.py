@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG,
     FEDAVG_SINGLE,
@@ -38,7 +38,7 @@ from fgl_secure.attacks.gradients.model import GradientModel
 from fgl_secure.attacks.neighbourhoods import undirected
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import ClientBatch, GradientTruth
-from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Directory, PublicParameters, Role, View
 from fgl_secure.typing import Floats, Ids
 
 METRIC = "labels of batches"
@@ -60,7 +60,7 @@ class _GradientLabels(InformedAttack[_LabelCounts, GradientKnowledge, GradientTr
         "gradient-labels",
         "the server counts the labels of each class in a batch by the gradient of the last bias",
         "iDLG (Zhao et al. 2020) for one node, LLG (Wainakh et al., PoPETs 2022) for batches",
-        Role.SERVER, Secret.LABEL, UPDATES, FEDAVG, minimum=0.9,
+        Role.SERVER, DataSecret.LABEL, UPDATES, FEDAVG, minimum=0.9,
         auxiliary="the model, the sizes of batches, and public features of nodes for its mean predictions",
         truth=GradientTruth, knowledge=GradientKnowledge,
     )  # fmt: skip
@@ -211,7 +211,7 @@ class _GradientSingleRow(InformedAttack[_SingleRows, GradientKnowledge, Gradient
         "gradient-single-row",
         "the server reads the row that entered a model of one layer off the gradient of a batch of one node",
         "Geiping et al. (NeurIPS 2020) Prop. 3.1, on averaged rows",
-        Role.SERVER, Secret.NODE_FEATURES, UPDATES, FEDAVG_SINGLE, auxiliary="the model", truth=GradientTruth,
+        Role.SERVER, DataSecret.NODE_FEATURES, UPDATES, FEDAVG_SINGLE, auxiliary="the model", truth=GradientTruth,
         knowledge=GradientKnowledge, tells_nothing="the model that is handed out says nothing of rows",
     )  # fmt: skip
 
@@ -255,7 +255,7 @@ class _GradientSingleNeighbours(InformedAttack[_SingleFields, GradientKnowledge,
         "gradient-single-neighbours",
         "the server finds a node and its neighbours in the gradient of a model of one layer, with public features",
         "rank-one gradients (Geiping et al., NeurIPS 2020) and non-negative least squares on averaged rows",
-        Role.SERVER, Secret.FOREIGN_EDGE, UPDATES, FEDAVG_SINGLE, minimum=0.95,
+        Role.SERVER, DataSecret.FOREIGN_EDGE, UPDATES, FEDAVG_SINGLE, minimum=0.95,
         auxiliary="the model, and public features of all nodes, but no edges", truth=GradientTruth,
         knowledge=GradientKnowledge,
         tells_nothing="rows don't say which node was drawn; the prior knows the edges besides",

@@ -347,10 +347,11 @@ def are_differences(values: NDArray[np.signedinteger], rows: NDArray[Any], field
     known, wanted = ([field.dot(field.elements(each), form) for form in forms] for each in (reduced, values))
     pairs = np.sort(_as_one(known[0], known[1], field))
     found = np.zeros(len(values), dtype=np.bool_)
-    for k, (first, second) in enumerate(zip(*wanted, strict=True)):
-        sums = _as_one(field.add(known[0], first), field.add(known[1], second), field)
-        at = np.searchsorted(pairs, sums)
-        found[k] = bool((pairs[np.minimum(at, len(pairs) - 1)] == sums).any())
+    for some in np.array_split(np.arange(len(values)), 1 + len(values) * len(pairs) // 2**18):
+        first, second = (field.add(ours, theirs[some, None]) for ours, theirs in zip(known, wanted, strict=True))
+        sums = _as_one(first, second, field)
+        at = np.minimum(np.searchsorted(pairs, sums), len(pairs) - 1)
+        found[some] = (pairs[at] == sums).any(axis=1)
     return found
 
 

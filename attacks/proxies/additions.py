@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.proxies.fractions import joined, joined_on_grid, one_more, whole_counts
 from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY_ROUNDS,
@@ -30,7 +30,7 @@ from fgl_secure.attacks.proxies.knowledge import (
 )
 from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.attacks.updates import SUM, Suspects
-from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Circumstance, PublicParameters, Role, View
 from fgl_secure.statistics.metrics import advantage, exact_proportion
 from fgl_secure.typing import Floats, Ids
 
@@ -139,7 +139,7 @@ class _ProxyDifferencing(_Changes):
         "proxy-differencing",
         "the server takes the class proxy before a node was labelled from the one after, and has the node's own",
         "contradicts FedSpray (KDD 2024), 4.5.1: class proxies are averages, which are irreversible",
-        Role.SERVER, Secret.STRUCTURE_FEATURE, PROXIES, FEDSPRAY_ROUNDS, Circumstance.REPEATED_SUM, minimum=0.9,
+        Role.SERVER, DataSecret.STRUCTURE_FEATURE, PROXIES, FEDSPRAY_ROUNDS, Circumstance.REPEATED_SUM, minimum=0.9,
         auxiliary=LAYOUT, truth=ProxyTruth, knowledge=ProxyKnowledge,
         tells_nothing="where the parts of a summand lie says nothing of what one more node adds to it",
     )  # fmt: skip
@@ -165,7 +165,7 @@ class _ProxyLabelChanges(_Changes):
         "proxy-label-changes",
         "the server counts the labels of a client that adds a node by how the sum of all clients' shares changes",
         "rational reconstruction of differences; no paper here has it",
-        Role.SERVER, Secret.LABEL_SHARES, PROXIES, FEDSPRAY_ROUNDS, Circumstance.REPEATED_SUM, minimum=0.75,
+        Role.SERVER, DataSecret.LABEL_SHARES, PROXIES, FEDSPRAY_ROUNDS, Circumstance.REPEATED_SUM, minimum=0.75,
         auxiliary=LAYOUT, truth=ProxyTruth, knowledge=ProxyKnowledge,
         tells_nothing="where the parts of a summand lie says nothing of what one more node adds to it",
     )  # fmt: skip
@@ -196,7 +196,7 @@ class _ProxyMembership(InformedAttack[tuple[_NamedProxy, ...], ProxyKnowledge, P
         "proxy-membership",
         "the server tells which of two nodes a client added to those that it trains on",
         "membership inference by differences of means, against FedSpray (KDD 2024), 4.5.1",
-        Role.SERVER, Secret.TRAINING_NODE, PROXIES, FEDSPRAY_ROUNDS, Circumstance.REPEATED_SUM, minimum=0.9,
+        Role.SERVER, DataSecret.TRAINING_NODE, PROXIES, FEDSPRAY_ROUNDS, Circumstance.REPEATED_SUM, minimum=0.9,
         auxiliary="where the parts of a summand lie, and two proxies for each node added, of which it has one",
         truth=ProxyTruth, knowledge=ProxyKnowledge, tells_nothing="two proxies in an order that says nothing",
     )  # fmt: skip

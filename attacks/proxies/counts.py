@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.proxies.fractions import whole_counts
 from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY,
@@ -20,7 +20,7 @@ from fgl_secure.attacks.proxies.knowledge import (
 )
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import ProxyTruth
-from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Directory, PublicParameters, Role, View
 from fgl_secure.statistics.metrics import clustered_advantage
 from fgl_secure.typing import Flags, Floats, Ids
 
@@ -69,7 +69,7 @@ class _ProxyClasses(_Counting):
         "proxy-classes",
         "the server sees which classes a client has labelled nodes of: others come with zeros",
         "contradicts what FedSpray (KDD 2024, 4.5.1) expects of averages",
-        Role.SERVER, Secret.CLASS_PRESENCE, PROXIES, FEDSPRAY, auxiliary=LAYOUT, truth=ProxyTruth,
+        Role.SERVER, DataSecret.CLASS_PRESENCE, PROXIES, FEDSPRAY, auxiliary=LAYOUT, truth=ProxyTruth,
         knowledge=ProxyKnowledge,
     )  # fmt: skip
 
@@ -108,7 +108,7 @@ class _ProxyCounts(_Counting):
         "proxy-counts",
         "the server counts a client's labelled nodes of each class by the denominators of its shares",
         "rational reconstruction of the shares of FedSpray (KDD 2024), Eq. 15",
-        Role.SERVER, Secret.LABEL_SHARES, PROXIES, FEDSPRAY, minimum=0.9, auxiliary=LAYOUT, truth=ProxyTruth,
+        Role.SERVER, DataSecret.LABEL_SHARES, PROXIES, FEDSPRAY, minimum=0.9, auxiliary=LAYOUT, truth=ProxyTruth,
         knowledge=ProxyKnowledge,
     )  # fmt: skip
 
@@ -159,7 +159,7 @@ class _ProxySingletons(_Counting):
         "proxy-singletons",
         "the server reads the structure proxy of a node that is its client's only labelled one of a class",
         "contradicts FedSpray (KDD 2024), 4.5.1: class proxies are averages, which are irreversible",
-        Role.SERVER, Secret.STRUCTURE_FEATURE, PROXIES, FEDSPRAY, minimum=0.9, auxiliary=LAYOUT, truth=ProxyTruth,
+        Role.SERVER, DataSecret.STRUCTURE_FEATURE, PROXIES, FEDSPRAY, minimum=0.9, auxiliary=LAYOUT, truth=ProxyTruth,
         knowledge=ProxyKnowledge,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY_SUM,
     PROXIES,
@@ -28,7 +28,7 @@ from fgl_secure.attacks.proxies.knowledge import (
     share_of_cells,
 )
 from fgl_secure.attacks.truth import ProxyTruth
-from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Directory, PublicParameters, Role, View
 from fgl_secure.typing import Floats, Ids
 
 MOST = 2**15
@@ -257,7 +257,7 @@ class _ProxyPartialFractions(InformedAttack[_ExplainedCounts, ProxyKnowledge, Pr
         "proxy-partial-fractions",
         "the server splits one sum of all clients' shares into fractions, and counts every client's labelled nodes",
         "meet in the middle over the summands of FedSpray (KDD 2024), Eq. 15; no paper here has it",
-        Role.SERVER, Secret.LABEL_SHARES, PROXIES, FEDSPRAY_SUM, minimum=0.9,
+        Role.SERVER, DataSecret.LABEL_SHARES, PROXIES, FEDSPRAY_SUM, minimum=0.9,
         auxiliary="where the parts of a summand lie, how shares are rounded, and how many labelled nodes each "
         "client has",
         truth=ProxyTruth, knowledge=ProxyKnowledge,

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.edge_claims import (
     ForeignEdges,
     edges_of_known_surroundings,
@@ -47,7 +47,7 @@ from fgl_secure.attacks.rooted_trees.knowledge import (
 )
 from fgl_secure.attacks.row_space import Determined, Equations, SolvedRows, determined, exact_rows
 from fgl_secure.attacks.truth import TreeTruth, crosses_silos
-from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, Step, View
+from fgl_secure.runtime import Circumstance, PublicParameters, Role, Step, View
 from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion
 from fgl_secure.typing import Floats, Ids
 
@@ -88,7 +88,7 @@ class _HopFeatureSingle(Attack[_SingleRows, TreeTruth]):
         "hop-feature-single",
         "a client reads the features of a neighbour that is alone in a sum",
         "on Fed2GNN 4.2: passive clients send sums over a node's neighbours, however few these are",
-        Role.SILO, Secret.NODE_FEATURES, HOP_SUMS, FED2GNN, Circumstance.SINGLE_NEIGHBOUR, truth=TreeTruth,
+        Role.SILO, DataSecret.NODE_FEATURES, HOP_SUMS, FED2GNN, Circumstance.SINGLE_NEIGHBOUR, truth=TreeTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> _SingleRows | None:
@@ -140,7 +140,7 @@ class _HopFeatureDifferencing(Attack[SolvedRows, TreeTruth]):
         "hop-feature-differencing",
         "a client subtracts overlapping sums of the first hop for the features of single neighbours",
         "on Fed2GNN 4.2: exact sums over overlapping sets of known neighbours",
-        Role.SILO, Secret.NODE_FEATURES, HOP_SUMS, FED2GNN, Circumstance.REPEATED_SUM, minimum=0.9, truth=TreeTruth,
+        Role.SILO, DataSecret.NODE_FEATURES, HOP_SUMS, FED2GNN, Circumstance.REPEATED_SUM, minimum=0.9, truth=TreeTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> SolvedRows | None:
@@ -157,7 +157,7 @@ class _HopFeatureTopology(InformedAttack[SolvedRows, PublicTopology, TreeTruth])
         "hop-feature-topology",
         "a client that knows the graph solves the sums of several hops for the features of single nodes",
         "on Fed2GNN 4.2: later hops are sums of the same features, over walks that the graph tells",
-        Role.SILO, Secret.NODE_FEATURES, HOP_SUMS, FED2GNN, Circumstance.REPEATED_SUM, minimum=0.9,
+        Role.SILO, DataSecret.NODE_FEATURES, HOP_SUMS, FED2GNN, Circumstance.REPEATED_SUM, minimum=0.9,
         auxiliary="all edges and whose node is whose", truth=TreeTruth, knowledge=PublicTopology,
         tells_nothing="edges say nothing of feature rows",
     )  # fmt: skip
@@ -272,7 +272,7 @@ class _HopFeatureEdges(Attack[ForeignEdges, TreeTruth]):
         "hop-feature-edges",
         "a client explains the second hop's sums by the feature rows that the first hop gave away",
         "on Fed2GNN 4.2: the second hop sums whole neighbourhoods of known nodes",
-        Role.SILO, Secret.FOREIGN_EDGE, HOP_SUMS, FED2GNN, truth=TreeTruth,
+        Role.SILO, DataSecret.FOREIGN_EDGE, HOP_SUMS, FED2GNN, truth=TreeTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fgl_secure.attacks.base import Attack, Card, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, Measurement
 from fgl_secure.attacks.edge_claims import (
     ForeignEdges,
     edges_of_known_surroundings,
@@ -33,7 +33,7 @@ from fgl_secure.attacks.recovery import largest_share, share_right
 from fgl_secure.attacks.row_space import Determined, SolvedRows, exact_rows, solver
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_HOPWISE, FEDSTRUCT_QUERIES, STRUCTURE
 from fgl_secure.attacks.truth import StructureTruth
-from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, Step, Transcript, View
+from fgl_secure.runtime import Phase, PublicParameters, Role, Step, Transcript, View
 from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
@@ -99,7 +99,7 @@ class _QueryRowSpace(_Solving):
         "query-rowspace",
         "a client solves the answers to its aggregated queries for the embeddings of single nodes",
         "against FedStruct (ICLR 2025) App. G.1: counting queries keeps structure features private",
-        Role.SILO, Secret.STRUCTURE_FEATURE, STRUCTURE, FEDSTRUCT_QUERIES, minimum=0.75, truth=StructureTruth,
+        Role.SILO, DataSecret.STRUCTURE_FEATURE, STRUCTURE, FEDSTRUCT_QUERIES, minimum=0.75, truth=StructureTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> SolvedRows | None:  # noqa: ARG002  # needs no parameter
@@ -180,7 +180,7 @@ class _HopSumRows(_Solving):
         "hop-sum-rows",
         "a client solves its sums over foreign neighbours for the structure embeddings of single nodes",
         "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: exact sums over few known neighbours",
-        Role.SILO, Secret.STRUCTURE_FEATURE, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.9, truth=StructureTruth,
+        Role.SILO, DataSecret.STRUCTURE_FEATURE, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.9, truth=StructureTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> SolvedRows | None:
@@ -247,7 +247,7 @@ class _HopSumEdges(Attack[ForeignEdges, StructureTruth]):
         "hop-sum-edges",
         "a client explains the change of foreign rows from hop to hop by the rows of their neighbours",
         "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: what the recursion tells of the graph",
-        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.51, truth=StructureTruth,
+        Role.SILO, DataSecret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.51, truth=StructureTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:

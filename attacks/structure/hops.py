@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.attacks.areas import Ranking, rank_advantage
-from fgl_secure.attacks.base import Attack, Card, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, Measurement
 from fgl_secure.attacks.edge_claims import ForeignEdges, edges_at_neighbours, score_foreign_edges
 from fgl_secure.attacks.neighbourhoods import (
     COMBINED_ROWS,
@@ -49,7 +49,7 @@ from fgl_secure.attacks.neighbourhoods import (
 from fgl_secure.attacks.row_space import solver
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, STRUCTURE
 from fgl_secure.attacks.truth import StructureTruth
-from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.runtime import PublicParameters, Role, View
 from fgl_secure.typing import Floats, Ids
 
 WHOLE = 1e-6
@@ -71,7 +71,7 @@ class _HopShares(_ListedNeighbours):
         "hop-shares",
         "a client solves single clients' shares of the second power of the adjacency for lists of neighbours",
         "against FedStruct (ICLR 2025) App. D: shares in the clear reveal no local adjacency",
-        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.6, truth=StructureTruth,
+        Role.SILO, DataSecret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.6, truth=StructureTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
@@ -128,7 +128,7 @@ class _HopUnfolding(_ListedNeighbours):
         "hop-unfolding",
         "a client unfolds single clients' shares of the second and third power for lists of neighbours",
         "against FedStruct (ICLR 2025) App. D: shares in the clear reveal no local adjacency",
-        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.6, truth=StructureTruth,
+        Role.SILO, DataSecret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.6, truth=StructureTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
@@ -247,7 +247,7 @@ class _HopFingerprint(_ListedNeighbours):
         "hop-fingerprint",
         "a client takes its rows of the second power of the adjacency apart by its neighbours' degrees",
         "against FedStruct (ICLR 2025) App. D: an encrypted sum of the shares protects the adjacency",
-        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.51, truth=StructureTruth,
+        Role.SILO, DataSecret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.51, truth=StructureTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
@@ -418,7 +418,7 @@ class _CombinedColumns(Attack[tuple[_ColumnDirections, ...], StructureTruth]):
         "combined-columns",
         "a client ranks pairs of foreign nodes by the cosine of their columns in its combined rows",
         "on FedStruct (ICLR 2025) Eq. 2, even where no power of the adjacency is revealed",
-        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.51, truth=StructureTruth,
+        Role.SILO, DataSecret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.51, truth=StructureTruth,
     )  # fmt: skip
 
     def infer(

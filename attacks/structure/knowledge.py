@@ -27,8 +27,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.runtime import Phase, Role, View
+from fgl_secure.runtime import CircumstanceKind, Phase, Role, View
 from fgl_secure.typing import Floats, Ids
+
+
+class StructureCircumstance(CircumstanceKind):
+    """When structure features may expose a secret."""
+
+    SHARED_FEATURES = "every client holds the structure features of all nodes"
+
 
 STRUCTURE = "shared structure"
 """Scenario: what clients of FedStruct exchange before and in the first round, and what they hold in the end."""

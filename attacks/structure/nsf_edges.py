@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import Ranking, area, area_interval
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import OWN_EDGES, degree_words, ego_networks, neighbour_degrees, undirected
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.structure.knowledge import (
@@ -34,13 +34,14 @@ from fgl_secure.attacks.structure.knowledge import (
     STRUCTURE,
     EmbeddingModel,
     NeighbourSums,
+    StructureCircumstance,
     embedded,
     foreign_features,
     neighbour_sums,
     own_rows,
 )
 from fgl_secure.attacks.truth import StructureTruth, foreign_neighbours
-from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
@@ -347,8 +348,9 @@ class _NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth
         "nsf-cosine-edges",
         "a client takes foreign nodes for neighbours whose learnt structure features point the same way",
         "on FedStruct (ICLR 2025) App. G.1, as Duddu et al. (2020) for node embeddings",
-        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, circumstance=Circumstance.SHARED_FEATURES, minimum=0.55,
-        auxiliary=MODEL, truth=StructureTruth, knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
+        Role.SILO, DataSecret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT, minimum=0.55,
+        circumstance=StructureCircumstance.SHARED_FEATURES, auxiliary=MODEL, truth=StructureTruth,
+        knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
     )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
@@ -372,8 +374,8 @@ class _NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
         "nsf-walk-edges",
         "a client intersects the neighbours' degrees that FedStar's features say of foreign nodes",
         "on FedStruct (ICLR 2025) App. A and G.1: the diagonals of A^ and its powers are shared",
-        Role.SILO, Secret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT_LOUVAIN, circumstance=Circumstance.SHARED_FEATURES,
-        minimum=0.55, truth=StructureTruth,
+        Role.SILO, DataSecret.FOREIGN_EDGE, STRUCTURE, FEDSTRUCT_LOUVAIN,
+        circumstance=StructureCircumstance.SHARED_FEATURES, minimum=0.55, truth=StructureTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter

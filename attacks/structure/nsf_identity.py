@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import OWN_EDGES, undirected
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.structure.knowledge import (
@@ -34,7 +34,7 @@ from fgl_secure.attacks.structure.knowledge import (
 )
 from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Directory, PublicParameters, Role, View
 from fgl_secure.typing import Floats, Ids
 
 DENSE = 5_000
@@ -54,7 +54,7 @@ def comparable(values: Floats) -> Floats:
     return np.log2(1 + values) if counts else values
 
 
-def nearest(rows: Floats, table: Floats, count: int, rng: np.random.Generator) -> Ids:
+def nearest(rows: Floats, table: Floats, count: int, rng: np.random.Generator, *, rounding: float = ROUNDING) -> Ids:
     """The `count` nearest rows of a table, from near to far, equally near ones in random order.
 
     Args:
@@ -62,6 +62,7 @@ def nearest(rows: Floats, table: Floats, count: int, rng: np.random.Generator) -
         table: [k, d], k at least 1.
         count: how many of the table, as far as there are that many.
         rng: breaks ties.
+        rounding: squared distances up to this share of the table's mean squared length count as none.
 
     Returns:
         int64 [m, min(count, k)], rows of the table.
@@ -70,11 +71,11 @@ def nearest(rows: Floats, table: Floats, count: int, rng: np.random.Generator) -
     if max(len(rows), len(table)) > DENSE:
         _, found = KDTree(table[order]).query(rows, k=min(count, len(table)))
         return order[np.asarray(found, dtype=np.int64).reshape(len(rows), -1)]
-    distance = _squared_distances(rows, table[order])
+    distance = _squared_distances(rows, table[order], rounding)
     return np.asarray(order[distance.argsort(axis=1, kind="stable")[:, :count]])
 
 
-def one_to_one(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids:
+def one_to_one(rows: Floats, table: Floats, rng: np.random.Generator, *, rounding: float = ROUNDING) -> Ids:
     """The assignment of least total squared distance, of each row of the table once at most.
 
     Kuhn's Hungarian method on all distances up to 5,000 rows, else a sparse one (Jonker and Volgenant 1987) on the 50
@@ -84,6 +85,7 @@ def one_to_one(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids:
         rows: [m, d].
         table: [k, d].
         rng: breaks ties.
+        rounding: as for `nearest`.
 
     Returns:
         int64 [m], rows of the table; -1 for those that remain without one.
@@ -94,16 +96,16 @@ def one_to_one(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids:
         matched = _sparse_assignment(rows, shuffled)
     else:
         matched = np.full(len(rows), -1, dtype=np.int64)
-        which, column = linear_sum_assignment(_squared_distances(rows, shuffled))
+        which, column = linear_sum_assignment(_squared_distances(rows, shuffled, rounding))
         matched[which] = column
     return np.where(matched >= 0, order[matched], -1)
 
 
-def _squared_distances(rows: Floats, table: Floats) -> Floats:
+def _squared_distances(rows: Floats, table: Floats, rounding: float = ROUNDING) -> Floats:
     """Squared Euclidean distances [m, k], 0 where they may come from rounding to single precision."""
     distance = cdist(rows, table, "sqeuclidean")
     scale = float((table**2).sum(axis=1).mean()) if len(table) else 0.0
-    return np.asarray(np.where(distance <= ROUNDING * scale, 0.0, distance))
+    return np.asarray(np.where(distance <= rounding * scale, 0.0, distance))
 
 
 def _sparse_assignment(rows: Floats, table: Floats) -> Ids:
@@ -215,7 +217,7 @@ class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
         return tuple(_share_named(f"top-{count}", guess, truth, count) for count in self.first)
 
 
-def _by_degree(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
+def by_degree(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
     """Names inside buckets of equal degree and equal degrees of neighbours, as the features tell both."""
     hashes, listed = degree_hashes(rows), degree_hashes(table)
     if hashes is None or listed is None or hashes.shape[1] != listed.shape[1]:
@@ -294,7 +296,7 @@ class _NsfPropagation(InformedAttack[_NamedNeighbours, CrawledGraph, StructureTr
         "nsf-propagation",
         "a client names its external neighbours: by common own neighbours, then by the nearest structure features",
         "on FedStruct (ICLR 2025) App. G.1, seeded as by Narayanan and Shmatikov (2009)",
-        Role.SILO, Secret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.8,
+        Role.SILO, DataSecret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.8,
         auxiliary=f"{CRAWL}; the names of its own nodes", truth=StructureTruth, knowledge=CrawledGraph,
     )  # fmt: skip
 
@@ -377,8 +379,9 @@ def _candidates(common: sparse.csr_array, row: int, otherwise: Ids) -> Ids:
 def _card(name: str, summary: str) -> Card:
     return Card(
         name, summary, "on FedStruct (ICLR 2025) App. G.1, with a crawl as Narayanan and Shmatikov (2009) assume it",
-        Role.SILO, Secret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.9, auxiliary=CRAWL, truth=StructureTruth,
-        knowledge=CrawledGraph, tells_nothing="a list of names doesn't say which of a client's nodes has which",
+        Role.SILO, DataSecret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.9, auxiliary=CRAWL,
+        truth=StructureTruth, knowledge=CrawledGraph,
+        tells_nothing="a list of names doesn't say which of a client's nodes has which",
     )  # fmt: skip
 
 
@@ -394,7 +397,7 @@ ATTACKS: tuple[Attack[Any, Any], ...] = (
     _Matching(
         _card("nsf-degree-hashing",
               "a client names a foreign node after a listed one of equal degree and surroundings"),
-        _by_degree,
+        by_degree,
     ),
     _NsfPropagation(),
 )  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import OWN_EDGES, ego_networks, undirected
 from fgl_secure.attacks.recovery import largest_share, share_right
 from fgl_secure.attacks.structure.knowledge import (
@@ -188,7 +188,7 @@ class _NsfMembership(Attack[NodeClaims, StructureTruth]):
         "nsf-membership",
         "a client tells which foreign nodes train the model by the length of their learnt structure features",
         "on FedStruct (ICLR 2025) 5.5, as Duddu et al. (2020) for node embeddings",
-        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, truth=StructureTruth,
+        Role.SILO, DataSecret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, truth=StructureTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
@@ -214,20 +214,20 @@ ATTACKS: tuple[Attack[Any, Any], ...] = (
         "nsf-ego-nets",
         "a client takes triangles and neighbours' degrees of a foreign node from its nearest own node",
         "FedStruct (ICLR 2025) App. G.1: infer the topology of some of the nodes within j",
-        Role.SILO, Secret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.55, truth=StructureTruth,
+        Role.SILO, DataSecret.IDENTITY, STRUCTURE, FEDSTRUCT_LOUVAIN, minimum=0.55, truth=StructureTruth,
     ), "ego networks", _ego_nets, 1),
     _Labels(Card(
         "nsf-labels",
         "a client reads the label of any foreign node off its learnt structure features",
         SOURCE,
-        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, auxiliary=MODEL, truth=StructureTruth,
+        Role.SILO, DataSecret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, auxiliary=MODEL, truth=StructureTruth,
         knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
     ), "labels of foreign nodes", training=False),
     _Labels(Card(
         "nsf-training-labels",
         "a client reads the labels that others train on off their nodes' learnt structure features",
         SOURCE,
-        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.9, auxiliary=MODEL, truth=StructureTruth,
+        Role.SILO, DataSecret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.9, auxiliary=MODEL, truth=StructureTruth,
         knowledge=EmbeddingModel, tells_nothing=MODEL_ALONE,
     ), "labels of foreign training nodes", training=True),
     _NsfMembership(),

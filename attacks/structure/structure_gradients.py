@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import clients_of, undirected
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_HOPWISE, STRUCTURE, EmbeddingModel, NodeClaims
 from fgl_secure.attacks.truth import StructureTruth
@@ -94,7 +94,7 @@ class _StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, Struct
         "structure-gradient-labels",
         "the server reads training labels off the gradients of structure features, summed over clients or not",
         SOURCE,
-        Role.SERVER, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.9, auxiliary=JACOBIAN, truth=StructureTruth,
+        Role.SERVER, DataSecret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.9, auxiliary=JACOBIAN, truth=StructureTruth,
         knowledge=EmbeddingModel,
         tells_nothing="features before the first round have seen no label, and so has no Jacobian at them",
     )  # fmt: skip
@@ -126,7 +126,7 @@ class _StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
         "structure-gradient-membership",
         "the server tells which nodes carry a label by the lengths of the gradients of their structure features",
         SOURCE,
-        Role.SERVER, Secret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, truth=StructureTruth,
+        Role.SERVER, DataSecret.LABEL, STRUCTURE, FEDSTRUCT, minimum=0.55, truth=StructureTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
@@ -183,7 +183,7 @@ class _HopGradientLabels(Attack[NodeClaims, StructureTruth]):
         "hop-gradient-labels",
         "a client reads labels of foreign nodes off the gradients that come back to their only neighbours",
         "on hop-wise sums in place of FedStruct's (ICLR 2025) App. D: gradients that travel back",
-        Role.SILO, Secret.LABEL, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.9, truth=StructureTruth,
+        Role.SILO, DataSecret.LABEL, STRUCTURE, FEDSTRUCT_HOPWISE, minimum=0.9, truth=StructureTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter

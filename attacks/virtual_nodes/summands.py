@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.special import softmax
 
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import VirtualNodeTruth
 from fgl_secure.attacks.virtual_nodes.knowledge import (
@@ -46,7 +46,7 @@ from fgl_secure.attacks.virtual_nodes.knowledge import (
     client_states,
     mean_states,
 )
-from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.runtime import PublicParameters, Role, View
 from fgl_secure.statistics.metrics import Interval, clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
@@ -86,7 +86,7 @@ class _VirtualNodeClients(InformedAttack[_LinkedSummands, VirtualSlices, Virtual
         "virtual-node-clients",
         "the server tells by virtual nodes which client a summand without a name is from",
         "FedVN (AAAI 2025) leaves open what virtual nodes tell; linking as in Narayanan and Shmatikov (2008)",
-        Role.SERVER, Secret.CLIENT_IDENTITY, VIRTUAL_NODES, FEDVN, minimum=0.8,
+        Role.SERVER, DataSecret.CLIENT_IDENTITY, VIRTUAL_NODES, FEDVN, minimum=0.8,
         auxiliary="the parts of a summand, and who sent those of the rounds before", truth=VirtualNodeTruth,
         knowledge=VirtualSlices, tells_nothing="where the parts of a summand lie doesn't say whose it is",
     )  # fmt: skip
@@ -256,7 +256,7 @@ class _VirtualNodeLabels(InformedAttack[_ShareGuess, VirtualSlices, VirtualNodeT
         "virtual-node-labels",
         "the server tells from a client's model how often each label occurs there",
         "iDLG (Zhao et al. 2020) and LLG (PoPETs 2022) on the model of FedVN (AAAI 2025), as EC-LDA (2025) asks",
-        Role.SERVER, Secret.LABEL_SHARES, VIRTUAL_NODES, FEDVN_SKEWED, minimum=0.8,
+        Role.SERVER, DataSecret.LABEL_SHARES, VIRTUAL_NODES, FEDVN_SKEWED, minimum=0.8,
         auxiliary="the model that it hands out, and how clients train it", truth=VirtualNodeTruth,
         knowledge=VirtualSlices, tells_nothing="the model that is handed out first has seen no label",
     )  # fmt: skip
@@ -335,7 +335,7 @@ class _VirtualNodePopulation(InformedAttack[_PopulationGuess, VirtualSlices, Vir
         "virtual-node-population",
         "the server tells from the sum of the models how often each label occurs at all clients together",
         "LLG (Wainakh et al., PoPETs 2022) on the mean model of FedVN (AAAI 2025)",
-        Role.SERVER, Secret.LABEL, VIRTUAL_NODES, FEDVN_SKEWED, minimum=0.7,
+        Role.SERVER, DataSecret.LABEL, VIRTUAL_NODES, FEDVN_SKEWED, minimum=0.7,
         auxiliary="the model that it hands out, and how clients train it", truth=VirtualNodeTruth,
         knowledge=VirtualSlices, tells_nothing="the model that is handed out first has seen no label",
     )  # fmt: skip

@@ -25,17 +25,8 @@ from fgl_secure.aggregation.layout import (
     entries_of,
     reals_of,
 )
-from fgl_secure.algebra.quantization import (
-    UNWEIGHTED,
-    FixedPoint,
-    LowPrecision,
-    Weighing,
-    check_finite,
-    finite,
-    largest_magnitude,
-    most_fraction_bits,
-    units_of,
-)
+from fgl_secure.algebra.checks import check_finite, finite, largest_magnitude
+from fgl_secure.algebra.quantization import UNWEIGHTED, FixedPoint, LowPrecision, Weighing, most_fraction_bits, units_of
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
 from fgl_secure.typing import Floats, Integers

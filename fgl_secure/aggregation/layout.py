@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch.nn.parameter import is_lazy
 
 from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits
-from fgl_secure.algebra.quantization import largest_magnitude
+from fgl_secure.algebra.checks import largest_magnitude
 from fgl_secure.errors import InputError, MalformedMessageError
 
 Array = Any

@@ -17,7 +17,7 @@ import numpy as np
 from fgl_secure.aggregation.arguments import integer_of, number_of
 from fgl_secure.aggregation.encoding import named
 from fgl_secure.aggregation.layout import Layout, Tree
-from fgl_secure.algebra.quantization import check_finite
+from fgl_secure.algebra.checks import check_finite
 from fgl_secure.coins import Coins
 from fgl_secure.dp import (
     Budget,

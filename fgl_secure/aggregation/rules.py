@@ -30,9 +30,16 @@ from fgl_secure.dp import Perturbation
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import Rounding, Scheme, check_range, needed_marks
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Circumstance, Claim, Directory, Leak, Role, Secret, Step
+from fgl_secure.runtime import Circumstance, CircumstanceKind, Claim, Directory, Leak, Role, Secret, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.typing import Integers
+
+
+class RangeCircumstance(CircumstanceKind):
+    """When finding ranges may expose a secret."""
+
+    FOUND_RANGE = "no bound is given, so that ranges are found"
+
 
 _MOST_ROUNDS = 2**32
 _MOST_CLIENTS = 2**24
@@ -284,7 +291,7 @@ class Rules:
             )
         leaks = [Leak(Secret.SUMMAND, Role.SERVER, Circumstance.SPARSE_SUM, tells)]
         if self.bound is None and self.privacy is None:
-            leaks.append(Leak(Secret.SUMMAND, Role.SERVER, Circumstance.FOUND_RANGE, self._told_of_ranges))
+            leaks.append(Leak(Secret.SUMMAND, Role.SERVER, RangeCircumstance.FOUND_RANGE, self._told_of_ranges))
         return replace(claim, leaks_by_design=(*claim.leaks_by_design, *leaks))
 
     @property

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.encoding import bound_for, named
 from fgl_secure.aggregation.layout import LARGEST, SMALLEST, Entry, Layout, Tree
+from fgl_secure.algebra.checks import finite, largest_magnitude
 from fgl_secure.algebra.levels import Levels
-from fgl_secure.algebra.quantization import finite, largest_magnitude
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
 from fgl_secure.runtime import Messages, decode, encode

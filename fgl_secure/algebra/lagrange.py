@@ -6,6 +6,7 @@ decoding needs (K + T - 1) degree + 1 + 2 A of the N shares, whichever they are,
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class LagrangeCode:
     (T-privacy); with masks shared between encodings they are not.
 
     Attributes:
-        field: the field of blocks, masks and shares.
+        field: the field of blocks, masks and shares; 2^31 - 1 unless given.
         K: data blocks.
         T: masks, the most workers that may collude.
         N: workers.
@@ -54,18 +55,17 @@ class LagrangeCode:
 
     Examples:
         >>> import numpy as np
-        >>> from fgl_secure.coins import SystemCoins
-        >>> code = LagrangeCode(PrimeField(), K=2, T=1, N=9)
-        >>> shares = code.encode(np.array([[3, 4], [5, 6]]), SystemCoins())
-        >>> squares = PrimeField().multiply(shares, shares)  # by the workers, each its own
+        >>> code = LagrangeCode(K=2, T=1, N=9)
+        >>> shares = code.encode(np.array([[3, 4], [5, 6]]))
+        >>> squares = code.field.multiply(shares, shares)  # by the workers, each its own
         >>> code.decode(squares[:5], workers=range(5), degree=2).blocks.tolist()
         [[9, 16], [25, 36]]
     """
 
-    field: PrimeField
-    K: int
-    T: int
-    N: int
+    field: PrimeField = dataclasses.field(default_factory=PrimeField)
+    K: int = 1
+    T: int = 0
+    N: int = 0
     alphas: tuple[int, ...] = ()
     betas: tuple[int, ...] = ()
 
@@ -101,18 +101,18 @@ class LagrangeCode:
         """int64 [N, K + T]: shares are this matrix times blocks and masks (the paper's U, transposed)."""
         return lagrange_matrix(self.field, self.betas, self.alphas)
 
-    def encode(self, blocks: ElementsT, coins: Coins) -> ElementsT:
+    def encode(self, blocks: ElementsT, coins: Coins | None = None) -> ElementsT:
         """Encodes with masks drawn for this encoding alone.
 
         Args:
-            blocks: elements [K, ...], an array or a tensor.
-            coins: where the masks come from.
+            blocks: elements [K, ...], an array (one of galois, too) or a tensor.
+            coins: where the masks come from; the operating system's unless given.
 
         Returns:
             Elements [*coins.batch_shape, N, ...].
         """
         _check_rows(blocks, self.K, "blocks")
-        masks = coins.uniform(self.field.modulus, (self.T, *blocks.shape[1:]))
+        masks = (coins or SystemCoins()).uniform(self.field.modulus, (self.T, *blocks.shape[1:]))
         return self.encode_with_masks(blocks, masks)
 
     def encode_with_masks(self, blocks: ElementsT, masks: ElementsT | NDArray[np.int64]) -> ElementsT:
@@ -214,6 +214,8 @@ class LagrangeCode:
 
 
 def _check_rows(array: Any, rows: int, name: str) -> None:
+    if not hasattr(array, "ndim"):
+        raise InputError(f"{name} must be an array or a tensor; found {type(array).__name__}")
     if array.ndim < 1 or len(array) != rows:
         raise InputError(f"{name} must have {rows} rows on the first axis; found shape {list(array.shape)}")
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -85,6 +86,20 @@ class PrimeField:
             least, greatest = map(int, torch.aminmax(tensor))
             raise FieldRangeError(f"values must lie in 0..{self.modulus - 1}; found {least}..{greatest}")
         return back(self._narrowed(tensor))
+
+    def to_galois(self, values: ElementsT) -> Any:
+        """The elements as an array of `galois.GF(modulus)`, of the same shape; needs the extra `galois`.
+
+        Arrays of galois go in wherever integers do.
+
+        Raises:
+            InputError: galois is not installed.
+        """
+        try:
+            galois = import_module("galois")  # an extra
+        except ImportError:
+            raise InputError("galois must be installed; it is not: pip install 'fgl-secure[galois]'") from None
+        return galois.GF(self.modulus)(np.asarray(self.elements(values), dtype=np.int64))
 
     def add(self, a: ElementsT, b: ElementsT | int) -> ElementsT:
         """Sum, with broadcasting."""
@@ -217,9 +232,12 @@ class PrimeField:
             raise InputError(f"weights must be [L] for rows [..., L]; found {list(right.shape)} and {list(left.shape)}")
         right = _canonical(right, self.modulus)
         flat = left.reshape(math.prod(left.shape[:-1]), left.shape[-1])
-        sums = [_total(_product(_canonical(row, self.modulus), right, self.modulus), self.modulus) for row in flat]
-        found = torch.stack(sums) if sums else right.new_empty(0)
-        return back(self._narrowed(found.reshape(left.shape[:-1])))
+        sums = flat.new_empty(len(flat), dtype=torch.int64)
+        some = max(PIECE // max(len(right), 1), 1)
+        for start in range(0, len(flat), some):
+            products = _product(_canonical(flat[start : start + some], self.modulus), right, self.modulus)
+            sums[start : start + some] = _total(products, self.modulus)
+        return back(self._narrowed(sums.reshape(left.shape[:-1])))
 
     def grouped_sums(self, values: ElementsT, segments: Segments, *, batch_axes: int = 0) -> ElementsT:
         """Sums the rows of each segment.
@@ -390,10 +408,10 @@ def _joined(high: torch.Tensor, low: torch.Tensor) -> torch.Tensor:
 
 
 def _total(elements: torch.Tensor, modulus: int) -> torch.Tensor:
-    """The sum of elements, all int64: fewer than 2^32 of them."""
+    """The sums of elements over the last axis, all int64: fewer than 2^32 of them."""
     if modulus != MERSENNE_61:
-        return _canonical(elements.sum(), modulus)
-    return _joined((elements >> 31).sum(), (elements & MERSENNE_31).sum())
+        return _canonical(elements.sum(-1), modulus)
+    return _joined((elements >> 31).sum(-1), (elements & MERSENNE_31).sum(-1))
 
 
 def _limb_combination(weights: torch.Tensor, rows: torch.Tensor, modulus: int) -> torch.Tensor:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fgl_secure.algebra.checks import as_floats, check_finite, finite, largest_magnitude
 from fgl_secure.algebra.prime_field import PrimeField
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError
@@ -29,6 +30,10 @@ LARGEST_ENCODED = 2.0**62
 """Beyond it a scaled value would no longer fit the integers that it passes through."""
 SPARE_BITS = 6
 """By which a bound that an error names exceeds the power of two above the values, which may grow."""
+MANTISSA = 52
+"""Most bits behind the binary point of a float64 of magnitude 1."""
+LEAST_UNITS = 16
+"""Least magnitude, in units, of the largest value that `for_values` encodes."""
 FINEST = 40
 """Most bits behind the binary point of field elements."""
 _MOST_EXPONENT = 1000
@@ -87,40 +92,6 @@ def scaled(values: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
     near = abs(exponent) < _MOST_EXPONENT
     found: NDArray[np.float64] = values * 2.0**exponent if near else np.ldexp(values, exponent)
     return found
-
-
-def largest_magnitude(values: NDArray[Any]) -> float:
-    """The largest magnitude; 0 for no values, NaN where there is one."""
-    if not values.size:
-        return 0.0
-    return float(max(-float(values.min()), float(values.max())))  # a NaN is both
-
-
-def check_bits(values: NDArray[np.floating[Any]], bits: int, what: str) -> None:
-    """Refuses numbers that have more bits behind the binary point than everybody is told.
-
-    Raises:
-        InputError: one is no multiple of 2^-bits; says what they are.
-    """
-    shifted = values * 2.0**bits
-    if not (np.rint(shifted) == shifted).all() or not np.isfinite(shifted).all():
-        raise InputError(f"{what} must be multiples of 2^-{bits}, as everybody is told; at least one is not")
-
-
-def check_finite(values: NDArray[np.floating[Any]], what: str = "numbers", remedy: str = "") -> float:
-    """The largest magnitude of values that must be numbers.
-
-    Raises:
-        InputError: NaN or infinity is among them; says what they are and what to do.
-    """
-    return finite(largest_magnitude(values), what, remedy)
-
-
-def finite(largest: float, what: str = "numbers", remedy: str = "") -> float:
-    """The largest magnitude of numbers, if it is one; see `check_finite`."""
-    if not math.isfinite(largest):
-        raise InputError(f"{what} must be finite; found NaN or infinity" + (f": {remedy}" if remedy else ""))
-    return largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +196,8 @@ class FixedPoint:
             return
         if self.terms < 1:
             raise InputError(f"terms must be at least 1; found {self.terms}")
-        if not 0 <= self.fraction_bits <= 52:
-            raise InputError(f"fraction_bits must lie in 0..52; found {self.fraction_bits}")
+        if not 0 <= self.fraction_bits <= MANTISSA:
+            raise InputError(f"fraction_bits must lie in 0..{MANTISSA}; found {self.fraction_bits}")
         if self.overflow is Overflow.REFUSE and not _fits(self.field, self.bound, self.fraction_bits, self.terms):
             raise FieldRangeError(
                 f"terms * bound * 2^fraction_bits must stay below p / 2 = {self.field.modulus / 2:g}; found "
@@ -275,6 +246,57 @@ class FixedPoint:
                 f"fewer or smaller summands"
             )
         return cls(None, bound, bits, what=what, remedy=remedy)
+
+    @classmethod
+    def for_values(cls, values: Any, field: PrimeField | None = None, *, terms: int = 1, degree: int = 1) -> FixedPoint:
+        """Return a map for given values. Their largest magnitude becomes the bound, which all parties learn.
+
+        It has as many bits behind the binary point as the field has room for, up to 40, and 52 in a result.
+
+        Args:
+            values: floats of any shape, an array or a tensor.
+            field: of the elements; 2^31 - 1 unless given.
+            terms: most numbers, or products of them, in a sum.
+            degree: of what is computed on them; decode its results with `of_degree(degree)`.
+
+        Raises:
+            InputError: a value is not finite, or terms or degree are below 1.
+            FieldRangeError: the field has no room for one bit behind the binary point.
+
+        Examples:
+            >>> fixed = FixedPoint.for_values(np.array([0.5, -0.75]), degree=2)
+            >>> squares = fixed.field.multiply(*[fixed.encode(np.array([0.5, -0.75]))] * 2)
+            >>> fixed.of_degree(2).decode(squares)
+            array([0.25  , 0.5625])
+        """
+        if terms < 1 or degree < 1:
+            raise InputError(f"terms and degree must be at least 1; found {terms} and {degree}")
+        there, numbers = field or PrimeField(), as_floats(values, "values")
+        bound = finite(largest_magnitude(numbers), "values") or 1.0
+        room = (there.modulus - 1) // 2
+        bits = min(most_fraction_bits(bound, room), FINEST, MANTISSA // degree)
+        while bits > 0 and terms * (units_of(bound, bits) + 1) ** degree > room:
+            bits -= 1
+        if bits >= 1 and units_of(bound, bits) < LEAST_UNITS:
+            raise FieldRangeError(
+                f"values must reach {LEAST_UNITS} units of 2^-{bits}, or rounding would lose them; the largest is "
+                f"{bound:g}: scale them"
+            )
+        if bits < 1:
+            raise FieldRangeError(
+                f"terms * bound^degree * 2^degree must stay below p / 2 = {there.modulus / 2:g}; found {terms} * "
+                f"{bound:g}^{degree} * 2^{degree}: scale the values, or take PrimeField(2**61 - 1)"
+            )
+        return cls(there, bound, bits, terms)
+
+    def of_degree(self, degree: int) -> FixedPoint:
+        """What results of a computation of that degree on encoded numbers stand for; see `for_values`.
+
+        Raises:
+            InputError: more than 52 bits behind the binary point.
+            FieldRangeError: they do not fit into the field.
+        """
+        return dataclasses.replace(self, bound=self.bound**degree, fraction_bits=self.fraction_bits * degree)
 
     @property
     def largest(self) -> int:

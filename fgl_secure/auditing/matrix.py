@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fgl_secure.auditing.records import Json, plain
-from fgl_secure.runtime import Circumstance, Claim, Leak, Role, Secret
+from fgl_secure.runtime import Circumstance, Claim, Leak, Role, SecretKind
 
 if TYPE_CHECKING:
     from fgl_secure.attacks.base import Card
@@ -37,7 +37,7 @@ class Cell:
 
     Attributes:
         scheme: name of the run.
-        secret: what may be hidden, as `Secret` words it.
+        secret: what may be hidden.
         role: from whom.
         state: what became of it.
         promises: sentences of the scheme's claim.
@@ -49,7 +49,7 @@ class Cell:
     """
 
     scheme: str
-    secret: str
+    secret: SecretKind
     role: str
     state: State
     promises: tuple[str, ...] = ()
@@ -91,14 +91,14 @@ def matrix(
     )  # fmt: skip
 
 
-def _is_about(card: Card, secret: Secret, role: Role) -> bool:
+def _is_about(card: Card, secret: SecretKind, role: Role) -> bool:
     """Whether an attack bears on a promise; claims speak of parties that keep to the protocol."""
     return card.secret is secret and card.observer is role and card.circumstance is not Circumstance.MALICIOUS_DEVICE
 
 
 def _rows(
     claims: Iterable[Claim], records: Sequence[Record], cards: Mapping[str, Card]
-) -> Iterator[tuple[Secret, Role]]:
+) -> Iterator[tuple[SecretKind, Role]]:
     """Every secret before every role that a scheme speaks of or an attack read it as, in the order of the enumerations.
 
     A promise against coalitions of several roles has a row for those roles that a scheme admits something to, or that
@@ -115,13 +115,13 @@ def _rows(
         roles = [role for role, most in promise.coalition.items() if most > 0]
         if roles and not any((promise.secret, role) in wanted for role in roles):
             wanted.add((promise.secret, roles[0]))
-    for secret in Secret:
-        yield from ((secret, role) for role in Role if (secret, role) in wanted)
+    known = SecretKind.every()
+    yield from sorted(wanted, key=lambda pair: (known.index(pair[0]), list(Role).index(pair[1])))
 
 
 def _cell(
     run: str,
-    secret: Secret,
+    secret: SecretKind,
     role: Role,
     claim: Claim,
     about: list[Record],
@@ -145,7 +145,7 @@ def _cell(
     best = max(shown, key=lambda each: each.value - each.prior, default=None) if state is not State.KEPT else None
     return Cell(
         scheme=run,
-        secret=str(secret),
+        secret=secret,
         role=str(role),
         state=state,
         promises=tuple(dict.fromkeys(each.statement for each in promised)),

@@ -13,30 +13,11 @@ from typing import TYPE_CHECKING
 
 from fgl_secure.auditing import wording
 from fgl_secure.auditing.matrix import Cell, State
-from fgl_secure.runtime import Secret
+from fgl_secure.runtime import SecretKind
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.records import Json, Record
     from fgl_secure.auditing.report import Report
-
-SHORT: Mapping[str, str] = MappingProxyType({
-    Secret.EMBEDDING: "a device's row",
-    Secret.FOREIGN_NODE: "foreign neighbours",
-    Secret.CROSS_EDGE: "cross-silo edges",
-    Secret.DEGREE: "degrees",
-    Secret.PARAMETER_GRADIENT: "a device's gradient",
-    Secret.FOREIGN_EDGE: "others' edges",
-    Secret.LABEL: "others' labels",
-    Secret.IDENTITY: "who is who",
-    Secret.STRUCTURE_FEATURE: "structure features",
-    Secret.SUMMAND: "a client's vector",
-    Secret.TRAINING_NODE: "training nodes",
-    Secret.NODE_FEATURES: "features of a node",
-    Secret.CLASS_PRESENCE: "classes at a client",
-    Secret.LABEL_SHARES: "label counts",
-    Secret.CLIENT_IDENTITY: "who sent an update",
-})  # fmt: skip
-"""Secrets in the few words that a column has room for."""
 
 MEANING: Mapping[State, str] = MappingProxyType({
     State.CONTRADICTED: "an attack read what the scheme promises to hide",
@@ -61,14 +42,14 @@ class Row:
         cells: one a scheme, in the order of `schemes`.
     """
 
-    secret: str
+    secret: SecretKind
     role: str
     cells: tuple[Cell, ...]
 
     @property
     def short(self) -> str:
         """The secret in few words."""
-        return SHORT.get(self.secret, self.secret)
+        return self.secret.short
 
     @property
     def parties(self) -> str:

@@ -17,6 +17,7 @@ from fgl_secure.dp.accountant import (
 )
 from fgl_secure.dp.budget import Budget, BudgetExhaustedError, PrivacyTarget, Relation, Unit, rounding_excess
 from fgl_secure.dp.grid import Clipped, clip_rows, grid_clip, grid_rows, rounded_at_random, rounded_norm
+from fgl_secure.dp.local import PerturbedRows, perturb
 from fgl_secure.dp.mechanisms import (
     DiscreteGaussian,
     IntegerNoise,
@@ -35,6 +36,7 @@ __all__ = [
     "GaussianAccount",
     "IntegerNoise",
     "Perturbation",
+    "PerturbedRows",
     "PrivacyTarget",
     "Relation",
     "Skellam",
@@ -49,6 +51,7 @@ __all__ = [
     "grid_clip",
     "grid_rows",
     "noise_multiplier",
+    "perturb",
     "rounded_at_random",
     "rounded_norm",
     "rounding_excess",

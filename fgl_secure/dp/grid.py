@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.quantization import check_finite, rounded
+from fgl_secure.algebra.checks import check_finite
+from fgl_secure.algebra.quantization import rounded
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 

@@ -82,10 +82,14 @@ def _from_outside(place: EntryPoint) -> type[Method]:
     return kind
 
 
-@cache
 def _places() -> Mapping[str, EntryPoint]:
     """By name; a name of this package is not taken from it."""
-    others = {each.name: each for each in sorted(plugins.installed_plugins(GROUP))}
+    return _places_of(tuple(plugins.installed_plugins(GROUP)))
+
+
+@cache
+def _places_of(points: tuple[EntryPoint, ...]) -> Mapping[str, EntryPoint]:
+    others = {each.name: each for each in sorted(points)}
     inside = {each.name: each for each in _IN_TREE}
     return MappingProxyType(inside | {name: each for name, each in others.items() if name not in inside})
 

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from fgl_secure.runtime.channel import Channel, Delivery, Level, Recording, Tampered, simulate
-from fgl_secure.runtime.claim import Circumstance, Claim, Guarantee, Leak, PublicParameters, Secret, Strength, leaks
+from fgl_secure.runtime.claim import (
+    Circumstance,
+    CircumstanceKind,
+    Claim,
+    Guarantee,
+    Leak,
+    PublicParameters,
+    Secret,
+    SecretKind,
+    Strength,
+    leaks,
+)
 from fgl_secure.runtime.machine import Directory, Draws, Machine, OwnDraws, Party, Remark, Role
 from fgl_secure.runtime.messages import PAYLOAD, Direction, Later, MessageKind, Messages, Phase, Step, decode, encode
 from fgl_secure.runtime.transcript import (
@@ -22,6 +33,7 @@ __all__ = [
     "PAYLOAD",
     "Channel",
     "Circumstance",
+    "CircumstanceKind",
     "Claim",
     "Delivery",
     "Direction",
@@ -48,6 +60,7 @@ __all__ = [
     "Remark",
     "Role",
     "Secret",
+    "SecretKind",
     "Step",
     "Strength",
     "Tampered",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from fgl_secure.runtime.machine import Role
 
@@ -33,35 +33,54 @@ class Strength(StrEnum):
     DIFFERENTIAL_PRIVACY = "differential privacy"
 
 
-class Secret(StrEnum):
-    """What may be hidden, and what an attack may find."""
+class SecretKind(StrEnum):
+    """A secret that a scheme guarantees or an attack recovers: its description, and a short form for table columns.
 
-    EMBEDDING = "the embedding or gradient that one device sends"
-    FOREIGN_NODE = "which devices of other silos are neighbours of a silo's devices"
-    CROSS_EDGE = "which cross-silo edges exist"
-    DEGREE = "how many neighbours a device has"
-    PARAMETER_GRADIENT = "one device's gradient of the model parameters"
-    FOREIGN_EDGE = "which edges exist between nodes of other clients"
-    LABEL = "the labels of other clients' nodes"
-    IDENTITY = "which node of another client is which"
-    STRUCTURE_FEATURE = "the structure features of single nodes of another client"
-    SUMMAND = "one client's term of a sum over clients"
-    TRAINING_NODE = "which nodes other clients take their gradients over"
-    NODE_FEATURES = "the features of single nodes of another client"
-    CLASS_PRESENCE = "which classes a client has labelled nodes of"
-    LABEL_SHARES = "how often each label occurs at a client"
-    CLIENT_IDENTITY = "which client an update is from"
+    This base has no members. A scheme, method or attack with secrets of its own subclasses it.
+
+    Examples:
+        >>> class Timing(SecretKind):
+        ...     LATENCY = ("how long a device takes", "latency")
+        >>> str(Timing.LATENCY), Timing.LATENCY.short
+        ('how long a device takes', 'latency')
+    """
+
+    short: str
+
+    def __new__(cls, words: str, short: str) -> Self:
+        """A member; see above."""
+        made = str.__new__(cls, words)
+        made._value_, made.short = words, short
+        return made
+
+    @classmethod
+    def every(cls) -> tuple[SecretKind, ...]:
+        """The members of all subclasses, those that were defined first in front."""
+        return (*cls, *(each for kind in cls.__subclasses__() for each in kind.every()))
 
 
-class Circumstance(StrEnum):
-    """A condition under which a secret may be exposed; ANY where there is none."""
+class Secret(SecretKind):
+    """What sums may hide."""
+
+    EMBEDDING = ("the embedding or gradient that one device sends", "a device's row")
+    FOREIGN_NODE = ("which devices of other silos are neighbours of a silo's devices", "foreign neighbours")
+    CROSS_EDGE = ("which cross-silo edges exist", "cross-silo edges")
+    DEGREE = ("how many neighbours a device has", "degrees")
+    PARAMETER_GRADIENT = ("one device's gradient of the model parameters", "a device's gradient")
+    SUMMAND = ("one client's term of a sum over clients", "a client's vector")
+
+
+class CircumstanceKind(StrEnum):
+    """A condition under which a secret may be exposed. Has no members, as `SecretKind` has none."""
+
+
+class Circumstance(CircumstanceKind):
+    """When sums may expose a secret; ANY where there is no condition."""
 
     ANY = "any"
     SINGLE_NEIGHBOUR = "the target has one neighbour only"
     SPARSE_SUM = "the sum is exact and its rows are sparse"
     REPEATED_SUM = "the same rows are summed in several rounds, by different senders"
-    SHARED_FEATURES = "every client holds the structure features of all nodes"
-    FOUND_RANGE = "no bound is given, so that ranges are found"
     DROP_OUT = "devices drop out in the middle of a step"
     HOSTED_DEVICES = "one process hosts all devices of a silo"
     MALICIOUS_DEVICE = "a device departs from the protocol"
@@ -79,7 +98,7 @@ class Guarantee:
         source: where it is made.
     """
 
-    secret: Secret
+    secret: SecretKind
     coalition: Mapping[Role, int]
     strength: Strength
     statement: str
@@ -101,14 +120,14 @@ class Leak:
         statement: the exposure in words.
     """
 
-    secret: Secret
+    secret: SecretKind
     role: Role
-    circumstance: Circumstance
+    circumstance: CircumstanceKind
     statement: str
 
 
 def leaks(
-    role: Role, statements: Mapping[Secret, str], circumstance: Circumstance = Circumstance.ANY
+    role: Role, statements: Mapping[SecretKind, str], circumstance: CircumstanceKind = Circumstance.ANY
 ) -> tuple[Leak, ...]:
     """Return what is declared to leak to parties of a role under a circumstance, in words by secret."""
     return tuple(Leak(secret, role, circumstance, statement) for secret, statement in statements.items())
@@ -136,12 +155,14 @@ class Claim:
             _once(self.assumptions, other.assumptions),
         )
 
-    def broken_by(self, secret: Secret, coalition: Mapping[Role, int], circumstance: Circumstance) -> Guarantee | None:
+    def broken_by(
+        self, secret: SecretKind, coalition: Mapping[Role, int], circumstance: CircumstanceKind
+    ) -> Guarantee | None:
         """The first promise that a finding contradicts, or None; see `borne_on`."""
         return next(iter(self.borne_on(secret, coalition, circumstance)), None)
 
     def borne_on(
-        self, secret: Secret, coalition: Mapping[Role, int], circumstance: Circumstance
+        self, secret: SecretKind, coalition: Mapping[Role, int], circumstance: CircumstanceKind
     ) -> tuple[Guarantee, ...]:
         """All promises that a finding would contradict.
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fgl_secure.algebra import FixedPoint, Segments
+from fgl_secure.algebra.checks import check_bits
 from fgl_secure.algebra.kernels import rounded_outer_sums
-from fgl_secure.algebra.quantization import check_bits
 from fgl_secure.errors import FieldRangeError
 from fgl_secure.protocols.coded_products import Layout, Parts, Product, ProductCode, ProductCollective, SumsProducts
 from fgl_secure.protocols.collective import Collective

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import isfinite
-from typing import Self
+from typing import Any, Self
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
@@ -75,7 +75,16 @@ class Schedule:
 
     def with_epochs(self, epochs: int | None) -> Self:
         """The same preset with another number of rounds; None changes nothing."""
-        return self if epochs is None else replace(self, epochs=epochs)
+        return self.with_given(epochs=epochs)
+
+    def with_given(self, **choices: Any) -> Self:
+        """The same preset with other values of some fields; None changes nothing.
+
+        Raises:
+            InputError: a value is out of its field's range.
+        """
+        given = {name: value for name, value in choices.items() if value is not None}
+        return replace(self, **given) if given else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, FixedPoint
+from fgl_secure.algebra.checks import finite, largest_magnitude
 from fgl_secure.algebra.levels import Levels
-from fgl_secure.algebra.quantization import LowPrecision, Overflow, finite, joined, largest_magnitude
+from fgl_secure.algebra.quantization import LowPrecision, Overflow, joined
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.streams import KEY_BYTES, FieldStream
 from fgl_secure.errors import FieldRangeError, PrecisionWarning

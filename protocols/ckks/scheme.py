@@ -21,7 +21,17 @@ from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.pairwise_masking.scheme import sum_leaks
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Circumstance, Claim, Draws, Guarantee, Leak, PublicParameters, Role, Secret, Strength
+from fgl_secure.runtime import (
+    Circumstance,
+    Claim,
+    Draws,
+    Guarantee,
+    Leak,
+    PublicParameters,
+    Role,
+    Secret,
+    Strength,
+)
 from fgl_secure.typing import Ids
 
 _SOURCE = "semantic security of CKKS under ring-LWE (Cheon, Kim, Kim, Song, ASIACRYPT 2017, Lemma 2)"

@@ -12,6 +12,7 @@ from fgl_secure.protocols.coded_products.scheme import (
     CodedProducts,
     ProductRoles,
     SumsProducts,
+    with_products,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "ProductCollective",
     "ProductRoles",
     "SumsProducts",
+    "with_products",
 ]

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
-from fgl_secure.algebra.quantization import FixedPoint, check_bits, units_of
+from fgl_secure.algebra.checks import check_bits
+from fgl_secure.algebra.quantization import FixedPoint, units_of
 from fgl_secure.algebra.residues import BELOW_2_8
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.coded_products.plan import MOST_BITS, Layout, Product

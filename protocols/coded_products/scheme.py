@@ -25,10 +25,19 @@ from fgl_secure.protocols.coded_products.plan import Layout, Plan
 from fgl_secure.protocols.coded_products.relays import Relays
 from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, Topology
-from fgl_secure.runtime import Circumstance, Claim, Draws, Guarantee, Leak, Role, Secret, Strength
+from fgl_secure.runtime import (
+    Circumstance,
+    Claim,
+    Draws,
+    Guarantee,
+    Leak,
+    Role,
+    Secret,
+    Strength,
+)
 from fgl_secure.typing import Ids
 
 _MANY = 2**31
@@ -246,3 +255,14 @@ class CodedProducts(RelayCoded):
         if len(here := hosted_of(hosted, relays)):
             out.append(roles.relays(here, terms, plan, crypto, draws))
         return tuple(out)
+
+
+def with_products(scheme: Scheme) -> Scheme:
+    """A scheme for members with products where it is relay-coded; another one as it is.
+
+    Subclasses may have changed what products rely on.
+
+    Raises:
+        InputError: products need more relays than there can be.
+    """
+    return CodedProducts.over(scheme) if type(scheme) is RelayCoded else scheme

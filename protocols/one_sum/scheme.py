@@ -17,7 +17,15 @@ from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.scheme import Rounding, Scheme, SumMachine
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Circumstance, Claim, Draws, Leak, PublicParameters, Role, Secret
+from fgl_secure.runtime import (
+    Circumstance,
+    Claim,
+    Draws,
+    Leak,
+    PublicParameters,
+    Role,
+    Secret,
+)
 from fgl_secure.typing import Ids
 
 FEWEST = 2

@@ -34,7 +34,16 @@ from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
 from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Circumstance, Claim, Draws, Guarantee, Leak, Role, Secret, Strength
+from fgl_secure.runtime import (
+    Circumstance,
+    Claim,
+    Draws,
+    Guarantee,
+    Leak,
+    Role,
+    Secret,
+    Strength,
+)
 from fgl_secure.typing import Ids
 
 _SOURCE = "Bonawitz et al. (CCS 2017), theorems 6.3 to 6.5"

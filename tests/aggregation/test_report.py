@@ -58,7 +58,7 @@ def test_under_a_scheme_what_arrives_is_like_nobodys_update(scheme: str) -> None
     assert found.chance == 1 / 7
 
 
-@pytest.mark.parametrize("scheme", ["plaintext", *PROTECTING])
+@pytest.mark.parametrize("scheme", ["plaintext", "pairwise-masking"])
 def test_the_page_stands_alone_and_has_the_figures(scheme: str, tmp_path: Path) -> None:
     """The page refers to nothing outside itself, runs nothing, and prints the figures that were measured."""
     aggregator, found = measured(scheme, {3})

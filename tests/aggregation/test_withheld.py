@@ -60,7 +60,7 @@ updates = st.lists(
 
 @pytest.mark.parametrize("scheme", sorted(names("server")))
 @given(rows=updates)
-@settings(max_examples=8)
+@settings(max_examples=4)
 def test_what_enough_clients_contribute_to_is_opened_and_nothing_else(scheme: str, rows: NDArray[np.float64]) -> None:
     """Entries with k_min contributors and as many more as may vanish are in the mean, all others are 0 and withheld."""
     aggregator = aggregator_of(scheme)

@@ -128,30 +128,6 @@ def test_products_decode_at_their_degree(K: int, T: int, degree: int, seed: int)
         code.decode(product[: N - 1], range(N - 1), degree=degree)
 
 
-def test_production_field_decodes_its_largest_elements(field: PrimeField) -> None:
-    """Blocks at the end of the production field come back from points at its end."""
-    top = field.modulus - 1
-    code = LagrangeCode(field, 1, 2, 3, (top, top - 1, top - 2), (0, top - 3, 1))
-    blocks = np.array([[top, 0, top - 1]])
-    assert np.array_equal(code.decode(code.encode(blocks, SimulationCoins(0)), [0, 1, 2]).blocks, blocks)
-
-
-def test_sums_of_shares_decode_to_sums_of_blocks() -> None:
-    """Adding shares adds blocks: what grouped sums rest on."""
-    code, coins = LagrangeCode(SMALL, 2, 1, 4), SimulationCoins(0)
-    a, b = np.array([[1, 100], [5, 7]]), np.array([[100, 3], [98, 0]])
-    total = SMALL.add(code.encode(a, coins), code.encode(b, coins))
-    assert np.array_equal(code.decode(total[1:], [1, 2, 3]).blocks, (a + b) % P)
-
-
-def test_tapes_are_a_leading_axis() -> None:
-    """Under enumeration every tape is an encoding of its own: [tapes, N, ...], each of which decodes."""
-    code, blocks = LagrangeCode(PrimeField(5), 1, 1, 3), np.array([[3, 4]])
-    shares = code.encode(blocks, TapeCoins(5, 2))
-    assert shares.shape == (25, 3, 2)
-    assert all(np.array_equal(code.decode(tape[:2], [0, 1]).blocks, blocks) for tape in shares)
-
-
 @given(st.integers(1, 3), st.integers(0, 3), st.integers(1, 5))
 def test_default_points_are_distinct_wherever_they_fit(K: int, T: int, N: int) -> None:
     """Without points given, K + T + N distinct ones are taken; the field that is one too small is refused."""
@@ -188,25 +164,6 @@ def test_parameters_out_of_range_are_refused(K: int, T: int, N: int) -> None:
     """A code has a block and a worker at least, and no negative number of masks."""
     with pytest.raises(InputError):
         LagrangeCode(SMALL, K, T, N)
-
-
-@pytest.mark.parametrize("workers", [[0, 0], [0, 3], [-1, 0]])
-def test_unknown_or_repeated_workers_are_refused(workers: list[int]) -> None:
-    """Decoding needs distinct workers of the code."""
-    code = LagrangeCode(SMALL, 1, 1, 3)
-    with pytest.raises(InputError, check=about("workers")):
-        code.decode(np.zeros((2, 1), dtype=np.int64), workers)
-
-
-def test_wrong_number_of_rows_is_refused() -> None:
-    """Blocks number K, and shares number as many as the workers named."""
-    code = LagrangeCode(SMALL, 2, 1, 4)
-    with pytest.raises(InputError, check=about("blocks")):
-        code.encode(np.zeros((3, 1), dtype=np.int64), SimulationCoins(0))
-    with pytest.raises(InputError, check=about("shares")):
-        code.decode(np.zeros((4, 1), dtype=np.int64), [0, 1, 2])
-    with pytest.raises(InputError, check=about("matrix")):
-        code.encode_with_masks(np.zeros((2, 1), dtype=np.int64), np.zeros((2, 1), dtype=np.int64))
 
 
 def all_blocks(p: int, K: int) -> list[Secret]:
@@ -278,24 +235,9 @@ def test_masks_that_miss_an_element_are_rejected(p: int) -> None:
     assert largest_distance(view, all_blocks(p, 1)) == Fraction(1, p - 1)
 
 
-def test_masks_from_remainders_are_rejected() -> None:
-    """4-bit words modulo 11 as masks leave one share 5/16 away from private."""
-    code = LagrangeCode(PrimeField(11), 1, 1, 2)
-    masks = (np.arange(16) % 11)[:, None]
-    distance = largest_distance(lambda b: code.encode_with_masks(np.array(b), masks)[:, :1], all_blocks(11, 1))
-    assert distance == Fraction(5, 16)
-
-
 def test_too_few_masks_are_rejected() -> None:
     """A polynomial of degree T - 1 instead of T leaves T shares without any privacy."""
     code = LagrangeCode(PrimeField(7), 1, 1, 3)
     assert smallest_distance(lambda blocks: shares_of(code, blocks, (0, 1)), all_blocks(7, 1)) == 1
     private = LagrangeCode(PrimeField(7), 1, 2, 3)
     assert largest_distance(lambda blocks: shares_of(private, blocks, (0, 1)), all_blocks(7, 1)) == 0
-
-
-@pytest.mark.parametrize("p", PRIMES)
-def test_an_alpha_on_a_beta_is_rejected(p: int) -> None:
-    """A worker whose alpha is beta_1 would receive the block itself, so such points are refused."""
-    with pytest.raises(InputError, check=about("alphas and betas")):
-        LagrangeCode(PrimeField(p), 1, 1, 2, alphas=(1, 3), betas=(1, 2))

@@ -96,17 +96,6 @@ def test_sums_are_those_of_the_numbers_within_a_unit_each(bits: int, data: st.Da
     np.testing.assert_allclose(found + errors, reals.sum(axis=0), rtol=1e-9, atol=1e-9 * every.max(initial=1.0))
 
 
-def test_there_is_room_for_an_error_that_is_fed_back() -> None:
-    """A number at its bound and an error of a unit are within the entries; without feedback they are refused."""
-    fed, coins = LowPrecision(8, (1,), (1.0,), feedback=True), SimulationCoins(0)
-    nothing = np.zeros(0, dtype=np.int64)
-    vector, errors = fed.rounded(np.array([1.0 + fed.units[0]]), nothing, coins)
-    assert vector.tolist() == [127]
-    assert abs(float(errors[0])) < 1e-12
-    with pytest.raises(FieldRangeError, check=about("numbers of part 0")):
-        LowPrecision(8, (1,), (1.0,)).rounded(np.array([1.01]), nothing, coins)
-
-
 def test_what_does_not_fit_is_refused() -> None:
     """Too large, not finite, of another length, or in parts that are none; no number is shown."""
     numbers, coins = LowPrecision(8, (2,), (1.0,), 1, 10), SimulationCoins(0)

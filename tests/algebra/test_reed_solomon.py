@@ -85,10 +85,10 @@ def test_location_is_that_of_trying_all_polynomials(data: st.DataObject, p: int,
     assert locate_errors(p, points, values, k, A) == nearest(p, points, values, k, A)
 
 
-def test_ten_thousand_random_patterns_are_located() -> None:
+def test_random_patterns_are_located() -> None:
     """Over all fields, random points, polynomials, error numbers up to A and errors are named exactly."""
     rng = np.random.default_rng(0)
-    for case in range(10_000):
+    for case in range(2000):
         p = ALL_PRIMES[3 + case % (len(ALL_PRIMES) - 3)]
         k, A = int(rng.integers(1, 5)), int(rng.integers(0, 3))
         m = min(k + 2 * A + int(rng.integers(0, 3)), p)

@@ -25,7 +25,6 @@ from fgl_secure.algebra.residues import (
     shared,
     words_below,
 )
-from fgl_secure.errors import FieldRangeError
 
 ALL = [PrimeField(p) for p in BELOW_2_8]
 seeds = st.integers(0, 2**32 - 1)
@@ -183,9 +182,3 @@ def test_the_largest_elements_over_many_rows_are_exact(
         np.full((rows, width), sign * half, dtype=np.int8) for width, sign in zip(widths, signs, strict=True)
     )
     assert np.unique(exact_product(left, right)).tolist() == [signs[0] * signs[1] * rows * half**2]
-
-
-def test_primes_that_are_too_large_are_refused() -> None:
-    """Beyond 2^8 a remainder is no byte."""
-    with pytest.raises(FieldRangeError):
-        exact_product(*(np.zeros((1, 1), dtype=PrimeField(257).dtype) for _ in range(2)))

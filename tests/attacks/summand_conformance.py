@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.runtime import MessageKind, Phase, Recording, Role
+from fgl_secure.runtime import MessageKind, Phase, Recording
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance
 from tests.attacks.recorded import Run
@@ -26,8 +26,3 @@ class SummandConformance(AttackConformance):
     def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
         """The same rounds."""
         return self.run(**network)
-
-    def test_needs_to_know_where_things_lie(self) -> None:
-        """Without the layout of a summand there is no guess."""
-        run = self.run()
-        assert self.attack.infer(run.transcript.views(Role.SERVER), run.public) is None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.areas import area, area_within, share_of_labels
+from fgl_secure.attacks.areas import area, area_within
 from fgl_secure.attacks.edge_claims import (
     ForeignEdges,
     edges_at_neighbours,
@@ -22,13 +22,14 @@ from fgl_secure.attacks.recovery import (
 )
 from fgl_secure.attacks.row_space import row_basis, solver
 from fgl_secure.attacks.structure.knowledge import neighbour_sums
-from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Direction, Party, Role, Step
-from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.recorded import Run, both_ways, federated, record, star_and_path, whole_numbers
-from tests.attacks.structure.hop_runs import record_exchange, scale_free
-from tests.attacks.structure.structure_runs import fedstar, one_hot_degrees, return_probabilities
+from tests.attacks.structure.structure_runs import (
+    fedstar,
+    record_exchange,
+    scale_free,
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +45,6 @@ def test_foreign_edges_are_those_without_an_end_in_the_client(run: Run) -> None:
     assert found == [(0, 1, 2), (0, 2, 3), (0, 3, 4), (1, 3, 4), (2, 0, 1), (2, 1, 2)]
     reach = edges_at_neighbours(run.truth)
     assert [edge for edge, near in zip(found, reach, strict=True) if near] == [(0, 1, 2), (1, 3, 4), (2, 1, 2)]
-
-
-def test_claims_that_touch_the_client_are_dropped(run: Run) -> None:
-    """Own edges, pairs of one node and repetitions never become claims."""
-    client = clients_of(run.transcript.views(Role.SILO))[1]
-    guess = ForeignEdges.claimed(client, np.array([4, 3, 1, 3, 0]), np.array([3, 4, 3, 3, 2]))
-    assert list(zip(guess.clients, guess.lower, guess.upper, strict=True)) == [(1, 3, 4)]
 
 
 def test_scores_count_clients_apart() -> None:
@@ -92,14 +86,6 @@ def test_clients_know_their_edges_and_whose_their_neighbours_are(run: Run) -> No
     assert np.stack(client.crossing.nonzero()).T.tolist() == [[1, 0], [2, 3]]
 
 
-def test_a_client_alone_is_the_client_side_by_side(run: Run) -> None:
-    """The view of one client gives its index and edges as the view of all does."""
-    (alone,) = clients_of(run.transcript.view([Party(Role.SILO, 1)]))
-    together = clients_of(run.transcript.views(Role.SILO))[1]
-    assert alone.index == together.index == 1
-    assert (alone.client_of == together.client_of).all()
-
-
 def test_a_coalition_is_one_client(run: Run) -> None:
     """Two clients that pool what they know own the nodes of both."""
     (both,) = clients_of(run.transcript.view([Party(Role.SILO, 0), Party(Role.SILO, 2)]))
@@ -130,12 +116,6 @@ def test_names_tell_ego_networks_apart(seed: int) -> None:
     assert same_groups(neighbour_degrees(undirected(edges, 14)), list(around))
 
 
-def test_loops_and_repeated_edges_count_once() -> None:
-    """An edge given both ways or twice is one, and a loop is none."""
-    matrix = undirected(np.array([[0, 1, 0, 2], [1, 0, 1, 2]]), 3)
-    assert matrix.toarray().tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
-
-
 @given(st.integers(0, 10_000))
 def test_return_probabilities_say_what_the_formulas_say(seed: int) -> None:
     """Degrees, sums of reciprocals and squares with triangles agree with sums over the graph, in single precision."""
@@ -150,19 +130,6 @@ def test_return_probabilities_say_what_the_formulas_say(seed: int) -> None:
     assert found.reciprocals == pytest.approx([sum(1 / looped[w] for w in graph[v]) for v in graph], abs=1e-5)
     squares = [sum(1 / looped[w] ** 2 for w in graph[v]) + closed[v] for v in graph]
     assert found.squares == pytest.approx(squares, abs=1e-5)
-
-
-def test_other_features_are_no_return_probabilities() -> None:
-    """One-hot degrees, random numbers and a single column say nothing of walks."""
-    _, edges = drawn(0)
-    owners = np.zeros(14, dtype=np.int64)
-    for rows in (
-        one_hot_degrees(edges, owners),
-        np.random.default_rng(0).random((14, 5)),
-        return_probabilities(edges, owners)[:, :1],
-        np.empty((0, 5)),
-    ):
-        assert neighbour_sums(rows) is None
 
 
 @given(st.integers(0, 10_000))
@@ -193,28 +160,6 @@ def test_one_group_is_the_plain_area() -> None:
         assert interval.contains(value)
         widths.append(interval.high - interval.low)
     assert widths[1] < widths[0] / 2
-
-
-def test_groups_that_differ_do_not_rank_each_other() -> None:
-    """A group with more positives and higher scores makes a pooled area large, and this one none."""
-    rng = np.random.default_rng(1)
-    positive = rng.random((2, 2000)) < np.array([[0.6], [0.1]])
-    scores = rng.normal(size=(2, 2000)) + np.array([[2.0], [0.0]])
-    found = area_within(scores, positive, np.ones_like(positive))
-    assert found is not None
-    assert area(scores[positive], scores[~positive]) > 0.7
-    assert found[0] == pytest.approx(0.5, abs=0.04)
-    assert found[1].contains(0.5)
-
-
-def test_nodes_nobody_asks_about_do_not_count() -> None:
-    """Scores of nodes that are not asked about change nothing."""
-    positive = np.array([[True, False, False, True]])
-    asked = np.array([[True, True, False, False]])
-    found = area_within(np.array([[1.0, 0.0, 9.0, -9.0]]), positive, asked)
-    assert found is not None
-    assert found[0] == 1
-    assert found[1].low < 0.05  # one node of each kind says next to nothing
 
 
 def test_prior_is_the_most_frequent_row_of_the_attacked_messages() -> None:
@@ -274,16 +219,3 @@ def test_claimed_terms_are_matched_as_multisets() -> None:
     assert exact.value == pytest.approx(2 / 5)
     assert read.prior == exact.prior == pytest.approx(4 / 12)  # the ends of the path and its middle share a row
     assert read.finding == "2 of 12 rows are read exactly out of sums; 2 of 5 rows that are claimed are right."
-
-
-def test_nodes_without_a_label_are_left_out() -> None:
-    """They count neither as right nor as wrong, nor in the prior, and where no node has a label there is no figure."""
-    graph = star_and_path()
-    bare = replace(graph, graph=replace(graph.graph, labels=np.array([-1, 1, 1, -1, 0, 1, 0, 0, -1])))
-    truth, nodes = StructureTruth.of(hierarchy_of(bare), bare), np.arange(9)
-    (found,) = share_of_labels("labels", np.array([0, 1, 1, 0, 0, 0, 0, 0, 0]), nodes, truth)
-    assert found.finding == "5 of 6 labels are read."
-    assert (found.n, found.random) == (6, 0.5)
-    assert truth.permuted(1).labels.min() == -1
-    nobody = replace(truth, labels=np.full(9, -1))
-    assert share_of_labels("labels", np.zeros(9, dtype=np.int64), nodes, nobody) == ()

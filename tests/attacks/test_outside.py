@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
-import numpy as np
 import pytest
 
 from fgl_secure import attacks, plugins
@@ -32,8 +31,12 @@ MODULE = dedent('''
     from fgl_secure.attacks.message_passing.knowledge import TRAINING
     from fgl_secure.auditing.recorded_run import RecordedRun
     from fgl_secure.methods.hifgl.controls import CONTROLS as TREE
-    from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, Step, Transcript
+    from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, SecretKind, Step, Transcript
     from fgl_secure.statistics.metrics import exact_proportion
+
+
+    class PetSecret(SecretKind):
+        NAME = ("what a pet is called", "names of pets")
 
 
     @dataclass(frozen=True)
@@ -55,7 +58,7 @@ MODULE = dedent('''
 
 
     class ReadsRegister(InformedAttack):
-        card = Card("reads-register", "names in a register", "nowhere", Role.SERVER, Secret.IDENTITY, "pets", "a pet",
+        card = Card("reads-register", "names in a register", "nowhere", Role.SERVER, PetSecret.NAME, "pets", "a pet",
                     auxiliary="a register", truth=Pets, knowledge=Register)
 
         def infer_with(self, view, public, known):
@@ -129,17 +132,9 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.usefixtures("outside")
 def test_it_is_found_by_name_after_those_of_this_package() -> None:
-    """An installed attack is listed, and all others are what they were."""
     assert attacks.names()[: len(IN_TREE)] == tuple(each.card.name for each in IN_TREE)
     assert {"reads-register", "counts-silos"} <= set(attacks.names()[len(IN_TREE) :])
     assert attacks.attack("counts-silos").card.summary in listing("attacks")
-
-
-def test_without_it_there_is_none() -> None:
-    """Nothing of it stays behind."""
-    assert not {"reads-register", "counts-silos"} & set(attacks.names())
-    with pytest.raises(UnknownNameError, check=about("attack")):
-        attacks.attack("counts-silos")
 
 
 @pytest.mark.usefixtures("outside")
@@ -192,12 +187,3 @@ def test_controls_are_refused_likewise(outside: Path) -> None:
     installed(outside, "[fgl_secure.controls]\na = outside_attacks:A_NUMBER\n")
     with pytest.raises(InputError, check=about("entry point a of fgl_secure.controls")):
         control("a pet")
-
-
-def test_a_run_has_one_object_of_a_type() -> None:
-    """Two truths of a type could not be told apart; what is not there is refused by name."""
-    run = CONTROLS["plaintext"]()
-    with pytest.raises(InputError, check=about("truths")):
-        RecordedRun("x", "x", "x", run.public, run.transcript, (*run.truths, *run.truths))
-    with pytest.raises(InputError, check=about("knowledge")):
-        run.knows(np.ndarray)

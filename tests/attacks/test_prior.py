@@ -1,7 +1,6 @@
 """The prior of an attack with knowledge is what that knowledge tells without a message, and records say so."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.base import Alone, Attack, InformedAttack, alone, measured
+from fgl_secure.attacks.base import Alone, Attack, InformedAttack, alone
 from fgl_secure.attacks.edge_claims import ClaimedEdges
 from fgl_secure.attacks.gradients.fields import FieldGuess, by_degree
 from fgl_secure.attacks.gradients.knowledge import Candidates
@@ -20,19 +19,15 @@ from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.attacks.truth import MessageTruth, StructureTruth
 from fgl_secure.auditing.controls import control
-from fgl_secure.graph import Data
 from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS as FED2GNN
 from fgl_secure.methods.fedavg.audit_runs import CONTROLS as FEDAVG
 from fgl_secure.methods.fedspray.audit_runs import CONTROLS as FEDSPRAY
 from fgl_secure.methods.fedstruct.audit_runs import CONTROLS as FEDSTRUCT
 from fgl_secure.methods.fedvn.audit_runs import CONTROLS as FEDVN
-from fgl_secure.methods.hifgl.audit_runs import as_words
 from fgl_secure.methods.hifgl.controls import CONTROLS as HIFGL
 from fgl_secure.runtime import Directory, Role
-from fgl_secure.training.parties import hierarchy_of
 
 INFORMED = [each for each in attacks().values() if isinstance(each, InformedAttack)]
-QUICK = [each for each in INFORMED if not each.card.name.startswith(("gradient-dlg", "gradient-i", "gradient-joint"))]
 MAKERS = (HIFGL, FEDSTRUCT, FED2GNN, FEDSPRAY, FEDAVG, FEDVN)
 
 
@@ -49,21 +44,7 @@ def test_every_attack_with_knowledge_has_looked_at_it(each: InformedAttack[Any, 
     assert guesses is not bool(each.card.tells_nothing)
 
 
-@pytest.mark.parametrize("each", QUICK, ids=name_of)
-def test_the_prior_counts_on_the_control(each: InformedAttack[Any, Any, Any]) -> None:
-    """Where an attack must work some figure beats what the knowledge tells, and no prior is below the bare one."""
-    run = control(each.card.control, MAKERS)
-    guess = run.guess(each)
-    assert guess is not None
-    bare, found = run.score(each, guess), run.measure(each, guess)
-    assert [replace(f, prior=0.0) for f in bare] == [replace(f, prior=0.0) for f in found]
-    assert all(after.prior >= before.prior for before, after in zip(bare, found, strict=True))
-    if each.card.name != "nsf-propagation":  # with the whole graph, own edges name every neighbour
-        assert any(f.value > f.prior for f in found)
-
-
 def test_attacks_without_knowledge_keep_their_prior() -> None:
-    """Nothing is added where nothing is known, and knowledge that is not there tells nothing."""
     quiet = next(each for each in attacks().values() if not isinstance(each, InformedAttack))
     assert alone(quiet) is Alone.NOTHING_KNOWN
     run = HIFGL["plaintext"]()
@@ -81,24 +62,6 @@ def test_an_attack_that_forgets_it_is_called_out() -> None:
         infer_with = score = None  # type: ignore[assignment]
 
     assert alone(Forgets()) is Alone.NOT_LOOKED_AT
-
-
-def test_cora_without_a_message(data_root: Path) -> None:  # noqa: ARG001  # sets up a cache of its own
-    """A cosine ranking of the public list with as many claims as containment makes under relay-coded, 14,262."""
-    graph = Data("Cora").federated(0)
-    parties = hierarchy_of(graph)
-    truth = MessageTruth(graph.silo_of, graph.edges, parties, {}, graph.labels)
-    claims = np.stack(np.nonzero(~np.eye(200, dtype=bool)))[:, :14_262]
-    devices = parties.ids(Role.DEVICE)
-    guess = ClaimedEdges(devices[claims[0]], devices[claims[1]])
-    found = measured(named("containment-device"), guess, truth, parties, (PublicRows(as_words(graph)),))
-    prior = {each.metric: each.prior for each in found}
-    assert prior["recall"] == pytest.approx(0.120, abs=5e-4)
-    assert prior["precision"] == pytest.approx(0.089, abs=5e-4)
-    bare = {each.metric: each.prior for each in named("containment-device").score(guess, truth)}
-    assert bare["recall"] == pytest.approx(0.0019, abs=1e-4)  # as many claims at random
-    silo = measured(named("containment-silo"), guess, truth, parties, (PublicRows(as_words(graph)),))
-    assert min(each.prior for each in silo) > 0.05
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40))
@@ -145,7 +108,6 @@ def test_names_by_own_edges_and_a_crawl_are_a_prior() -> None:
 
 
 def test_parties_number_the_claims() -> None:
-    """Claims are made in the numbering of the parties, both ways along each pair."""
     known = PublicRows(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     parties = Directory.hierarchy(1, 3)
     devices = parties.ids(Role.DEVICE)

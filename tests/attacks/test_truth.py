@@ -22,7 +22,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Recording, Role, Step
 from fgl_secure.training.parties import hierarchy_of
-from tests.attacks.message_passing.recovered import messages_of
+from tests.attacks.message_passing.tagged import messages_of
 from tests.attacks.recorded import Run, random_graph, record, star_and_path
 from tests.error_codes import about
 
@@ -38,14 +38,6 @@ def test_foreign_neighbours_match_a_walk_over_the_edges(seed: int) -> None:
         if graph.silo_of[source] != graph.silo_of[target]:
             slow[source, graph.silo_of[target]] = slow[target, graph.silo_of[source]] = True
     assert np.array_equal(foreign_neighbours(_numbered(seed).truth), slow)
-
-
-def test_embeddings_are_the_inputs_of_each_step() -> None:
-    """The truth holds what entered the scheme, by step."""
-    values = np.arange(18.0).reshape(9, 2)
-    truth = record(star_and_path(), Plaintext(), values).truth
-    assert list(truth.embeddings) == [Step(0, 0)]
-    assert np.array_equal(truth.embeddings[Step(0, 0)], values)
 
 
 @given(SEEDS, st.integers(0, 100))
@@ -81,7 +73,6 @@ def test_permuting_leaves_no_device_its_own_row() -> None:
 
 
 def test_refuses_inputs_that_are_not_one_row_a_device() -> None:
-    """A transcript whose inputs belong to some devices only gives no truth."""
     graph = star_and_path()
     channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
     channel.note_inputs("values", Step(0, 0), channel.parties.ids(Role.DEVICE)[:3], np.zeros((3, 2)))
@@ -135,10 +126,3 @@ def test_every_family_moves_what_it_hides() -> None:
         assert sorted(before.ravel().tolist()) == sorted(after.ravel().tolist())
     assert virtual.permuted(1).population is not None
     assert np.array_equal(proxies.permuted(1).sizes, proxies.sizes)
-
-
-def test_targets_without_labels_hide_names_alone() -> None:
-    """Where graphs have values, there are no label shares to move."""
-    moved = VirtualNodeTruth(np.arange(3)).permuted(1)
-    assert (moved.label_shares, moved.population) == (None, None)
-    assert moved.clients.tolist() == [2, 0, 1]

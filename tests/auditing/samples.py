@@ -65,15 +65,15 @@ EXPOSURE = Exposure(
 ACCURACY = {"test": 0.811, "validation": 0.806, "per_silo": [0.84, None, 0.79]}
 COST = {"messages": 21112, "bytes": 5404672, "rounds": 4, "seconds": 12.5}
 
-EMBEDDING = str(Secret.EMBEDDING)
+EMBEDDING = Secret.EMBEDDING
 
 CELLS = (
     Cell(scheme="plaintext", secret=EMBEDDING, role="device", state=State.NO_CLAIM, attacks=(RECORD.attack,),
          value=0.998, prior=0.0, metric="exact recovery"),
     Cell(scheme="secmp", secret=EMBEDDING, role="device", state=State.CONTRADICTED, promises=(CLAIM,),
          attacks=(RECORD.attack,), value=0.998, prior=0.0, metric="exact recovery"),
-    Cell(scheme="plaintext", secret=str(Secret.DEGREE), role="silo", state=State.NO_CLAIM),
-    Cell(scheme="secmp", secret=str(Secret.DEGREE), role="silo", state=State.UNTESTED, promises=("Degrees stay.",)),
+    Cell(scheme="plaintext", secret=Secret.DEGREE, role="silo", state=State.NO_CLAIM),
+    Cell(scheme="secmp", secret=Secret.DEGREE, role="silo", state=State.UNTESTED, promises=("Degrees stay.",)),
 )  # fmt: skip
 
 ABOUT = {

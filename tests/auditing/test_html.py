@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 from fgl_secure.auditing.html import command_text, render_html
 from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.report import Report
+from fgl_secure.runtime import SecretKind
 from tests.auditing.samples import ABOUT, ACCURACY, CELLS, COST, EXPOSURE, RECORD, REPORT
 
 VOID = {"meta", "line", "rect", "circle", "path", "use", "br", "link"}
@@ -47,6 +48,10 @@ def outline(text: str) -> Outline:
     return parser
 
 
+class _Hostile(SecretKind):
+    SECRET = (HOSTILE, HOSTILE)
+
+
 def hostile() -> Report:
     record = replace(RECORD, attack=HOSTILE, protocol=HOSTILE, finding=HOSTILE, claim=HOSTILE, view=HOSTILE)
     return replace(
@@ -54,7 +59,7 @@ def hostile() -> Report:
         run={"protocol": HOSTILE, "dataset": HOSTILE, HOSTILE: HOSTILE, "command": HOSTILE, "protocols": [HOSTILE]},
         accuracy={**ACCURACY, "protocols": {HOSTILE: ACCURACY}},
         cost={**COST, "protocols": {HOSTILE: COST}},
-        matrix=(replace(CELLS[1], scheme=HOSTILE, secret=HOSTILE, role=HOSTILE, attacks=(HOSTILE,)),),
+        matrix=(replace(CELLS[1], scheme=HOSTILE, secret=_Hostile.SECRET, role=HOSTILE, attacks=(HOSTILE,)),),
         attacks={HOSTILE: {**ABOUT, **dict.fromkeys(("summary", "source", "page", "knows"), HOSTILE)}},
         records=(record, replace(record, positive_control=0.0)),
         exposures=(replace(EXPOSURE, protocol=HOSTILE, content=HOSTILE, phase=HOSTILE, receiver_role=HOSTILE),),

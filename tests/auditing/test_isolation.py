@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement, Truth
+from fgl_secure.attacks.base import Card, DataSecret, InformedAttack, Measurement, Truth
 from fgl_secure.auditing.recorded_run import RecordedRun, truth_within
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, Transcript, View
+from fgl_secure.runtime import Directory, PublicParameters, Role, Transcript, View
 from fgl_secure.statistics.metrics import exact_proportion
 from tests.error_codes import about
 
@@ -39,7 +39,7 @@ class ReadsRegister(InformedAttack[object, Register, Pets]):
     """Looks names up."""
 
     card = Card(
-        "reads-register", "names", "nowhere", Role.SERVER, Secret.IDENTITY, "pets", "a pet", truth=Pets,
+        "reads-register", "names", "nowhere", Role.SERVER, DataSecret.IDENTITY, "pets", "a pet", truth=Pets,
         knowledge=Register,
     )  # fmt: skip
 

@@ -141,7 +141,6 @@ SUBJECTS: dict[str, Method] = {
 
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_independent_subjects_have_the_same_shape_and_other_secrets(name: str) -> None:
-    """Their graphs are redealt."""
     check_independent(SUBJECTS[name])
 
 

@@ -59,7 +59,6 @@ def test_measured_verdicts_need_a_null_control() -> None:
 
 
 def test_a_value_may_miss_its_interval_by_rounding_only() -> None:
-    """The interval contains the value within 1e-9."""
     assert replace(RECORD, value=0.5, ci95=Interval(0.5 + 1e-10, 0.6)).value == 0.5
     with pytest.raises(InputError, check=about("ci95")):
         replace(RECORD, value=0.5, ci95=Interval(0.5 + 1e-8, 0.6))

@@ -38,7 +38,6 @@ def test_standard_output_is_the_default(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_terminal_gets_colour() -> None:
-    """A terminal, and only a terminal, gets colour codes."""
     stream = io.StringIO()
     print_report(REPORT, Console(file=stream, force_terminal=True, color_system="standard", width=80))
     assert "\x1b[" in stream.getvalue()

@@ -53,7 +53,6 @@ def test_rates_are_judged_against_their_prior(
     ],
 )
 def test_advantages_are_judged_by_the_lower_end(low: float, prior: float, expected: Verdict) -> None:
-    """An advantage is judged by the lower end of its interval, which must exceed the advantage of the prior."""
     assert judge(0.9, Interval(low, 0.95), prior, exact=False) is expected
 
 

@@ -21,8 +21,10 @@ from benchmarks.__main__ import main
 from benchmarks.pieces import Piece
 from fgl_secure.cli.output import INTERRUPTED, OK
 from fgl_secure.errors import DataNotFoundError
+from fgl_secure.graph import datasets
 from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
 from tests.benchmarks.test_secagg import SMALL as SMALL_ROUNDS
+from tests.graphs import joined_digits
 
 SMALL = {"ROWS": 50, "WIDTH": 4, "COLUMNS": 600, "GALOIS_COLUMNS": 100, "COORDINATES": 300}
 
@@ -48,13 +50,16 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 LEDGER = "fgl-secure-runs.jsonl"
 """Where finished pieces are kept, unless another file is named."""
-ELSEWHERE = ("secagg", "secmp")
+ELSEWHERE = ("field", "lcc", "secagg", "secmp")
 """Parts that are run below, or in `test_secagg`."""
 
 
 @pytest.mark.parametrize("part", [part for part in bench.PARTS if part not in ELSEWHERE])
-def test_json_holds_every_timing_with_its_spread(part: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_holds_every_timing_with_its_spread(
+    part: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The object names the command and the machine; each median lies between its extremes."""
+    monkeypatch.setattr(datasets, "load_digits_graph", lambda: joined_digits(300))
     assert main([part, "--json"]) == OK
     _check(part, json.loads(capsys.readouterr().out))
 
@@ -172,6 +177,7 @@ def test_a_bench_that_was_cut_short_goes_on_and_a_whole_one_starts_again(
     assert main(["field", "--json"]) == OK
     said = capsys.readouterr()
     assert "2 of 3 runs are done already" in said.err
+    _check("field", json.loads(said.out))
     first = json.loads(said.out)["timings"][1]
     assert first == json.loads(kept[1])["found"]["timings"][0]
     assert measured == [*bench_field.MODULI, list(bench_field.MODULI)[1]]

@@ -15,7 +15,7 @@ from fgl_secure.schemes import names, server_scheme
 SMALL: dict[str, Any] = {
     "CLIENTS": (4, 10), "LENGTH": 2000, "IN_FULL": dict.fromkeys(names("server"), 4), "SHARES_OF_LENGTH": (20, 4),
     "ROUND_CLIENTS": 10,
-    "MANY": (("pairwise-masking[dropout=0.2]", 70, 300), ("pairwise-masking[x25519,dropout=0.2]", 80, 200)),
+    "MANY": (("pairwise-masking[x25519,dropout=0.2]", 40, 200),),
 }  # fmt: skip
 
 

@@ -32,18 +32,21 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
     return points
 
 
-RUNS = {"graph": ("hifgl", "communities", "relay-coded"), "set of graphs": ("fedvn", "MOTIFS", "pairwise-masking")}
+RUNS = {
+    "graph": ("hifgl", "communities", "relay-coded", "silo-pattern"),
+    "set of graphs": ("fedvn", "MOTIFS", "pairwise-masking", "virtual-node-population"),
+}
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize(("method", "dataset", "scheme"), RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize(("method", "dataset", "scheme", "attack"), RUNS.values(), ids=RUNS)
 def test_a_data_set_from_outside_is_trained_on_and_audited(
-    method: str, dataset: str, scheme: str, tmp_path: Path
+    method: str, dataset: str, scheme: str, attack: str, tmp_path: Path
 ) -> None:
     """By its name, in upper or lower case, as the toolkit's own."""
     common = [method, "--dataset", dataset, "--epochs", "1", "--device", "cpu", "--scheme", scheme, "-q"]
     assert main(["train", *common]) == OK
-    assert main(["audit", *common, "--out", str(tmp_path)]) == OK
+    assert main(["audit", *common, "--attack", attack, "--out", str(tmp_path)]) == OK
     assert (tmp_path / "report.json").exists()
 
 

@@ -50,7 +50,6 @@ def test_no_kind_lists_all_kinds() -> None:
 
 
 def test_what_promises_nothing_says_so() -> None:
-    """The listing says of plaintext that it promises nothing, and counts the promises of the others."""
     lines = {line.split()[0]: line for line in listing("schemes").splitlines()[1:]}
     assert "promises nothing; takes [threshold, path, minimum_group]" in lines["plaintext"]
     assert "promises 4; takes [field, T, " in lines["secmp"]

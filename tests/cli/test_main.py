@@ -249,7 +249,6 @@ class TestHelp:
         assert "(default: Motif-mini)" in " ".join(cli(command, "fedvn", "--help").out.split())
 
     def test_version(self, cli: Cli) -> None:
-        """The version is that of the package."""
         assert cli("--version").out.split() == ["fgl-secure", __version__]
 
 
@@ -530,7 +529,6 @@ class TestProcess:
 
     @pytest.mark.skipif(not INSTALLED.is_file(), reason="the command fgl-secure is not installed")
     def test_installed_command(self, tmp_path: Path) -> None:
-        """The installed command is the same program."""
         done = subprocess.run([INSTALLED, "list", "methods"], capture_output=True, text=True, cwd=tmp_path,
                               check=False, timeout=60)  # fmt: skip
         assert done.returncode == OK

@@ -73,7 +73,6 @@ def test_every_option_reaches_its_field(kind: type[Method]) -> None:
 
 @pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.name)
 def test_options_of_other_methods_do_not_exist(kind: type[Method]) -> None:
-    """What a method has no field for it has no option for."""
     mine = {name for name, *_ in own(kind)} | {name for name, *_ in own(kind.data)}
     others = {name for other in METHODS for name, *_ in own(other)} - mine
     assert others or kind.name == "hifgl"

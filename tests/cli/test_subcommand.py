@@ -43,7 +43,6 @@ def test_an_installed_command_runs_with_its_options(capsys: pytest.CaptureFixtur
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(("name", "cause"), [("broken", "no_such_module"), ("function", "Subcommand")])
 def test_a_broken_command_says_what_is_broken(name: str, cause: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """And all others work."""
     assert main([name]) == 2
     assert cause in capsys.readouterr().err
     assert main(["count"]) == 2

@@ -17,8 +17,9 @@ from fgl_secure.cli.parser import SCRIPTS, candidates, meant
 from fgl_secure.cli.usage import parser_for
 from fgl_secure.methods import names
 from tests.cli.test_main import AUDIT, CHEAP, Cli, cli
+from tests.methods.conftest import few_digits
 
-__all__ = ["cli"]
+__all__ = ["cli", "few_digits"]
 
 LONG = ("audit", "--epochs", "1", "--device", "cpu", "--scheme", "secmp[T=2]", "--attack", "visible-devices")
 
@@ -52,6 +53,7 @@ class TestHints:
         assert cli("audit", "--epo", "3").status == BAD_INPUT
 
 
+@pytest.mark.usefixtures("few_digits")
 class TestFilesOfOptions:
     def test_a_run_repeats_from_the_file_beside_its_report(self, cli: Cli, tmp_path: Path) -> None:
         """The file has every option of the run; with it alone the same findings are made, and words said win."""
@@ -112,6 +114,7 @@ class TestFilesOfOptions:
         assert message in result.err
 
 
+@pytest.mark.usefixtures("few_digits")
 class TestTelling:
     def test_json_of_an_audit_is_its_report(self, cli: Cli, tmp_path: Path) -> None:
         """With --json the report is printed, alone, and written as always."""

@@ -53,12 +53,3 @@ def test_what_is_no_element_is_refused() -> None:
     for largest in (0, 2**60):
         with pytest.raises(InputError, check=about("largest")):
             Ring.least(largest)
-
-
-@given(st.integers(2, 2**MOST_BITS), st.data())
-def test_sums_are_those_modulo_the_ring(modulus: int, data: st.DataObject) -> None:
-    """Without a wrap of 64 bits, whatever the modulus."""
-    values = st.lists(st.integers(0, modulus - 1), min_size=3, max_size=3)
-    a, b = data.draw(values), data.draw(values)
-    found = Ring(modulus).add(np.array(a), np.array(b)).tolist()
-    assert found == [(x + y) % modulus for x, y in zip(a, b, strict=True)]

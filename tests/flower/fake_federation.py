@@ -1,6 +1,7 @@
 """A Grid without processes: messages go straight to apps that remember nothing but their contexts and state files."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 from uuid import uuid4
@@ -10,11 +11,13 @@ from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, 
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Strategy
 from flwr.supercore.run import Run
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.sums import Request as RoundRequest
-from fgl_secure.errors import MalformedMessageError
+from fgl_secure.errors import MalformedMessageError, RoundsFailedError
+from fgl_secure.flower import SecureAggregationStrategy, secure_aggregation_mod
 from fgl_secure.flower.kept import Keeper, state_file
 from fgl_secure.flower.mod import Memory
 from fgl_secure.flower.records import Request
@@ -179,3 +182,33 @@ class FakeGrid(Grid):
             return self.apps[node](deepcopy(message), self.contexts[node])
         except Exception as error:  # Flower's process does so
             return Message(Error(2, f"{type(error).__name__}: {error}"), reply_to=message)
+
+
+OFF: dict[str, Any] = {"fraction_evaluate": 0.0, "min_train_nodes": 1, "min_available_nodes": 1}
+STAGES = (Stage.KEYS, Stage.SHARES, Stage.VECTORS, Stage.AGREEMENT, Stage.OPENING)
+
+
+def strategy_of(inner: Strategy | None = None, **settings: Any) -> SecureAggregationStrategy:
+    """A strategy within secure aggregation, FedAvg unless given: a bound, a threshold of 3, and no patience."""
+    given: dict[str, Any] = {"threshold": 3, "bound": 8.0, "stage_timeout": 0.0, "run_config": {}, **settings}
+    return SecureAggregationStrategy(inner or FedAvg(**OFF), **given)
+
+
+def played(
+    grid: FakeGrid, rounds: int = 1, start: ArrayRecord | None = None, **settings: Any
+) -> SecureAggregationStrategy:
+    """The strategy after some rounds that begin at zero."""
+    secure = strategy_of(**settings)
+    with suppress(RoundsFailedError):
+        secure.start(grid, start or record(np.zeros(3)), num_rounds=rounds, timeout=0.0)
+    return secure
+
+
+def numbered_grid(mod: Mod = secure_aggregation_mod, **node_config: Any) -> FakeGrid:
+    """Four nodes with the same mod, whose i-th update is i everywhere."""
+    return FakeGrid([app_of(mod, lambda _m, c: update(np.full(3, c.node_id - 100), 1))] * 4, node_config)
+
+
+def never(_message: Message, _context: Context) -> Message:
+    """An app that must not be called."""
+    raise AssertionError("the app was called")

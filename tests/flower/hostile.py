@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy, deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 from tempfile import TemporaryDirectory
@@ -21,26 +21,23 @@ from flwr.proto.recorddict_pb2 import RecordDict as RecordDictOnTheWire
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
 
-from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, ProtocolError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, rounds
 from fgl_secure.flower.kept import STATE, STATE_VARIABLE
 from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
 from fgl_secure.flower.mod import APP_FAILED, NO_PART
-from fgl_secure.flower.records import KEY, arrays_of, digest_of, digest_of_configuration
-from fgl_secure.flower.rounds import GridRound, Patience
+from fgl_secure.flower.records import KEY
 from fgl_secure.flower.silos import FAILED_POST, Turn
-from fgl_secure.flower.terms import mapping_of
-from fgl_secure.protocols.scheme import SumMachine
-from fgl_secure.runtime import Recording
+from fgl_secure.methods import FedStruct, HiFGL
 from fgl_secure.runtime.packing import named_from_bytes
-from fgl_secure.training.processes.sums import Company, SumServer, carried
-from tests.flower import test_silos
-from tests.flower.fake_federation import FakeGrid, app_of, file_of, fresh_run, record, update
+from fgl_secure.training.processes.program_run import ProgramRun
+from fgl_secure.training.processes.sums import SumServer, carried
+from tests.flower.fake_federation import FakeGrid, file_of, fresh_run, numbered_grid, record, strategy_of
+from tests.flower.nodes import grid_of
 from tests.graphs import two_communities
-from tests.protocols.hostile import EXTREMES, Prepare, alike, changed_bytes, other_bytes
+from tests.protocols.hostile import EXTREMES, Prepare, changed_bytes, other_bytes
+from tests.training.processes.test_lying_server import job_of
 
 NODES = 4
 SESSION = bytes(range(16))
@@ -251,13 +248,12 @@ def _listening(grid: FakeGrid, heard: list[AtNode], session: Callable[[], bytes]
 
 
 def _federation(scheme: str) -> FakeGrid:
-    mod = SecureAggregationMod(schemes=[scheme])
-    return FakeGrid([app_of(mod, lambda _m, c: update(np.full(3, c.node_id - 100), 1)) for _ in range(NODES)])
+    return numbered_grid(SecureAggregationMod(schemes=[scheme]))
 
 
 def _strategy(run_config: Mapping[str, Any] | None, **settings: Any) -> SecureAggregationStrategy:
-    given: dict[str, Any] = {"threshold": 3, "stage_timeout": 0.0, "grace": 0.0, "run_config": run_config, **settings}
-    return SecureAggregationStrategy(FedAvg(**OFF), coins=SimulationCoins(1), **given)
+    given: dict[str, Any] = {"grace": 0.0, "run_config": run_config, "coins": SimulationCoins(1), **settings}
+    return strategy_of(FedAvg(**OFF), **given)
 
 
 def to_clients() -> Prepare:
@@ -281,83 +277,6 @@ def _any_of(heard: list[AtNode]) -> Prepare:
         arrival = random.choice(heard)
         other = arrival.other(random)
         return lambda: arrival.hear(other)
-
-    return prepare
-
-
-class _Noting(GridRound):
-    """Notes answers, and the server as it was when each came."""
-
-    heard: list[AtServer]
-
-    def _received(self, client: int, asked: str, reply: Message | None) -> bool:
-        assert reply is not None
-        server, machine = self._server, self._server._machine
-        state = {name: value.copy() for name, value in machine.state().items()}
-        self.heard.append(AtServer(self, server, dict(vars(server)), machine, state, client, asked, deepcopy(reply)))
-        return super()._received(client, asked, reply)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AtServer:
-    """An answer in a round, and the server as it was when it came."""
-
-    round: _Noting
-    server: ServerRound
-    parts: dict[str, Any]
-    machine: SumMachine
-    state: Mapping[str, Any]
-    client: int
-    asked: str
-    reply: Message
-
-    def hear(self, reply: Message) -> None:
-        """Has the server take another answer, and go on; or refuse it, and be as it was.
-
-        Raises:
-            FglSecureError: it refuses the answer, or what was taken contradicts others.
-        """
-        vars(self.server).update(self.parts)
-        self.machine.restore(self.state)
-        self.round._lost.clear()
-        with own_errors():
-            taken = GridRound._received(self.round, self.client, self.asked, reply)
-        if not taken:
-            assert alike(self.machine.state(), self.state)
-            (reason,) = self.round._lost.values()
-            raise ProtocolError(reason)
-        self.server.advance()
-        if self.server.done:
-            _ = self.server.result
-
-
-def to_server() -> Prepare:
-    """All that clients answer the server of a round."""
-    heard: list[AtServer] = []
-    for settings in SCENARIOS.values():
-        secure, grid = _strategy({}, **settings), _federation(settings.get("scheme", "pairwise-masking"))
-        asked = [Message(RecordDict({"arrays": record(np.zeros(3))}), node, "train") for node in grid.apps]
-        training = digest_of(asked[0], digest_of_configuration({}))
-        threshold: Any = secure._rounds._threshold
-        terms = replace(
-            secure._rounds._terms,
-            session=SESSION.hex(),
-            clients=NODES,
-            threshold=threshold,
-            training=training,
-        )
-        layout = Layout.of(mapping_of(arrays_of(record(np.zeros(3))), {}))
-        server = ServerRound(terms.rules(), layout, SESSION, 0, SimulationCoins(2), None, Recording())
-        noting, patience = _Noting(grid, terms, server, asked, {}), Patience(0.0, NODES, 0.0)
-        noting.heard = heard
-        noting.run(patience, patience)
-
-    def prepare(random: Random) -> Callable[[], None]:
-        arrival = random.choice(heard)
-        content = changed_content(arrival.reply.content, random, SESSION)
-        arrived = deepcopy(arrival.reply)
-        arrived.content = content
-        return lambda: arrival.hear(arrived)
 
     return prepare
 
@@ -471,15 +390,21 @@ class _Mailbox(SiloMailbox):
         return turns
 
 
+RUNS = (
+    (FedStruct(epochs=1, hops=1), "clients=ckks,server=pairwise-masking"),
+    (HiFGL(epochs=1), "relay-coded[k_min=1,graph-shown]"),
+)
+
+
 @cache
 def _silo_runs() -> tuple[list[AtNode], list[AtMailbox]]:
     """All messages of a run of FedStruct and one of HiFGL with relays, at both ends."""
     nodes, mailboxes = list[AtNode](), list[AtMailbox]()
-    graph = two_communities(devices=36, silos=test_silos.SILOS)
-    for grid in (test_silos.fedstruct_grid(graph), test_silos.hifgl_grid(graph)):
-        company = Company(test_silos.SILOS, test_silos.SCHEME, fresh_session())
-        _listening(grid, nodes, lambda session=company.session: session)  # type: ignore[misc]
-        mailbox = _Mailbox(grid, SumServer(company, SimulationCoins(3)), len(grid.apps), timeout=0.5)
+    for method, scheme in RUNS:
+        job, session = job_of(method, scheme, two_communities(devices=24, silos=3)), fresh_session()
+        grid, run = grid_of(job), ProgramRun(job.told, 3)
+        _listening(grid, nodes, lambda session=session: session)  # type: ignore[misc]
+        mailbox = _Mailbox(grid, run.server(session), run.parties, timeout=0.5)
         mailbox.heard = mailboxes
         mailbox.run()
     return nodes, mailboxes
@@ -501,7 +426,6 @@ def to_mailbox() -> Prepare:
 WHOLE_ROUNDS = "flower: strategy, whole rounds"
 PLACES: Mapping[str, Callable[[], Prepare]] = {
     "flower: clients": to_clients,
-    "flower: server of a round": to_server,
     WHOLE_ROUNDS: to_strategy,
     "flower: silos and relays": to_silos,
     "flower: mailbox of silos": to_mailbox,

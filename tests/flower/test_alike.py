@@ -12,7 +12,7 @@ from fgl_secure.errors import InputError, RoundsFailedError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
 from fgl_secure.flower.records import KEY, Request, digest_of, digest_of_configuration
 from tests.error_codes import about
-from tests.flower.fake_federation import FakeGrid, app_of, record, update
+from tests.flower.fake_federation import OFF, FakeGrid, app_of, record, strategy_of, update
 
 TARGET = 102
 
@@ -21,8 +21,7 @@ def played(
     grid: FakeGrid, key: str = "num-examples", run_config: dict[str, Any] | None = None, start: Any = None
 ) -> tuple[np.ndarray[Any, Any], SecureAggregationStrategy]:
     """The model after one round that begins at zero, and the strategy."""
-    inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1, weighted_by_key=key)
-    secure = SecureAggregationStrategy(inner, threshold=3, bound=8.0, stage_timeout=0.0, run_config=run_config)
+    secure = strategy_of(FedAvg(**OFF, weighted_by_key=key), run_config=run_config)
     try:
         result = secure.start(grid, start or record(np.zeros(3)), num_rounds=1, timeout=0.0)
     except RoundsFailedError:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
-from flwr.serverapp.strategy import FedAvg
 
 from fgl_secure.aggregation.sums import Request as RoundRequest
 from fgl_secure.errors import StateFileError
@@ -24,9 +23,9 @@ from fgl_secure.flower.terms import RoundTerms
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking.plan import Ask
 from fgl_secure.runtime import decode, encode
-from tests.flower.fake_federation import FakeGrid, app_of, file_of, fresh_run, record, update
+from tests.flower import fake_federation
+from tests.flower.fake_federation import FakeGrid, app_of, file_of, fresh_run, never, record, update
 
-STAGES = (Stage.KEYS, Stage.SHARES, Stage.VECTORS, Stage.AGREEMENT, Stage.OPENING)
 VALUES = np.random.default_rng(5).uniform(-1, 1, (4, 40)).astype(np.float32)
 BITS = 16
 
@@ -39,11 +38,7 @@ def federation(mod: SecureAggregationMod = secure_aggregation_mod, **node_config
 
 def played(grid: FakeGrid, **settings: Any) -> SecureAggregationStrategy:
     """The strategy after a round."""
-    inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
-    given: dict[str, Any] = {"threshold": 3, "bound": 8.0, "stage_timeout": 0.0, "run_config": {}, **settings}
-    secure = SecureAggregationStrategy(inner, **given)
-    secure.start(grid, record(np.zeros(40)), num_rounds=1, timeout=0.0)
-    return secure
+    return fake_federation.played(grid, start=record(np.zeros(40)), **settings)
 
 
 OTHERS: dict[Stage, tuple[str, int]] = {Stage.VECTORS: ("told", False), Stage.AGREEMENT: ("asked", Ask.MASK_KEY)}
@@ -137,18 +132,6 @@ def test_no_message_is_answered_twice_from_an_old_context(empty: bool) -> None:
     assert sorted(calls) == [100, 101, 102, 103]
 
 
-def test_a_round_goes_on_without_any_context() -> None:
-    """A context that Flower has not stored in time, or lost, changes nothing."""
-    grid = federation()
-
-    def before(node: int, _asked: Stage | None, message: Message) -> Message:
-        grid.contexts[node].state = RecordDict()
-        return message
-
-    grid.before = before
-    assert len(played(grid, bound=None).rounds[0].included) == 4
-
-
 def test_of_two_processes_one_answers() -> None:
     """The second waits until the first has trained and stored its state, and finds that the message was answered."""
     training, go_on = threading.Event(), threading.Event()
@@ -203,8 +186,7 @@ def test_the_state_is_on_disk_before_an_answer_leaves(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     ("scheme", "bound"),
-    [(scheme, bound) for scheme in ("pairwise-masking", "lightsecagg") for bound in (8.0, None)]
-    + [("ckks-shared-key", 8.0)],
+    [("pairwise-masking", None), ("lightsecagg", 8.0), ("ckks-shared-key", 8.0)],
 )
 def test_the_clients_numbers_leave_the_state_once_they_are_sent(scheme: str, bound: float | None) -> None:
     """Before that they are in it, as they came or as they are summed; afterwards in neither form."""
@@ -276,11 +258,6 @@ def test_a_state_without_a_folder_names_the_variable(
     reply = secure_aggregation_mod(message, context, never)
     assert reply.error.reason == NO_STATE
     assert STATE_VARIABLE in caplog.text or where == "shared"
-
-
-def never(_message: Message, _context: Context) -> Message:
-    """An app that must not be called."""
-    raise AssertionError("the app was called")
 
 
 def test_a_state_that_cannot_be_stored_is_not_answered_from(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,31 +2,22 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, Strategy
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM
 
 from fgl_secure.errors import InputError, RoundsFailedError
-from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
+from fgl_secure.flower import SecureAggregationMod
 from fgl_secure.flower.records import typed_record
 from tests.error_codes import about
-from tests.flower.fake_federation import FakeGrid, app_of
+from tests.flower.fake_federation import OFF, FakeGrid, app_of, strategy_of
 
-NODES, ROUNDS = 4, 10
-OFF: dict[str, Any] = {"fraction_evaluate": 0.0, "min_train_nodes": 1, "min_available_nodes": 1}
+NODES, ROUNDS = 4, 2
 KINDS = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 ORDERS = (*KINDS, *(f">{kind}" for kind in KINDS if np.dtype(kind).itemsize > 1))
 SHAPES: tuple[tuple[int, ...], ...] = ((), (0, 2), (2, 3))
-
-
-def secured(inner: Strategy, **settings: Any) -> SecureAggregationStrategy:
-    given: dict[str, Any] = {"threshold": 3, "bound": 64.0, "stage_timeout": 0.0, "run_config": {}, **settings}
-    return SecureAggregationStrategy(inner, **given)
 
 
 def everything(number: int) -> ArrayRecord:
@@ -53,14 +44,14 @@ def counting(seen: list[ArrayRecord]) -> FakeGrid:
 
 @pytest.mark.parametrize("inner", [FedAvg, partial(FedAvgM, server_momentum=0.5), FedAdam])
 def test_arrays_of_every_type_come_back_as_they_were(inner: Callable[..., FedAvg]) -> None:
-    """Ten rounds with all clients in each; what is sent, evaluated and returned has the types of the first model."""
+    """Rounds with all clients in each; what is sent, evaluated and returned has the types of the first model."""
     seen: list[ArrayRecord] = []
     evaluated: list[ArrayRecord] = []
 
     def evaluate(_round: int, arrays: ArrayRecord) -> None:
         evaluated.append(arrays)
 
-    secure, first = secured(inner(**OFF)), everything(0)
+    secure, first = strategy_of(inner(**OFF), bound=64.0), everything(0)
     result = secure.start(counting(seen), first, num_rounds=ROUNDS, timeout=0.0, evaluate_fn=evaluate)
     assert [len(report.included) for report in secure.rounds] == [NODES] * ROUNDS
     assert len(seen) == NODES * ROUNDS
@@ -70,7 +61,7 @@ def test_arrays_of_every_type_come_back_as_they_were(inner: Callable[..., FedAvg
 @pytest.mark.parametrize("precision", [None, 16])
 def test_means_are_rounded_to_the_nearest(precision: int | None) -> None:
     """Of 0, 1, 2 and 3 the mean is 1.5: 2 for integers, and true for truth values, of which three are true."""
-    secure = secured(FedAvg(**OFF), **({"bound": None, "precision": precision} if precision else {}))
+    secure = strategy_of(**({"bound": None, "precision": precision} if precision else {"bound": 64.0}))
     arrays = secure.start(counting([]), everything(0), num_rounds=1, timeout=0.0).arrays
     for name, array in arrays.items():
         value = array.numpy()
@@ -83,7 +74,7 @@ def test_means_are_rounded_to_the_nearest(precision: int | None) -> None:
 
 def test_loops_of_ones_own_keep_types_too() -> None:
     """`aggregate_train` of the strategy itself, on what a secured Grid gives."""
-    secure, first = secured(FedAvg(**OFF)), everything(0)
+    secure, first = strategy_of(bound=64.0), everything(0)
     grid = secure.secured(counting([]))
     messages = [Message(RecordDict({"arrays": first}), node, "train") for node in grid.get_node_ids()]
     arrays, _ = secure.aggregate_train(1, grid.send_and_receive(messages, timeout=0.0))
@@ -91,56 +82,11 @@ def test_loops_of_ones_own_keep_types_too() -> None:
     assert types_of(arrays) == types_of(first)
 
 
-def net() -> torch.nn.Module:
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2))
-
-
-def fitted(index: int, message: Message, _context: Context) -> RecordDict:
-    """Three steps on the data of a client."""
-    model = net()
-    model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
-    optimiser = torch.optim.SGD(model.parameters(), 0.1)
-    features = torch.randn(16, 4, generator=torch.Generator().manual_seed(index))
-    for _ in range(3):
-        optimiser.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(features), (features.sum(1) > 0).long())
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-    return RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": 16})})
-
-
-def plain(index: int) -> ClientApp:
-    """An app without the mod."""
-    app = ClientApp()
-
-    @app.train()
-    def _train(message: Message, context: Context) -> Message:
-        return Message(fitted(index, message, context), reply_to=message)
-
-    return app
-
-
-def test_batch_normalisation_trains_as_under_the_plain_strategy() -> None:
-    """Running means, variances and weights agree, and the counter of batches is an integer that counts all of them."""
-    first = ArrayRecord(net().state_dict())
-    apps = [app_of(SecureAggregationMod(), partial(fitted, i)) for i in range(NODES)]
-    secure = secured(FedAvg(**OFF), bound=8.0)
-    found = secure.start(FakeGrid(apps), first, num_rounds=3, timeout=0.0).arrays
-    expected = FedAvg(**OFF).start(FakeGrid([plain(i) for i in range(NODES)]), first, num_rounds=3, timeout=0.0).arrays
-    assert [len(report.included) for report in secure.rounds] == [NODES] * 3
-    assert found["1.num_batches_tracked"].numpy().dtype == np.int64
-    for name, array in expected.items():
-        np.testing.assert_allclose(found[name].numpy(), array.numpy(), atol=1e-5, err_msg=name)
-    assert found["1.running_mean"].numpy()[0] == pytest.approx(-0.1718, abs=1e-4)
-    assert found["1.num_batches_tracked"].numpy() == 9
-
-
 def test_a_type_without_a_mean_is_named() -> None:
     """Complex numbers: the run ends with the name of the array and its type."""
     start = ArrayRecord({"w": Array(np.zeros(2, np.complex64))})
     with pytest.raises(RoundsFailedError, check=about("a run")):
-        secured(FedAvg(**OFF)).start(counting([]), start, num_rounds=1, timeout=0.0)
+        strategy_of(bound=64.0).start(counting([]), start, num_rounds=1, timeout=0.0)
 
 
 @pytest.mark.parametrize("value", [1e19, float("nan"), float("inf"), -1e19])

@@ -31,20 +31,12 @@ def test_edges_are_the_sorted_set_of_pairs(example: tuple[int, list[Edge]]) -> N
 
 @given(pairs())
 def test_degree_and_symmetry_agree_with_counting(example: tuple[int, list[Edge]]) -> None:
-    """The in-degree counts distinct sources, and a graph is symmetric if every pair is there both ways."""
     num_nodes, given_pairs = example
     distinct = {pair for pair in given_pairs if pair[0] != pair[1]}
     graph = graph_from_pairs(num_nodes, given_pairs)
     assert graph.in_degree.tolist() == [sum(target == node for _, target in distinct) for node in range(num_nodes)]
     assert graph.in_degree.dtype == np.int64
     assert graph.is_symmetric == all((target, source) in distinct for source, target in distinct)
-
-
-def test_canonical_form_is_a_fixed_point() -> None:
-    """A graph that is built from its own arrays has the same edges."""
-    first = graph_from_pairs(5, [(3, 1), (1, 3), (0, 4), (0, 4), (2, 2)])
-    again = Graph.from_arrays("again", first.features, first.labels, first.edges)
-    np.testing.assert_array_equal(first.edges, again.edges)
 
 
 def test_sizes_dtypes_and_repr() -> None:
@@ -108,7 +100,6 @@ def _with(array: np.ndarray[Any, Any], index: tuple[int, ...], value: float) -> 
     ],
 )
 def test_bad_arrays_are_refused_by_name(change: dict[str, Any], message: str) -> None:
-    """An array that breaks a rule is refused with the rule and with the node or edge that breaks it."""
     arguments: dict[str, Any] = {"name": "g", "features": FEATURES, "labels": LABELS, "edges": EDGES}
     Graph.from_arrays(**arguments)
     with pytest.raises(InputError, check=about(message)):

@@ -15,7 +15,6 @@ from fgl_secure.graph import (
     GraphSetDataset,
     available,
     boundary_nodes,
-    degree_one_share,
     describe,
     load,
     load_set,
@@ -36,15 +35,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_listing_and_names_agree() -> None:
-    """The listing has one line for each available name, in the same order."""
     assert available()[:8] == ("digits", "Cora", "CiteSeer", "PubMed", "Photo", "CS", "Physics", "DBLP")
     assert tuple(info.name for info in describe(GraphDataset)) == available()
     assert all(info.description and "\n" not in info.description for info in describe(GraphDataset))
-
-
-def test_unknown_data_set_is_refused_with_the_known_names() -> None:
-    with pytest.raises(UnknownNameError, check=about("data set")):
-        load("Corra")
 
 
 def test_import_is_light() -> None:
@@ -115,7 +108,7 @@ def test_digits_are_the_same_every_time() -> None:
 
 
 @needs_public_data
-@pytest.mark.parametrize(("name", "share"), [("Cora", 0.954), ("CiteSeer", 0.892), ("PubMed", 0.900)])
+@pytest.mark.parametrize(("name", "share"), [("Cora", 0.954), ("CiteSeer", 0.892)])
 def test_random_silos_expose_what_hifgl_prints(name: str, share: float, cache: Path) -> None:
     """With five random silos eps_p is about what HiFGL reports (.9516 for Cora, .8870 for CiteSeer)."""
     graph = load(name, cache_dir=cache)
@@ -125,20 +118,3 @@ def test_random_silos_expose_what_hifgl_prints(name: str, share: float, cache: P
         for seed in range(5)
     ]
     assert np.mean(shares) == pytest.approx(share, abs=0.01)
-
-
-@needs_public_data
-@pytest.mark.parametrize(("name", "share"), [("Cora", 0.179), ("CiteSeer", 0.400)])
-def test_share_of_degree_one(name: str, share: float, cache: Path) -> None:
-    """17.9 % of Cora's nodes and 40.0 % of CiteSeer's have one neighbour."""
-    assert degree_one_share(load(name, cache_dir=cache)) == pytest.approx(share, abs=0.0005)
-
-
-@needs_public_data
-@pytest.mark.parametrize(("name", "share", "tolerance"), [("random", 0.802, 0.01), ("louvain", 0.104, 0.015)])
-def test_share_of_crossing_edges(name: str, share: float, tolerance: float, cache: Path) -> None:
-    """Five random silos of Cora cut four edges of five, and five Louvain silos one of ten."""
-    graph = load("Cora", cache_dir=cache)
-    silo_of = partition(name, graph, 5, 0)
-    federated = FederatedGraph.from_assignment(graph, silo_of, random_split(graph.num_nodes, seed=0), name)
-    assert federated.crosses_silos.mean() == pytest.approx(share, abs=tolerance)

@@ -11,7 +11,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, random_split, within_silos
+from fgl_secure.graph import (
+    FederatedGraph,
+    Graph,
+    SplitMasks,
+    boundary_nodes,
+    degree_one_share,
+    random_split,
+    within_silos,
+)
 from fgl_secure.graph.partition import partition
 from tests.error_codes import about
 from tests.graph.strategies import graph_from_pairs, graphs_and_silos
@@ -40,17 +48,6 @@ def data_class() -> Any:
     return Data
 
 
-def test_conveniences_are_those_of_the_graph(graph: Graph) -> None:
-    """A federated graph passes on its graph's arrays and counts devices and silos."""
-    federated = FederatedGraph.from_assignment(graph, SILO_OF, MASKS, partition="by hand")
-    assert (federated.num_devices, federated.num_silos, federated.num_classes) == (4, 2, 2)
-    assert federated.features is graph.features
-    assert federated.labels is graph.labels
-    assert federated.edges is graph.edges
-    np.testing.assert_array_equal(federated.in_degree, graph.in_degree)
-    assert repr(federated) == f"FederatedGraph({graph!r}, silos=2, partition='by hand')"
-
-
 @given(graphs_and_silos())
 def test_crossing_edges_and_devices_agree_with_looking(example: tuple[Graph, int]) -> None:
     """An edge crosses silos exactly if no silo lists both of its ends, and every device is in one silo."""
@@ -66,7 +63,6 @@ def test_crossing_edges_and_devices_agree_with_looking(example: tuple[Graph, int
 
 
 def test_arrays_are_read_only_copies(graph: Graph) -> None:
-    """The assignment and the masks are copied and refuse writing."""
     silo_of, train = np.array(SILO_OF), MASKS.train.copy()
     federated = FederatedGraph.from_assignment(graph, silo_of, SplitMasks(train, MASKS.validation, MASKS.test))
     silo_of[0], train[0] = 1, False
@@ -89,7 +85,6 @@ def test_arrays_are_read_only_copies(graph: Graph) -> None:
     ],
 )
 def test_bad_assignments_are_refused_by_name(graph: Graph, silo_of: list[Any], message: str) -> None:
-    """An assignment that breaks a rule is refused with the rule and the node or silo that breaks it."""
     with pytest.raises(InputError, check=about(message)):
         FederatedGraph.from_assignment(graph, silo_of, MASKS)
 
@@ -110,16 +105,8 @@ def test_bad_assignments_are_refused_by_name(graph: Graph, silo_of: list[Any], m
     ],
 )
 def test_bad_masks_are_refused_by_name(graph: Graph, masks: SplitMasks, message: str) -> None:
-    """Masks that break a rule are refused with the rule and the mask, node or silo that breaks it."""
     with pytest.raises(InputError, check=about(message)):
         FederatedGraph.from_assignment(graph, SILO_OF, masks)
-
-
-@pytest.mark.parametrize("silo", [-1, 2])
-def test_unknown_silo_is_refused(graph: Graph, silo: int) -> None:
-    """Asking for the devices of a silo that doesn't exist is an error, not an empty answer."""
-    with pytest.raises(InputError, check=about("silo")):
-        FederatedGraph.from_assignment(graph, SILO_OF, MASKS).devices_of(silo)
 
 
 @given(graphs_and_silos(), st.integers(0, 100))
@@ -146,17 +133,6 @@ def test_edges_within_silos_are_those_that_do_not_cross(example: tuple[Graph, in
     assert not within.crosses_silos.any()
     assert within.silo_of is whole.silo_of
     assert not within.edges.flags.writeable
-
-
-def test_a_graph_without_edges_keeps_its_nodes(graph: Graph) -> None:
-    """Without edges nobody has a neighbour; features, masks and silos stay, and so does the original."""
-    original = FederatedGraph.from_assignment(graph, SILO_OF, MASKS)
-    alone = original.without_edges()
-    assert alone.edges.shape == (2, 0)
-    assert alone.in_degree.tolist() == [0, 0, 0, 0]
-    assert alone.features is original.features
-    assert (alone.silo_of is original.silo_of, alone.test_mask is original.test_mask) == (True, True)
-    assert original.edges.shape[1] == len(PAIRS)
 
 
 def test_one_silo_has_everything(graph: Graph) -> None:
@@ -198,14 +174,7 @@ def test_pyg_data_is_taken_with_its_masks(data_class: Any) -> None:
     np.testing.assert_array_equal(federated.test_mask, MASKS.test)
 
 
-def test_pyg_sparse_features_become_dense(data_class: Any) -> None:
-    """A sparse x is as good as a dense one."""
-    federated = FederatedGraph.from_pyg(_data(data_class, x=torch.eye(4).to_sparse()), SILO_OF)
-    np.testing.assert_array_equal(federated.features, np.eye(4))
-
-
 def test_pyg_data_without_masks_is_split(data_class: Any) -> None:
-    """Without any mask the nodes are split at random, and the seed repeats the split."""
     ring = torch.stack([torch.arange(50), (torch.arange(50) + 1) % 50])
     data = _data(
         data_class,
@@ -233,7 +202,6 @@ def test_pyg_data_without_masks_is_split(data_class: Any) -> None:
     ],
 )
 def test_bad_pyg_data_is_refused_by_name(data_class: Any, changes: dict[str, Any], message: str) -> None:
-    """A PyG data object that lacks something or breaks a rule is refused with what is wrong."""
     with pytest.raises(InputError, check=about(message)):
         FederatedGraph.from_pyg(_data(data_class, **changes), SILO_OF)
 
@@ -302,3 +270,28 @@ def test_redealt_masks_move_with_the_nodes_or_apart() -> None:
         ]
     moved = before.redealt(1, clients_too=True)
     assert trained(moved) == trained(before)[1:] + trained(before)[:1]
+
+
+def _federate(graph: Graph, silo_of: np.typing.ArrayLike) -> FederatedGraph:
+    everyone = np.ones(graph.num_nodes, dtype=bool)
+    return FederatedGraph.from_assignment(graph, silo_of, SplitMasks(everyone, ~everyone, ~everyone))
+
+
+@given(graphs_and_silos())
+def test_boundary_agrees_with_looking_at_each_node(example: tuple[Graph, int]) -> None:
+    """A node is on the boundary exactly if an edge, in or out, leads to another silo."""
+    graph, silos = example
+    silo_of = partition("random", graph, silos, 1)
+    neighbours: list[set[int]] = [set() for _ in range(graph.num_nodes)]
+    for source, target in graph.edges.T.tolist():
+        neighbours[source].add(target)
+        neighbours[target].add(source)
+    wanted = [any(silo_of[other] != silo_of[node] for other in neighbours[node]) for node in range(graph.num_nodes)]
+    federated = _federate(graph, silo_of)
+    assert boundary_nodes(federated).tolist() == wanted
+
+
+def test_degree_one_counts_incoming_edges_only() -> None:
+    """A node with one incoming edge counts; nodes with none, with two, or with only outgoing edges don't."""
+    graph = graph_from_pairs(5, [(0, 1), (0, 2), (1, 2), (1, 3)])
+    assert degree_one_share(graph) == 0.4

@@ -11,7 +11,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import SplitMasks
 from fgl_secure.graph.graph_sets import GraphSet
 from tests.error_codes import about
-from tests.graph.graph_set_strategies import graph_sets
+from tests.graph.strategies import graph_sets
 
 YES, NO = True, False
 
@@ -43,14 +43,6 @@ def test_counts() -> None:
     assert repr(sets) == "GraphSet('small', graphs=3, clients=2, nodes=6, edges=6, features=1)"
     with pytest.raises(InputError, check=about("client")):
         sets.graphs_of(2)
-
-
-def test_values_have_no_classes() -> None:
-    """Real targets become float32 values, and their union has label 0 everywhere."""
-    sets = small(targets=[0.5, -1.0, 2.0])
-    assert sets.targets.dtype == np.float32
-    assert sets.num_classes == 0
-    assert sets.union().labels.tolist() == [0] * 6
 
 
 def test_arrays_are_copied_and_read_only() -> None:
@@ -93,7 +85,6 @@ def test_broken_rules_are_named(changed: dict[str, Any], message: str) -> None:
 
 
 def test_masks_must_be_disjoint_and_of_graphs() -> None:
-    """A graph in two masks, and masks over nodes, are refused."""
     every, nobody = np.ones(3, dtype=bool), np.zeros(3, dtype=bool)
     with pytest.raises(InputError, check=about("masks")):
         small(masks=SplitMasks(every, nobody, every))
@@ -119,7 +110,6 @@ def test_batch_is_its_graphs(sets: GraphSet, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("ids", [[], [3], [-1], [[0]]])
 def test_batches_of_nothing_are_refused(ids: list[Any]) -> None:
-    """No graph, an unknown graph, and an array of another shape."""
     with pytest.raises(InputError, check=about("ids")):
         small().batch(np.array(ids, dtype=np.int64))
 
@@ -135,10 +125,3 @@ def test_union_has_the_nodes_of_all_graphs(sets: GraphSet) -> None:
     assert not union.crosses_silos.any()
     if sets.num_classes:
         np.testing.assert_array_equal(union.labels, sets.targets[sets.graph_of])
-
-
-def test_graphs_without_edges_are_graphs() -> None:
-    """A set without any edge has batches without edges."""
-    sets = small(edges=np.empty((2, 0), dtype=np.int64))
-    assert sets.batch([2, 0]).edges.shape == (2, 0)
-    assert sets.batch([2, 0]).features.ravel().tolist() == [5, 0, 1, 2]

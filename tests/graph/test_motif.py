@@ -1,13 +1,12 @@
 """Motif graphs are drawn as GOOD defines them, clients differ as they should, and the seed repeats all."""
 
-import itertools
 from collections.abc import Callable
 from math import log2
 
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -66,6 +65,7 @@ def _sizes(sets: GraphSet, client: int) -> set[int]:
 
 
 @pytest.mark.parametrize("name", list(BASES))
+@settings(max_examples=15)
 @given(width=st.integers(1, 75))
 def test_bases_of_a_width(name: str, width: int) -> None:
     """A wheel and a path have w nodes, a star w + 1, a ladder 2 w, a tree is int(log2 w) - 1 high: as of networkx."""
@@ -74,11 +74,6 @@ def test_bases_of_a_width(name: str, width: int) -> None:
     assert len(graph) == NODES[name](width)
     assert graph.number_of_edges() == edges.shape[1]
     assert nx.is_isomorphic(graph, REFERENCES[name](width))
-
-
-def test_trees_of_the_basis_domain_have_three_or_seven_nodes() -> None:
-    """Widths 5 to 15."""
-    assert [int(BASES["tree"](width).max()) + 1 for width in range(5, 16)] == 3 * [3] + 8 * [7]
 
 
 def test_motifs_are_house_cycle_and_crane() -> None:
@@ -128,7 +123,7 @@ def _inner(base: str, nodes: int) -> set[int]:
     return {0} if base == "star" else set(range(1, nodes - 1) if base == "path" else range(nodes))
 
 
-@pytest.mark.parametrize(("base", "width"), [("star", 30), ("path", 30), ("wheel", 12), ("ladder", 11)])
+@pytest.mark.parametrize(("base", "width"), [("path", 30), ("wheel", 12)])
 def test_random_edges_without_an_inner_node_are_dropped(base: str, width: int) -> None:
     """One pair is drawn of all that have no edge, and added as often as such pairs have an inner node among them."""
     graphs, sets = 400, motif_set("x", [MotifEnvironment((base,), (width,), 0)], "basis", 1, 400, 0.0)
@@ -159,17 +154,6 @@ def _base(name: str, nodes: int) -> set[tuple[int, int]]:
     return {_sorted(edge) for edge in BASES[name](width).T.tolist()}
 
 
-def test_small_graphs_have_no_random_edge() -> None:
-    """With fewer than twenty edges 5 % are none: the graph is the base, the motif and the joint."""
-    sets = motif_set("paths", [MotifEnvironment(("path",), (6,))], "basis", 0, 60, 0.0)
-    for number in range(60):
-        graph = _graph_of_set(sets, number)
-        nodes = len(graph) - 5
-        between = [edge for edge in graph.edges if min(edge) < nodes <= max(edge)]
-        assert [max(edge) for edge in between] == [nodes]
-        assert nx.is_isomorphic(graph.subgraph(range(nodes)), nx.path_graph(nodes))
-
-
 def test_one_label_in_ten_is_drawn_anew(basis: GraphSet, motifs: NDArray[np.int64]) -> None:
     """Two thirds of a tenth differ from the motif, at every client, in training and in test alike, and either way."""
     wrong = basis.targets != motifs
@@ -178,14 +162,6 @@ def test_one_label_in_ten_is_drawn_anew(basis: GraphSet, motifs: NDArray[np.int6
         assert abs(wrong[part].sum() - count / 15) < 5 * np.sqrt(count / 15)
     told = np.bincount(3 * motifs + basis.targets.astype(np.int64), minlength=9)
     assert (told > 20).all()
-
-
-def test_noise_is_a_choice() -> None:
-    """Without it each label is its motif; all of it is chance."""
-    environments = [MotifEnvironment(("wheel",))]
-    clean, noisy = (motif_set("wheels", environments, "basis", 0, 600, 0.0, noise) for noise in (0.0, 1.0))
-    np.testing.assert_array_equal(clean.targets, _motifs(clean))
-    assert (noisy.targets == _motifs(noisy)).mean() == pytest.approx(1 / 3, abs=0.1)
 
 
 def test_basis_shift_has_the_published_shape(basis: GraphSet) -> None:
@@ -204,23 +180,6 @@ def test_widths_of_the_basis_domain_are_ten_give_or_take_five(basis: GraphSet) -
         assert _sizes(basis, client) == {NODES[name](width) for width in range(5, 16)}
 
 
-def test_widths_of_the_size_domain() -> None:
-    """Widths are 6, 10, 15, 30 and 70, each +- 5, one client each; the base is any of the five."""
-    sets = motif("Motif-size", 0)
-    for client, width in enumerate((6, 10, 15, 30, 70)):
-        widths = range(width - 5, width + 6)
-        assert _sizes(sets, client) == {count(each) for count, each in itertools.product(NODES.values(), widths)}
-
-
-def test_labels_do_not_follow_clients_or_sizes(basis: GraphSet, motifs: NDArray[np.int64]) -> None:
-    """At every client each motif is as frequent as chance says, and graphs of all motifs are equally large."""
-    counts = np.array([np.bincount(motifs[basis.graphs_of(client)]) for client in range(5)])
-    assert (np.abs(counts - 1000 / 3) < 75).all()  # five standard deviations of 14.9
-    sizes = np.bincount(basis.graph_of)
-    means = [sizes[motifs == label].mean() for label in range(3)]
-    assert max(means) - min(means) == pytest.approx(0, abs=1)
-
-
 def test_the_base_follows_the_label_in_the_concept_shift_of_the_basis() -> None:
     """Houses have wheels, cycles trees and cranes ladders in 99, 97, 95, 30 and 0 % of graphs; else any."""
     sets = motif("Motif-basis-concept", 0, graphs=300)
@@ -237,29 +196,6 @@ def _base_of(graph: nx.Graph) -> int:
     nodes, edges = len(graph) - 5, {_sorted(edge) for edge in graph.edges}
     possible = [name for name in ("wheel", "tree", "ladder") if nodes in {NODES[name](width) for width in range(5, 16)}]
     return next(list(BASES).index(name) for name in possible if _base(name, nodes) <= edges)
-
-
-def test_the_size_follows_the_label_in_the_concept_shift_of_the_size() -> None:
-    """Widths are 10 for houses, 40 for cycles and 70 for cranes, so often as for bases; bases are any of the five."""
-    sets = motif("Motif-size-concept", 0, graphs=200)
-    motifs, nodes = _motifs(sets), np.bincount(sets.graph_of) - 5
-    possible = [{count(width + off) for count in NODES.values() for off in range(-5, 6)} for width in (10, 40, 70)]
-    for client, share in enumerate((0.99, 0.97, 0.95, 0.3, 0.0)):
-        own = sets.graphs_of(client)
-        fits = np.array([nodes[each] in possible[motifs[each]] for each in own])
-        chance = share + (1 - share) / 3
-        # A tree of width 35 to 45 has as many nodes as a ladder of width 15.5: some sizes fit two labels.
-        assert fits.mean() > chance - 5 * np.sqrt(chance * (1 - chance) / 200)
-        assert share > 0.9 or fits.mean() < chance + 0.25
-    assert len(set(nodes.tolist())) > 60
-
-
-def test_mini_is_small() -> None:
-    """Three clients with wheels, trees and ladders of widths 5 to 9."""
-    sets = motif("Motif-mini", 0, 60, 0.2)
-    assert (sets.num_clients, sets.num_graphs) == (3, 180)
-    for client, name in enumerate(("wheel", "tree", "ladder")):
-        assert _sizes(sets, client) == {NODES[name](width) for width in range(5, 10)}
 
 
 def test_seed_repeats_the_set() -> None:

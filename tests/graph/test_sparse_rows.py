@@ -57,17 +57,8 @@ def test_features_are_laid_out_while_somebody_holds_them(sparse: Graph) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
 def test_features_that_are_no_numbers_are_refused(value: float) -> None:
-    """With the node, as those of an array are."""
     rows = ROWS.astype(np.float64)
     rows[5, 2] = value
     for given in (rows, csr_array(rows)):
         with pytest.raises(InputError, check=about("features")):
             Graph.from_arrays("g", given, LABELS, EDGES)
-
-
-def test_sparse_features_have_the_shape_of_others() -> None:
-    """Complex ones and empty ones are refused."""
-    with pytest.raises(InputError, check=about("features")):
-        Graph.from_arrays("g", csr_array(ROWS.astype(np.complex64)), LABELS, EDGES)
-    with pytest.raises(InputError, check=about("features")):
-        Graph.from_arrays("g", csr_array((0, 3)), LABELS[:0], EDGES[:, :0])

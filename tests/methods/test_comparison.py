@@ -12,9 +12,9 @@ import pytest
 
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.report import Report
-from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
+from fgl_secure.cli.main import CONTRADICTED, OK, main
 from fgl_secure.cli.printing import describe_comparison
-from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, datasets
 from fgl_secure.graph.data import GraphSets
 from fgl_secure.ledger import Ledger
@@ -33,9 +33,11 @@ from fgl_secure.methods.comparison import (
     source_of,
     summary,
 )
+from fgl_secure.methods.fed2gnn import audit_target
 from fgl_secure.methods.fedspray import audit_runs
 from tests.error_codes import about
 from tests.graphs import first_digits
+from tests.methods.fed2gnn.small import hurried_preset
 
 DATA, ATTACKS, MASKED = Data(partition="louvain", silos=3), ("proxy-counts", "clear-values"), ("pairwise-masking",)
 QUICK = (FedSpray(epochs=1), FedVN(epochs=1), HiFGL(epochs=1))
@@ -43,10 +45,11 @@ QUICK = (FedSpray(epochs=1), FedVN(epochs=1), HiFGL(epochs=1))
 
 @pytest.fixture(scope="module", autouse=True)
 def _small() -> Iterator[None]:
-    """A third of the digits; FedSpray's audits are of the first round and one more, as no other is compared here."""
+    """Some of the digits; FedSpray's audits are of the first round and one more, as no other is compared here."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(datasets, "load_digits_graph", lambda: first_digits(600))
+        patched.setattr(datasets, "load_digits_graph", lambda: first_digits(300))
         patched.setattr(audit_runs, "ADDITIONS", 1)
+        patched.setattr(audit_target, "fed2gnn_preset", hurried_preset)
         yield
 
 
@@ -57,8 +60,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(path: Path) -> Comparison:
-    """Three methods of which one is for other data, two seeds, one round."""
-    return compare(DATA, MASKED, QUICK, ATTACKS, seeds=(0, 1), ledger=Ledger(path), command="fgl-secure compare")
+    """Three methods of which one is for other data, one round."""
+    return compare(DATA, MASKED, QUICK, ATTACKS, seeds=(1,), ledger=Ledger(path), command="fgl-secure compare")
 
 
 @pytest.fixture(scope="module")
@@ -70,20 +73,17 @@ def audited() -> Report:
 def test_a_line_has_the_audits_own_figures(audited: Report, found: Comparison) -> None:
     """Scores, bytes and readings are those of the reports, for the run in the clear and the secured one."""
     line = found.lines[0]
-    assert (line.name, line.title, [each.name for each in found.lines]) == (
-        "fedspray",
-        "FedSpray",
-        ["fedspray", "hifgl"],
-    )
+    assert (line.name, line.title) == ("fedspray", "FedSpray")
+    assert [each.name for each in found.lines] == ["fedspray", "hifgl"]
     assert line.secured is not None
     for side, name in ((line.clear, "plaintext"), (line.secured, MASKED[0])):
         accuracy, cost = _of(audited.accuracy)[name], _of(audited.cost)[name]
         assert side.scheme == name
-        assert side.scores[1] == accuracy["test"]
+        assert side.scores == (accuracy["test"],)
         assert side.bytes == pytest.approx(cost["bytes"], rel=0.01)
         (reading,) = [each for each in side.readings if each.attack == "proxy-counts"]
         values = [r.value for r in audited.records if r.attack == "proxy-counts" and r.protocol.startswith(name)]
-        assert reading.seed == 0 or reading.value in values
+        assert reading.value in values
 
 
 def _of(part: Any) -> dict[str, dict[str, Any]]:
@@ -98,11 +98,7 @@ def test_the_attack_breaks_what_is_in_the_clear_and_not_what_is_secured(found: C
     assert secured.worst is None
     assert clear.recovered > 0.5 > secured.recovered == 0
     assert clear.scores == secured.scores
-
-
-def test_an_attack_with_nothing_to_read_has_no_reading(found: Comparison) -> None:
-    """An attack on another method's messages is named nowhere."""
-    assert {r.attack for side in found.lines[0].sides for r in side.readings} == {"proxy-counts"}
+    assert {reading.attack for side in found.lines[0].sides for reading in side.readings} == {"proxy-counts"}
 
 
 def test_not_attacked_and_nothing_found_are_two_words(found: Comparison) -> None:
@@ -132,7 +128,6 @@ def test_the_worst_reading_is_the_largest_excess_unless_a_claim_falls() -> None:
 
 
 def test_who_does_not_fit_is_named_with_the_reason(found: Comparison) -> None:
-    """FedVN's clients have many graphs each."""
     assert [(each.name, each.reason) for each in found.left_out] == [
         ("fedvn", "data must be a set of many small graphs for FedVN")
     ]
@@ -140,7 +135,6 @@ def test_who_does_not_fit_is_named_with_the_reason(found: Comparison) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_every_method_fits_some_data_under_the_usual_schemes(name: str) -> None:
-    """Each is served by one of the schemes that are taken where none is named."""
     method = method_of(name)()
     data = source_of("Motif-mini" if name == "fedvn" else "digits")
     assert isinstance(data, method.data)
@@ -176,7 +170,6 @@ def test_a_method_that_cannot_be_run_on_the_data_is_left_out() -> None:
 def test_bad_choices_are_refused_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch, words: dict[str, Any], message: str
 ) -> None:
-    """No audit begins."""
     monkeypatch.setattr("fgl_secure.methods.comparison.examine", lambda *_, **__: pytest.fail("something ran"))
     with pytest.raises(InputError, match=re.escape(message)):
         compare(**words)
@@ -185,7 +178,7 @@ def test_bad_choices_are_refused_before_anything_runs(
 def test_finished_runs_are_not_run_again(path: Path, found: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second comparison reads all from the file, to the same figures; other options, or data, are run."""
     monkeypatch.setattr("fgl_secure.methods.comparison.examine", lambda *_, **__: pytest.fail("it ran again"))
-    again = compare(DATA, MASKED, QUICK, ATTACKS, seeds=(0, 1), ledger=Ledger(path), command="fgl-secure compare")
+    again = compare(DATA, MASKED, QUICK, ATTACKS, seeds=(1,), ledger=Ledger(path), command="fgl-secure compare")
     assert again.as_json() == found.as_json()
     held = DATA.federated(0)
     features = held.graph.features.copy()
@@ -201,20 +194,10 @@ def test_of_seeds_the_worst_reading_counts() -> None:
     quiet = Reading("a", "s", "rows", 0.9, 0.8, 1.0, 0.9, 10, "not detected", "quiet", 0)
     fell = replace(quiet, value=0.3, low=0.2, prior=0.0, verdict="leaks", tone="contradicted", seed=1)
     founds: list[dict[str, Any]] = [
-        {
-            "sides": [
-                {
-                    "scheme": "s",
-                    "score": score,
-                    "bytes": size,
-                    "seconds": 1.0,
-                    "readings": [_plain(each)],
-                    "not_attacked": [where],
-                }
-            ]
-        }
+        {"sides": [{"scheme": "s", "score": score, "bytes": size, "seconds": 1.0, "readings": [_plain(each)],
+                    "not_attacked": [where]}]}
         for score, size, each, where in ((0.5, 10, quiet, "relay"), (0.7, 20, fell, "relay"), (0.6, 30, quiet, "silo"))
-    ]
+    ]  # fmt: skip
     side = side_of(founds, 0)
     assert side is not None
     assert side.readings == (fell,)
@@ -274,13 +257,6 @@ def test_contradictions_are_those_of_chosen_schemes(found: Comparison) -> None:
     assert "One finding contradicts" in summary(secured)
 
 
-def test_what_a_name_holds_is_escaped(found: Comparison) -> None:
-    """A title or reason with markup stays text."""
-    hostile = replace(found, lines=(replace(found.lines[0], title="<script>"),), left_out=found.left_out)
-    assert "<script>" not in render_html(hostile)
-    assert "<script>" not in hostile._repr_html_()
-
-
 def test_all_forms_tell_the_same(found: Comparison, tmp_path: Path) -> None:
     """Terminal, Markdown and JSON have each run's score and bytes."""
     written = {place.suffix: place.read_text(encoding="utf-8") for place in found.write(tmp_path / "out")}
@@ -292,18 +268,9 @@ def test_all_forms_tell_the_same(found: Comparison, tmp_path: Path) -> None:
 
 
 COMMAND = (
-    "compare",
-    "--methods",
-    "fedspray",
-    "--epochs",
-    "1",
-    "--partition",
-    "louvain",
-    "--silos",
-    "3",
-    "--attack",
-    "proxy-counts",
-)
+    "compare", "--methods", "fedspray", "--epochs", "1", "--partition", "louvain", "--silos", "3",
+    "--attack", "proxy-counts",
+)  # fmt: skip
 
 
 def test_the_command_writes_prints_and_goes_on(
@@ -314,12 +281,8 @@ def test_the_command_writes_prints_and_goes_on(
     assert main([*COMMAND, "--out", "a"]) == OK
     first = capsys.readouterr()
     assert "FedSpray on digits, pairwise-masking, seed 0: plaintext 0." in first.err
-    assert {each.name for each in (tmp_path / "a").iterdir()} == {
-        "compare.html",
-        "compare.json",
-        "compare.md",
-        "run.toml",
-    }
+    written = sorted(each.name for each in (tmp_path / "a").iterdir())
+    assert written == ["compare.html", "compare.json", "compare.md", "run.toml"]
     monkeypatch.setattr("fgl_secure.methods.comparison.examine", lambda *_, **__: pytest.fail("it ran again"))
     assert main(["compare", "--config", "a/run.toml", "--out", "b", "--json", "-q"]) == OK
     second = capsys.readouterr()
@@ -340,11 +303,8 @@ def test_a_contradicted_claim_of_a_named_scheme_is_the_status(
     assert main([*words, "--scheme", "relay-coded"]) == OK
 
 
-def test_unknown_methods_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the known ones, in one line."""
-    assert main(["compare", "--methods", "fedprox"]) == BAD_INPUT
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert "hifgl" in said.err
-    with pytest.raises(UnknownNameError):
-        method_of("fedprox")
+def test_what_a_name_holds_is_escaped(found: Comparison) -> None:
+    """A title or reason with markup stays text."""
+    hostile = replace(found, lines=(replace(found.lines[0], title="<script>"),), left_out=found.left_out)
+    assert "<script>" not in render_html(hostile)
+    assert "<script>" not in hostile._repr_html_()

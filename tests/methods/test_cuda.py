@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,11 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return kinds
 
 
+@pytest.fixture(autouse=True)
+def _few(few_digits: None) -> None:
+    """Some of the digits."""
+
+
 def trained(method: Any, device: str) -> TrainingResult:
     """Two rounds with all coins repeated."""
     return train(method(epochs=2), source_of(data_of(method.name)), device=device, coins=SimulationCoins(7)).result
@@ -76,15 +82,19 @@ def check_equal_runs(method: Any, device: str) -> None:
     assert all(np.array_equal(first.report[name], second.report[name], equal_nan=True) for name in first.report)
 
 
+ROOT = Path(__file__).parents[2]
 TWICE = """
 import hashlib
 import torch
 from fgl_secure import train
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods import HiFGL
+from fgl_secure.graph import datasets
 from fgl_secure.threads import most
+from tests.graphs import first_digits
+datasets.load_digits_graph = lambda: first_digits(600)
 for _ in range(2):
-    result = train(HiFGL(epochs=2), device="cpu", coins=SimulationCoins(7)).result
+    result = train(HiFGL(epochs=1), device="cpu", coins=SimulationCoins(7)).result
     end = repr(result.losses).encode() + result.report["theta"].tobytes()
     print(torch.get_num_threads(), most(), hashlib.sha256(end).hexdigest())
 """
@@ -93,7 +103,9 @@ for _ in range(2):
 def test_equal_runs_end_equal_where_compiled_loops_share_the_work() -> None:
     """Masks, shares and sums of secured training take two threads in a process that may have them."""
     settings = {**os.environ, "OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
-    run = subprocess.run([sys.executable, "-W", "ignore", "-c", TWICE], env=settings, capture_output=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", TWICE], env=settings, cwd=ROOT, capture_output=True, check=True
+    )
     first, second = run.stdout.decode().splitlines()
     assert first.startswith("2 2 ")
     assert first == second
@@ -109,7 +121,6 @@ def test_a_device_computes_what_a_cpu_does(method: Any, device: str) -> None:
 @pytest.mark.parametrize("device", [CUDA])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_trains_there(method: Any, device: str, seen: set[str]) -> None:
-    """One round under the scheme that is usual for it."""
     result = train(method(epochs=1), source_of(data_of(method.name)), device=device)
     assert result.accuracy.test is not None
     assert seen == {device}

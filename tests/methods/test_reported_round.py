@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fgl_secure import audit, train
+from fgl_secure import train
 from fgl_secure.auditing.method import Method
 from fgl_secure.cli.printing import describe
 from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, HiFGL
@@ -58,25 +58,15 @@ def test_the_last_round_is_that_of_training_with_validation_nodes() -> None:
     """The masks of other nodes change no model: the test accuracy is that of the last of the same rounds."""
     rounds = [
         train(FedAvg(epochs=epochs), replace(WHOLE, validation_mask=NONE), "plaintext", device="cpu").accuracy.test
-        for epochs in range(1, 13)
+        for epochs in range(1, 7)
     ]
-    chosen = train(FedAvg(epochs=12), WHOLE, "plaintext", device="cpu")
+    chosen = train(FedAvg(epochs=6), WHOLE, "plaintext", device="cpu")
     assert chosen.accuracy.test == rounds[chosen.result.selected_round - 1]
     assert rounds[-1] is not None
-    assert rounds[-1] > 0.6
-
-
-def test_a_report_says_that_the_last_round_is_reported() -> None:
-    """In its notes, as a run that chooses does not."""
-    notes = [
-        audit(FedAvg(epochs=1), graph, "plaintext", attacks="gradient-labels", device="cpu").notes
-        for graph in (replace(WHOLE, validation_mask=NONE), WHOLE)
-    ]
-    assert ["Reported round: no validation nodes: the last round." in each for each in notes] == [True, False]
+    assert rounds[-1] > 0.5
 
 
 def test_some_silos_without_validation_nodes_change_nothing() -> None:
-    """Validation nodes of one silo choose the round for all."""
     graph = replace(WHOLE, validation_mask=WHOLE.validation_mask & (WHOLE.silo_of == 0))
     done = train(FedAvg(epochs=ROUNDS), graph, "plaintext", device="cpu")
     assert done.accuracy.validation is not None

@@ -7,7 +7,7 @@ import pytest
 
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.identity import Identities, Identity
+from fgl_secure.protocols.identity import Identities, Identity, Names
 from tests.error_codes import about
 
 RFC_8032_TEST_2 = json.loads("""{
@@ -81,3 +81,11 @@ def test_known_identities_have_32_bytes() -> None:
             Identities(public)
     with pytest.raises(FrozenInstanceError):
         Identities({}).public = {}  # type: ignore[misc]
+
+
+def test_a_client_signs_with_the_identity_that_others_know() -> None:
+    """Another one, or one that nobody knows, raises."""
+    own, other = (Identity.generate(SimulationCoins(seed)) for seed in (0, 1))
+    for place, identity in ((0, other), (7, own)):
+        with pytest.raises(InputError):
+            Names({place: identity}, Identities({0: own.public, 1: other.public}))

@@ -9,29 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import PrimeField
 from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.dp import (
     Account,
     BudgetExhaustedError,
-    DiscreteGaussian,
     GaussianAccount,
     IntegerNoise,
     Perturbation,
     PrivacyTarget,
     Relation,
-    Skellam,
     Unit,
     grid_rows,
 )
-from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
+from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.perturbed import PerMessage, Perturbed
+from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
-from fgl_secure.protocols.scheme import Scheme, least_group
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import (
@@ -49,7 +46,7 @@ from fgl_secure.runtime import (
     Step,
     Strength,
 )
-from fgl_secure.training.parties import neighbour_sums, note_membership
+from fgl_secure.training.parties import neighbour_sums
 from fgl_secure.typing import Ids
 from tests.error_codes import about
 from tests.graphs import two_communities
@@ -61,7 +58,6 @@ from tests.protocols.conformance import (
     Traffic,
     along,
     channel_of,
-    counted,
     ideal,
     opened,
     triangle,
@@ -100,17 +96,6 @@ def noisy(**changes: object) -> Perturbation:
     return Perturbation.calibrated(TARGET, **settings)  # type: ignore[arg-type]
 
 
-def hierarchy_around(grouping: Grouping) -> Directory:
-    """The smallest hierarchy that has all parties of a grouping, in their roles.
-
-    Silos are numbered before devices, and those behind the last custodian are missing here. So devices are counted up
-    to the last identifier that occurs, however many silos there were when it was given out.
-    """
-    last_silo = max(int(grouping.row_custodian.max()), int(grouping.group_custodian.max()))
-    last_device = max(int(grouping.row_owner.max()), int(grouping.group_owner.max()))
-    return Directory.hierarchy(silos=last_silo, devices=last_device - last_silo)
-
-
 class TestOverPlaintext(SchemeConformance):
     """Without noise the wrapper is the inner scheme, but for the grid."""
 
@@ -123,23 +108,6 @@ class TestOverPlaintext(SchemeConformance):
     def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
         m = len(grouping.source)
         return {(Phase.VALUES, Role.DEVICE, Role.DEVICE): (m, m * width * 8)}
-
-
-class TestOverSecmp(SchemeConformance):
-    """The same over a field."""
-
-    scheme: ClassVar[Scheme] = Perturbed(SecretMessagePassing(bound=2 * BOUND, fraction_bits=BITS), silent())
-    lossy_phase = Phase.CODES
-
-    def allowed_error(self, grouping: Grouping) -> float:
-        return max(grouping.largest_group, grouping.reversed().largest_group, 1) * 2.0**-BITS
-
-    def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
-        """What the inner scheme sends for rows without noise."""
-        channel = channel_of(hierarchy_around(grouping))
-        session = opened(SecretMessagePassing(bound=2 * BOUND, fraction_bits=BITS), channel, grouping, width)
-        session.sum(np.zeros((len(grouping.row_owner), width)), FORWARD)
-        return counted(channel.transcript)
 
 
 INNER = [Plaintext(), SecretMessagePassing(bound=64.0)]
@@ -183,18 +151,6 @@ def test_relays_sum_noisy_rows_in_both_passes(profile: Profile) -> None:
         assert np.array_equal(sums[:5], 2 + noise[:5])
         assert (sums[5:] == 0).all()
     assert scheme.shares == 3
-
-
-@given(groupings())
-def test_turning_messages_round_twice_changes_nothing(case: Parties) -> None:
-    """Rows stay numbered by message in both directions, also where small groups are left out."""
-    way = PerMessage.of(case.grouping).answered(2)
-    back, again = way.reversed(), way.reversed().reversed()
-    assert np.array_equal(back.source, way.source)
-    assert np.array_equal(back.row_owner[back.source], way.group_owner[way.target])
-    assert np.array_equal(back.group_owner[back.target], way.row_owner[way.source])
-    for name in ("row_owner", "group_owner", "source", "target", "row_custodian", "group_custodian"):
-        assert np.array_equal(getattr(again, name), getattr(way, name))
 
 
 @pytest.mark.parametrize("step", [FORWARD, BACKWARD])
@@ -360,19 +316,6 @@ def test_truth_is_the_rows_without_noise(inner: Scheme) -> None:
         assert np.array_equal(found, expected)
 
 
-def test_truth_survives_a_graph_in_which_every_device_sends_once() -> None:
-    """On a ring in the order of the devices the noisy rows have the devices as owners too, and are no secrets."""
-    graph = two_communities(8)
-    devices = Directory.hierarchy(graph.num_silos, 8)
-    ring = triangle().grouping
-    ids, silos = devices.ids(Role.DEVICE), devices.ids(Role.SILO)[graph.silo_of]
-    ring = Grouping(ids, ids, np.arange(8), (np.arange(8) + 1) % 8, silos, silos)
-    channel = channel_of(devices)
-    note_membership(channel, graph.silo_of)
-    opened(Perturbed(Plaintext(), noisy()), channel, ring, 1).sum(np.ones((8, 1)), FORWARD)
-    assert (MessageTruth.of(channel.transcript, graph).embeddings[FORWARD] == 1).all()
-
-
 def test_views_show_their_owners_noise_and_no_secret() -> None:
     """A device knows the noise that it drew and no one else's; side by side no rows are shown, noisy ones neither."""
     case = triangle()
@@ -382,17 +325,6 @@ def test_views_show_their_owners_noise_and_no_secret() -> None:
     assert (own.owners == case.directory.id_of(Party(Role.DEVICE, 0))).all()
     assert channel.transcript.views(Role.DEVICE).own("values") == ()
     assert channel.transcript.view([Party(Role.SILO, 0)]).private == ()
-
-
-def test_noise_is_recorded_only_where_payloads_are() -> None:
-    """A channel that keeps sizes, or the first round, keeps no other noise."""
-    case = triangle()
-    for recording, kept in ((Recording(), 0), (Recording.everything(1), 1)):
-        channel = Channel(case.directory, SimulationCoins(0), recording)
-        session = opened(Perturbed(Plaintext(), noisy()), channel, case.grouping, 1)
-        for number in range(3):
-            session.sum(np.ones((4, 1)), Step(number))
-        assert sum(batch.name == "noise" for batch in channel.transcript.private) == kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,19 +370,6 @@ def test_claim_states_what_is_really_seen() -> None:
     assert promise.covers({Role.DEVICE: 7, Role.SILO: 2, Role.SERVER: 1})
 
 
-def test_delegated_properties() -> None:
-    """Name, public parameters, helpers, least group and what is refused are the inner scheme's."""
-    inner = SecretMessagePassing(PrimeField(32749), T=2)
-    scheme = Perturbed(inner, noisy())
-    assert scheme.name == "secmp[p=32749,T=2]+dp"
-    assert (scheme.public, dict(scheme.helpers), least_group(scheme)) == (inner.public, {}, 1)
-    assert least_group(Perturbed(Plaintext(minimum_group=5), noisy())) == 5
-    assert claimed(scheme).guarantees[:-1] == claimed(inner).guarantees
-    assert set(claimed(scheme).assumptions) > set(claimed(inner).assumptions)
-    members = Topology.example(MEMBERS)
-    assert scheme.refuses(members) == inner.refuses(members) is not None
-
-
 def test_other_rows_pass_without_noise() -> None:
     """What is not a neighbour's row goes to the inner scheme as it is, and costs nothing."""
     scheme, topology = Perturbed(Plaintext(), noisy()), Topology.example(MEMBERS)
@@ -460,14 +379,6 @@ def test_other_rows_pass_without_noise() -> None:
         sums = collective.sum(np.array([[1.5], [2.0], [0.0]]), Step(number))
     assert sums[:, 0].tolist() == [0, 0, 3.5]
     assert claimed(scheme) != scheme.claim_for(topology) == Plaintext().claim_for(topology)
-
-
-def test_gradients_go_through_as_the_inner_scheme_sums_them() -> None:
-    """Over relays members' rows may be far larger than neighbours', which a larger field makes room for."""
-    scheme = Perturbed(RelayCoded(bound=noisy().largest, k_min=1, profile=Profile.SHOWN), noisy())
-    parties = Directory.hierarchy(3, 3, scheme.helpers[Role.RELAY])
-    sums = Collective(scheme, Topology.example(MEMBERS), channel_of(parties)).sum(np.full((3, 1), 30000.25), Step(0))
-    assert sums[:, 0].tolist() == [0, 0, 60000.5]
 
 
 @given(st.data(), groupings())
@@ -485,35 +396,3 @@ def test_the_budget_is_part_of_the_state(data: st.DataObject, case: Parties) -> 
         assert np.array_equal(apart.sum(rows, Step(number)), ideal(case.grouping, rows))
     with pytest.raises(BudgetExhaustedError):
         apart.sum(rows, Step(99))
-
-
-def test_a_step_that_is_refused_costs_nothing() -> None:
-    """A step that was summed before raises without a release being counted, as often as it is tried."""
-    case = triangle()
-    session = opened(Perturbed(Plaintext(), noisy()), channel_of(case.directory), case.grouping, 1)
-    session.sum(np.ones((4, 1)), Step(0))
-    for _ in range(TARGET.releases):
-        with pytest.raises(ProtocolError, check=about("a step")):
-            session.sum(np.ones((4, 1)), Step(0))
-    for number in range(1, TARGET.releases):
-        session.sum(np.ones((4, 1)), Step(number))
-
-
-def test_skellam_noise_runs_the_same_way() -> None:
-    """Skellam shares go through a field scheme as well."""
-    case = triangle()
-    settings = Perturbation.calibrated(TARGET, clip=2.0, width=2, honest=2, family=Skellam)
-    inner = SecretMessagePassing(bound=2 * settings.largest)
-    sums = opened(Perturbed(inner, settings), channel_of(case.directory), case.grouping, 2).sum(
-        np.ones((4, 2)), FORWARD
-    )
-    off = (sums - ideal(case.grouping, np.ones((4, 2)))) * 2.0**settings.fraction_bits
-    assert np.array_equal(off, np.rint(off))
-    assert 0 < np.abs(off).max() <= 2 * settings.noise.largest
-
-
-def test_narrow_shares_are_refused() -> None:
-    """Discrete Gaussian shares below 16 grid units never make it into a scheme."""
-    loose = PrivacyTarget(8.0, 1e-5, Relation(Unit.MESSAGE), 1)
-    with pytest.raises(InputError, check=about("sigma of one share")):
-        Perturbation(loose, 1.0, 1, 1, 1, DiscreteGaussian(3.0))

@@ -9,23 +9,21 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fgl_secure.algebra import MERSENNE_61
-from fgl_secure.coins import SimulationCoins, TapeCoins
+from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import (
     FieldRangeError,
     InputError,
-    MalformedMessageError,
-    ProtocolError,
-    StaleMessageError,
     TooFewClientsError,
 )
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
-from fgl_secure.runtime import Channel, Direction, Directory, Messages, OwnDraws, Party, Phase, Role, Step
+from fgl_secure.runtime import Direction, Directory, Messages, OwnDraws, Party, Phase, Role, Step
 from fgl_secure.runtime.channel import Loss
 from tests.error_codes import about
-from tests.protocols.conformance import FORWARD, SchemeConformance, Traffic, along, channel_of, ideal, opened, triangle
+from tests.protocols.conformance import FORWARD, SchemeConformance, Traffic, along, channel_of, opened, triangle
 from tests.protocols.processes import SESSION, Processes
 from tests.strategies import Ints, Parties, groupings, reals
 
@@ -61,17 +59,6 @@ class TestDirect(SchemeConformance):
         (seen,) = channel.transcript.view([Party(Role.DEVICE, 2)]).messages(Phase.VALUES)
         assert np.asarray(seen.payload).tolist() == [[0.1], [0.2]]
 
-    def test_enumeration_changes_nothing(self) -> None:
-        """Under enumeration the payload has the tapes in front and is the same on all of them."""
-        case = triangle()
-        channel = Channel(case.directory, TapeCoins(3, 1))
-        assert opened(self.scheme, channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)[:, 0].tolist() == [
-            1,
-            0,
-            2,
-            0,
-        ]
-
 
 class TestThroughSilos(SchemeConformance):
     """Values sent to the silo of the owner, which adds up and answers."""
@@ -102,12 +89,6 @@ class TestThroughSilos(SchemeConformance):
         assert np.asarray(seen.payload).tolist() == [[0.1], [0.2]]
         assert np.asarray(addresses.payload).tolist() == [[devices[2]], [devices[2]]]
 
-    def test_sums_belong_to_the_caller(self) -> None:
-        """The caller may write into the sums, as torch assumes of every array that it shares."""
-        case = triangle()
-        sums = opened(self.scheme, channel_of(case.directory), case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
-        assert sums.flags.writeable
-
     def test_a_lost_answer_leaves_zero(self) -> None:
         """A device that is not told its sum has zero; the others have theirs."""
         case = triangle()
@@ -116,25 +97,23 @@ class TestThroughSilos(SchemeConformance):
         assert sums[:, 0].tolist() == [0, 0, 2, 0]
 
 
-def test_parameters_are_in_the_name() -> None:
-    """Schemes with other parameters have other names, and parameters that make no sense are refused."""
-    assert (Plaintext().name, Plaintext(Path.SILO).name) == ("plaintext", "plaintext[path=silo]")
-    assert Plaintext(minimum_group=3, threshold=2).name == "plaintext[k_min=3,threshold=2]"
-    for bad in ({"minimum_group": 0}, {"threshold": 0}):
-        with pytest.raises(InputError):
-            Plaintext(**bad)  # type: ignore[arg-type]
+APART: tuple[Scheme, ...] = (
+    *map(Plaintext, Path),
+    *(SecretMessagePassing(bound=4.0, delivery=delivery) for delivery in MuDelivery),
+)
 
 
-@given(st.data(), groupings(), st.sampled_from(Path), st.sampled_from(Direction))
-def test_separate_processes_have_the_same_sums(
-    data: st.DataObject, case: Parties, path: Path, direction: Direction
-) -> None:
+@given(st.data(), groupings(), st.sampled_from(APART))
+def test_separate_processes_have_the_same_sums(data: st.DataObject, case: Parties, scheme: Scheme) -> None:
     """Each party in a process of its own, state written and read between turns: the bits of one process."""
-    topology, step = Topology(NEIGHBOURS, case.grouping, 2), Step(0, 0, direction)
-    values = data.draw(reals(4.0, (len(along(case.grouping, direction).row_owner), 2)))
-    expected = Collective(Plaintext(path), topology, channel_of(case.directory)).sum(values, step)
+    topology = Topology(NEIGHBOURS, case.grouping, 2)
+    together = Collective(scheme, topology, channel_of(case.directory))
+    apart, encoding = Processes(scheme, topology, case.directory), scheme.encoding(topology)
     order = data.draw(st.permutations(range(len(case.directory))))
-    assert np.array_equal(Processes(Plaintext(path), topology, case.directory).sum(values, step, order), expected)
+    for step in (FORWARD, Step(0, 0, Direction.BACKWARD), Step(1)):
+        values = data.draw(reals(4.0, (len(along(case.grouping, step.direction).row_owner), 2)))
+        found = apart.sum(values if encoding is None else encoding.encode(values), step, order)
+        assert np.array_equal(found if encoding is None else encoding.decode(found), together.sum(values, step))
 
 
 @given(st.data(), groupings())
@@ -259,50 +238,6 @@ def taking(topology: Topology):  # type: ignore[no-untyped-def]  # a machine, an
     return adder, messages
 
 
-def _ends(topology: Topology) -> tuple[Phase, Step, Ints, Ints]:
-    """Of the second client's vector."""
-    return Phase.VECTORS, FORWARD, topology.senders[1:2], topology.grouping.group_owner
-
-
-def test_what_no_honest_client_sends_is_refused() -> None:
-    """Bad messages raise, leave the state as it was, and the client may still send a good one."""
-    _, topology = clients(split=False)
-    adder, messages = taking(topology)
-    good = vectors()[:1]
-    adder.take(messages(0, good))
-    before = dict(adder.state())
-    bad: list[tuple[type[ProtocolError], Messages]] = [
-        (ProtocolError, messages(0, good)),
-        (StaleMessageError, messages(1, good, step=Step(1))),
-        (MalformedMessageError, messages(1, good, Phase.VALUES)),
-        (MalformedMessageError, messages(1, good + 2000)),
-        (MalformedMessageError, messages(1, good[:, :2])),
-        (MalformedMessageError, messages(1, good.astype(np.int32))),
-        (
-            ProtocolError,
-            Messages(Phase.VECTORS, FORWARD, np.array([0]), topology.grouping.group_owner, {"payload": good}),
-        ),
-        (
-            MalformedMessageError,
-            Messages(Phase.VECTORS, FORWARD, topology.senders[1:2], topology.senders[2:3], {"payload": good}),
-        ),
-        (MalformedMessageError, Messages(*_ends(topology), {"payload": good[None]}, 1)),
-    ]
-    for error, message in bad:
-        with pytest.raises(error):
-            adder.take(message)
-        assert {name: value.tolist() for name, value in adder.state().items()} == {
-            name: value.tolist() for name, value in before.items()
-        }
-    for row in range(1, 4):
-        adder.take(messages(row, vectors()[row : row + 1]))
-    adder.turn()
-    assert adder.sums is not None
-    assert adder.sums.tolist() == [vectors()[:4].sum(axis=0).tolist()]
-    with pytest.raises(MalformedMessageError):
-        adder.take(messages(4, good))
-
-
 def test_messages_that_nobody_can_tell_apart_are_dropped() -> None:
     """Of two messages between the same two parties one is lost: neither counts, and their sender is named."""
     directory = Directory.hierarchy(1, 2)
@@ -313,19 +248,3 @@ def test_messages_that_nobody_can_tell_apart_are_dropped() -> None:
     assert collective.sum(np.ones((2, 1)), FORWARD).tolist() == [[0], [0]]
     (incident,) = channel.transcript.incidents
     assert incident.party == Party(Role.DEVICE, 0)
-
-
-def test_silos_may_own_rows() -> None:
-    """Clients that are their own silos send themselves what is theirs: the sums are the same."""
-    case, values = triangle(), np.array([[1.0], [2.0], [3.0], [4.0]])
-    g = case.grouping
-    own = Grouping(g.row_custodian, g.group_custodian, g.source, g.target, g.row_custodian, g.group_custodian)
-    sums = opened(Plaintext(Path.SILO), channel_of(case.directory), own, 1).sum(values, FORWARD)
-    assert np.array_equal(sums, ideal(own, values))
-
-
-def test_one_sum_of_many_groups_is_refused() -> None:
-    """One sum of all clients is added up by one party."""
-    case = triangle()
-    with pytest.raises(InputError, check=about("scheme")):
-        Collective(Plaintext(), Topology(SERVER, case.grouping, 1), channel_of(case.directory))

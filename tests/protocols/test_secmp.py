@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.algebra import MERSENNE_31, Overflow, PrimeField, Segments
-from fgl_secure.coins import SimulationCoins, TapeCoins
+from fgl_secure.algebra import Overflow, PrimeField, Segments
+from fgl_secure.coins import TapeCoins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.secmp import (
@@ -22,7 +22,7 @@ from fgl_secure.protocols.secmp import (
     target_aggregate,
 )
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, Grouping, Topology
-from fgl_secure.runtime import Channel, Direction, Directory, Messages, Party, Phase, Recording, Role, Step, Tampered
+from fgl_secure.runtime import Channel, Direction, Directory, Party, Phase, Recording, Role, Step
 from tests.enumeration import Secret, View, largest_distance, smallest_distance
 from tests.error_codes import about
 from tests.protocols.conformance import (
@@ -31,13 +31,11 @@ from tests.protocols.conformance import (
     FORWARD,
     SchemeConformance,
     Traffic,
-    along,
     channel_of,
     opened,
     triangle,
 )
-from tests.protocols.processes import Processes
-from tests.strategies import Ints, Parties, elements, grouping_over, groupings, prime_fields, reals
+from tests.strategies import Ints, elements, grouping_over, prime_fields
 
 
 class SecmpConformance(SchemeConformance):
@@ -147,35 +145,6 @@ def test_decoding_an_aggregate_gives_the_sum(case: tuple[PrimeField, Mu, np.ndar
     assert decoded.tolist() == (expected % field.modulus).tolist()
 
 
-@given(coded())
-def test_mu_survives_the_wire(case: tuple[PrimeField, Mu, np.ndarray, np.ndarray, np.ndarray]) -> None:
-    """Written as rows and read back, mu is what it was."""
-    field, mu, *_ = case
-    rows = mu.rows(field.dtype)
-    T = mu.z.shape[-2]
-    assert rows.dtype == field.dtype
-    assert rows.shape == (len(mu.alphas), 2 * (T + 1) + T * mu.z.shape[-1])
-    back = Mu.from_rows(rows, T)
-    for before, after in ((mu.alphas, back.alphas), (mu.betas, back.betas), (mu.z, back.z)):
-        assert np.array_equal(before, after)
-
-
-@given(st.integers(0, 2**32), st.sampled_from([(11, 4), (101, 2), (2**31 - 1, 1)]))
-def test_points_of_a_silo_are_distinct(seed: int, parameters: tuple[int, int]) -> None:
-    """Every silo draws 2 T + 2 distinct points, of its own, and its z within the field."""
-    (p, T), case = parameters, triangle()
-    scheme = SecretMessagePassing(PrimeField(p), T, bound=1.0, fraction_bits=0)
-    channel = Channel(case.directory, SimulationCoins(seed), channel_of(case.directory).recording)
-    opened(scheme, channel, case.grouping, 2)
-    for silo in range(2):
-        view = channel.transcript.view([Party(Role.SILO, silo)])
-        (points,), (z,) = view.own("alphas and betas"), view.own("z")
-        assert points.values.shape == (1, 2 * T + 2)
-        assert len(set(points.values[0].tolist())) == 2 * T + 2
-        assert z.values.shape == (1, T, 2)
-        assert ((z.values >= 0) & (z.values < p)).all()
-
-
 def messages_of(channel: Channel, phase: Phase) -> list[tuple[Step, int]]:
     """Step and number of messages of each batch of a phase."""
     return [(batch.step, batch.messages) for batch in channel.transcript.messages if batch.phase is phase]
@@ -214,16 +183,6 @@ def test_mu_is_sent_once_a_round(delivery: MuDelivery) -> None:
     assert messages_of(channel, Phase.PARAMETER_REQUEST) == requests
 
 
-def test_mu_stays_the_same_over_rounds() -> None:
-    """The published scheme draws z once: every round delivers the same parameters."""
-    directory, grouping = both_ways()
-    channel = run_steps(grouping, directory, one_round(0) + one_round(1), MuDelivery.SILO)
-    first, second = (b.payload for b in channel.transcript.messages if b.phase is Phase.PARAMETERS)
-    assert first is not None
-    assert second is not None
-    assert np.array_equal(first, second)
-
-
 def test_backward_pass_of_directed_edges_fetches_its_own_mu() -> None:
     """Where messages run one way only, gradients run to other devices, whose silos' mu must be fetched as well."""
     case = triangle()
@@ -238,13 +197,6 @@ def test_backward_pass_of_directed_edges_fetches_its_own_mu() -> None:
     assert backward.receivers.tolist() == case.directory.ids(Role.DEVICE)[[2, 2, 0]].tolist()
 
 
-def test_mu_is_sent_once_a_round_in_any_order_of_passes() -> None:
-    """A forward pass after a backward pass of the same round uses the mu that it already has."""
-    case = triangle()
-    channel = run_steps(case.grouping, case.directory, [FORWARD, BACKWARD, Step(0, 1)], MuDelivery.SILO)
-    assert len(messages_of(channel, Phase.PARAMETERS)) == 2
-
-
 @pytest.mark.parametrize("delivery", MuDelivery)
 def test_lost_parameters_stop_the_source(delivery: MuDelivery) -> None:
     """A source whose mu was lost cannot encode: the run stops with a message that names both parties and the round."""
@@ -254,26 +206,6 @@ def test_lost_parameters_stop_the_source(delivery: MuDelivery) -> None:
     with pytest.raises(ProtocolError):
         session.sum(np.ones((4, 1)), FORWARD)
     assert messages_of(channel, Phase.CODES) == []
-
-
-def other_mu(sent: Messages) -> Tampered | None:
-    """The last mask of every mu is another than the silo drew."""
-    if sent.phase is not Phase.PARAMETERS:
-        return None
-    payload = sent["payload"].copy()
-    payload[..., -1] = (payload[..., -1] + 1) % MERSENNE_31
-    return Tampered.of_payload(np.arange(len(sent)), payload)
-
-
-@pytest.mark.parametrize("delivery", MuDelivery)
-def test_sources_encode_with_what_they_were_delivered(delivery: MuDelivery) -> None:
-    """A source knows mu from its messages alone: other parameters on the way make other codes."""
-    case, codes = triangle(), []
-    for tamper in (None, other_mu):
-        channel = Channel(case.directory, SimulationCoins(0), Recording.everything(), tamper=tamper)
-        opened(SecretMessagePassing(delivery=delivery), channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
-        codes += [np.asarray(batch.payload) for batch in channel.transcript.messages if batch.phase is Phase.CODES]
-    assert (codes[0] != codes[1]).all()
 
 
 @pytest.mark.parametrize("phase", [Phase.AGGREGATE, Phase.DECODED])
@@ -291,12 +223,6 @@ def test_too_many_masks_for_the_field_are_refused(p: int, T: int, most: int) -> 
     with pytest.raises(FieldRangeError):
         SecretMessagePassing(PrimeField(p), T)
     SecretMessagePassing(PrimeField(p), most)
-
-
-def test_a_scheme_without_masks_is_refused() -> None:
-    """T counts masks, and there is at least one."""
-    with pytest.raises(InputError, check=about("T")):
-        SecretMessagePassing(T=0)
 
 
 @pytest.mark.parametrize("points", [Points((3, 4), (1, 3)), Points((3,), (1, 2)), Points((3, 11), (1, 2))])
@@ -327,33 +253,6 @@ def test_eleven_elements_wrap_only_when_asked_to() -> None:
     assert opened(refusing, channel_of(five[0]), five[1], 1).sum(np.ones((6, 1)), FORWARD)[0, 0] == 5
 
 
-@pytest.mark.parametrize("width", [1, 2])
-def test_values_wider_than_the_masks_are_refused(width: int) -> None:
-    """A row with more coordinates than were opened has no masks of its own: it raises and nothing is sent."""
-    case = triangle()
-    channel = channel_of(case.directory)
-    session = opened(SecretMessagePassing(), channel, case.grouping, width)
-    with pytest.raises(InputError):
-        session.sum(np.ones((4, 3)), FORWARD)
-    assert channel.transcript.messages == []
-
-
-def test_a_grouping_without_rows_has_no_sums() -> None:
-    """Nobody to send and nobody to receive: the result is empty."""
-    directory, nobody = Directory.hierarchy(1, 1), np.zeros(0, dtype=np.int64)
-    empty = grouping_over(directory, np.zeros(1, dtype=np.int64), nobody, nobody, np.zeros((2, 0), dtype=np.int64))
-    session: object = opened(SecretMessagePassing(), channel_of(directory), empty, 1)
-    assert session is not None
-
-
-def test_names_and_public_parameters_say_what_differs() -> None:
-    """The name has the parameters that are not the default, and everybody knows field and T."""
-    assert SecretMessagePassing().name == "secmp"
-    other = SecretMessagePassing(PrimeField(11), 2, delivery=MuDelivery.TARGET)
-    assert other.name == "secmp[p=11,T=2,mu=target]"
-    assert (other.public.modulus, other.public.T) == (11, 2)
-
-
 def test_other_topologies_are_refused() -> None:
     """The paper sums embeddings of neighbours, reals, and nothing else; gradients it sends in the clear."""
     case, scheme = triangle(), SecretMessagePassing()
@@ -365,22 +264,6 @@ def test_other_topologies_are_refused() -> None:
     ):
         with pytest.raises(InputError, check=about("scheme")):
             Collective(scheme, topology, channel_of(case.directory))
-
-
-@given(st.data(), groupings(), st.sampled_from(MuDelivery))
-def test_separate_processes_have_the_same_sums(data: st.DataObject, case: Parties, delivery: MuDelivery) -> None:
-    """Each party in a process of its own, state written and read between turns: the sums of one process."""
-    scheme = SecretMessagePassing(bound=BOUND, delivery=delivery)
-    topology = Topology(NEIGHBOURS, case.grouping, 2)
-    collective = Collective(scheme, topology, channel_of(case.directory))
-    apart = Processes(scheme, topology, case.directory)
-    order = data.draw(st.permutations(range(len(case.directory))))
-    encoding = scheme.encoding(topology)
-    assert encoding is not None
-    for step in (FORWARD, Step(0, 1), BACKWARD, Step(1)):
-        values = data.draw(reals(BOUND, (len(along(case.grouping, step.direction).row_owner), 2)))
-        found = apart.sum(encoding.encode(values), step, order)
-        assert np.array_equal(encoding.decode(found), collective.sum(values, step))
 
 
 @pytest.mark.parametrize("delivery", MuDelivery)

@@ -17,18 +17,20 @@ import numpy as np
 from fgl_secure import schemes
 from fgl_secure.algebra import PrimeField
 from fgl_secure.auditing.method import Method
-from fgl_secure.auditing.tables import MEANING, SHORT
+from fgl_secure.auditing.tables import MEANING
 from fgl_secure.cli.listing import matrix
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods import method, names
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
-from fgl_secure.runtime import Channel, Circumstance, Claim, Directory, Role, Secret, Step
+from fgl_secure.runtime import Channel, Circumstance, Claim, Directory, Role, SecretKind, Step
 
 DOCS = Path(__file__).parents[2] / "docs"
 SECTION = re.compile(r"(<!-- made: ([\w-]+)(?: ([\w-]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
+SECRETS = SecretKind.every()
+"""In the order in which pages list them."""
 CLIENTS_THERE = 10
 """Silos in the sums that tables are about: the number that the figures of docs/secure_aggregation.md are for."""
 ANYBODY = 1_000_000
@@ -128,9 +130,9 @@ def _runs(kind: type[Method]) -> Iterator[str]:
     yield "What is promised to be hidden from whom, in the runs of its audit:"
     yield ""
     pairs = dict.fromkeys(pair for claim in claims.values() for pair in _pairs(claim))
-    order = sorted(pairs, key=lambda pair: (list(Secret).index(pair[0]), list(Role).index(pair[1])))
+    order = sorted(pairs, key=lambda pair: (SECRETS.index(pair[0]), list(Role).index(pair[1])))
     rows = [
-        (SHORT[secret], f"{role}s", *(_cell(each, secret, role) for each in claims.values())) for secret, role in order
+        (secret.short, f"{role}s", *(_cell(each, secret, role) for each in claims.values())) for secret, role in order
     ]
     yield from _table(("what", "from", *map(_coded, claims)), rows)
     yield from _own_leaks(claims)
@@ -177,7 +179,7 @@ def _claimed(claim: Claim) -> Iterator[str]:
         yield "None: nothing is hidden from those who are sent it, and nothing is assumed."
         return
     roles = [role for role in Role if any(role is each for _, each in _pairs(claim))]
-    secrets = [secret for secret in Secret if any(secret is each for each, _ in _pairs(claim))]
+    secrets = [secret for secret in SECRETS if any(secret is each for each, _ in _pairs(claim))]
     rows = [(secret.value, *(_cell(claim, secret, role) for role in roles)) for secret in secrets]
     yield from _table(("hidden from", *(f"{role}s" for role in roles)), rows)
     yield ""
@@ -192,13 +194,13 @@ def _claimed(claim: Claim) -> Iterator[str]:
         yield f"- **Assumed**: {assumption}."
 
 
-def _pairs(claim: Claim) -> Iterator[tuple[Secret, Role]]:
+def _pairs(claim: Claim) -> Iterator[tuple[SecretKind, Role]]:
     for promise in claim.guarantees:
         yield from ((promise.secret, role) for role, most in promise.coalition.items() if most > 0)
     yield from ((leak.secret, leak.role) for leak in claim.leaks_by_design)
 
 
-def _cell(claim: Claim, secret: Secret, role: Role) -> str:
+def _cell(claim: Claim, secret: SecretKind, role: Role) -> str:
     promised = any(each.secret is secret and each.coalition.get(role, 0) > 0 for each in claim.guarantees)
     when = {each.circumstance for each in claim.leaks_by_design if each.secret is secret and each.role is role}
     if Circumstance.ANY in when:

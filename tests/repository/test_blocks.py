@@ -21,6 +21,8 @@ PAGES = sorted(
 )
 ALONE = ("docs/fedstruct.md", "docs/secure_aggregation.md")
 """Pages whose blocks stand alone, and print what they say: test_docs.py runs them."""
+TEN_LINES = "docs/in_ten_lines.md"
+"""Its blocks stand alone as well, each of ten lines at most."""
 PIECES = ("docs/secure_aggregation.md",)
 """Pages with lines for other people's loops, in blocks without a language, which no file here runs as they stand."""
 LANGUAGES = {"python", "sh", "text"}
@@ -33,7 +35,7 @@ def python_pages() -> list[str]:
     found = []
     for page in PAGES:
         text = (ROOT / page).read_text(encoding="utf-8")
-        if page not in ALONE and any(language == "python" for language, _ in blocks.blocks(text)):
+        if page not in (*ALONE, TEN_LINES) and any(language == "python" for language, _ in blocks.blocks(text)):
             found.append(page)
     return found
 
@@ -80,6 +82,15 @@ def test_python_of_pages_runs(page: str, ran: dict[str, str]) -> None:
     assert not ran[page], ran[page]
 
 
+def test_each_part_takes_ten_lines() -> None:
+    """Every block of that page stands alone."""
+    parts = blocks.blocks((ROOT / TEN_LINES).read_text(encoding="utf-8"))
+    assert len(parts) == 8
+    for _, content in parts:
+        assert len([line for line in content.splitlines() if line.strip()]) <= 10
+        assert blocks.fault(f"```python\n{content}\n```\n") == ""
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_are_of_a_language_that_is_checked(page: str) -> None:
     """A block without one would be run by nobody; what is only shown says `text`."""
@@ -109,7 +120,6 @@ def test_a_page_that_comes_to_something_else_is_noticed() -> None:
 
 
 def test_languages_and_commands_that_nothing_checks_are_refused() -> None:
-    """No language, another one, and commands that are not there."""
     assert wrong_languages("```\na\n```\n```ruby\nb\n```\n```text\nc\n```\n") == ["", "ruby"]
     script = "make check\nmake nothing\npython -m tests.nothing\npytest tests/nothing.py\nruby x\n"
     assert wrong_commands(script, ROOT) == script.splitlines()[1:]

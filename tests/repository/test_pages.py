@@ -126,18 +126,21 @@ def imported() -> list[tuple[str, str, str]]:
     })  # fmt: skip
 
 
-def is_listed(module: str, name: str) -> bool:
-    """Whether the reference has it, by itself or with the module that it is written in."""
+def _loaded(module: str, name: str) -> Any:
     with warnings.catch_warnings():  # of libraries, when they are first imported
         warnings.simplefilter("ignore", DeprecationWarning)
-        found = getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(module), name)
+
+
+def is_listed(module: str, name: str) -> bool:
+    """Whether the reference has it, by itself or with the module that it is written in."""
+    found = _loaded(module, name)
     home = getattr(found, "__module__", f"{module}.{name}")
     return not LISTED.isdisjoint({module, home, f"{module}.{name}", f"{home}.{name}"})
 
 
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_examples_in_docstrings_run(name: str) -> None:
-    """They give what they show."""
     found = doctest.testmod(importlib.import_module(name), optionflags=FLAGS)
     assert found.attempted
     assert not found.failed
@@ -153,7 +156,7 @@ def test_pages_and_examples_use_supported_names() -> None:
     """At most sixty, each with a docstring; what readers are told to import is among them."""
     assert 0 < len(SUPPORTED) <= 60
     assert {(module, name) for _, module, name in imported()} <= SUPPORTED
-    assert all(getattr(importlib.import_module(module), name).__doc__ for module, name in SUPPORTED)
+    assert all(_loaded(module, name).__doc__ for module, name in SUPPORTED)
 
 
 ENTRY_POINTS = ("fgl_secure.controls", "fgl_secure.datasets", "fgl_secure.subcommands")
@@ -230,7 +233,6 @@ def test_the_lines_of_the_readme_wrap_a_loop_over_pyg_models() -> None:
 
 @pytest.mark.parametrize("topology", schemes.TOPOLOGIES)
 def test_no_scheme_in_the_matrix_refuses_what_it_serves(topology: str) -> None:
-    """A scheme that the matrix names for a topology does not refuse it."""
     for name in schemes.names(topology):
         scheme = schemes.parse(name, (topology,))[1]
         if isinstance(scheme, Scheme):

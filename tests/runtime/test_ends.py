@@ -1,13 +1,12 @@
 """Senders and receivers of messages of which sizes alone are recorded."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.runtime import Channel, Directory, Phase, Recording, Role, Step
-from fgl_secure.runtime.transcript import SHORT, Ends, RepeatedEnds, _pairs
+from fgl_secure.runtime.transcript import SHORT, Ends, RepeatedEnds
 
 PARTIES = Directory({Role.DEVICE: 40, Role.SILO: 3})
 DEVICES, SILOS = PARTIES.ids(Role.DEVICE), PARTIES.ids(Role.SILO)
@@ -31,39 +30,6 @@ def test_as_many_messages_between_each_two_parties(seed: int, messages: int, par
         assert counted(kept) == counted(sent)
 
 
-def test_the_same_ends_are_kept_once_in_whatever_order() -> None:
-    """Another order is the same; one message to another party, or the other way round, is not."""
-    rng, known = np.random.default_rng(0), RepeatedEnds(10_000)
-    senders, receivers = rng.permutation(10_000)[:5000], rng.permutation(10_000)[:5000]
-    first, order = known.kept(senders, receivers), rng.permutation(5000)
-    assert known.kept(senders[order], receivers[order]) is first
-    assert known.kept(receivers, senders) is not first
-    other = receivers.copy()
-    other[[0, 1]] = other[[1, 0]]
-    assert known.kept(senders, other) is not first
-
-
-def test_few_pairs_are_kept_as_pairs() -> None:
-    """A silo that hands on a hundred thousand messages takes no memory for each."""
-    kept = RepeatedEnds(len(PARTIES)).kept(np.repeat(SILOS, 50_000), np.tile(SILOS, 50_000))
-    assert (len(kept), len(kept.senders)) == (150_000, 9)
-
-
-@given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 60), st.integers(0, 10**6), st.integers(0, 10**6))
-def test_pairs_are_counted_in_order_however_many_there_could_be(
-    seed: int, some: int, others: int, first: int, lowest: int
-) -> None:
-    """By receiver, then sender, whether they are counted or sorted, and wherever their identifiers begin."""
-    rng = np.random.default_rng(seed)
-    senders, receivers = first + rng.integers(0, some, 2 * SHORT), lowest + rng.integers(0, others, 2 * SHORT)
-    found = _pairs(senders, receivers)
-    expected, times = np.unique(np.stack([receivers, senders]), axis=1, return_counts=True)
-    assert found is not None
-    assert np.array_equal(np.stack([found.receivers, found.senders]), expected)
-    assert found.times is not None
-    assert np.array_equal(found.times, times)
-
-
 def test_rounds_take_no_memory_of_their_own() -> None:
     """Messages that are shuffled in each round are one batch's ends in memory; counts and views have all of them."""
     channel, rng = Channel(PARTIES, SimulationCoins(0)), np.random.default_rng(0)
@@ -78,16 +44,6 @@ def test_rounds_take_no_memory_of_their_own() -> None:
     for rows in transcript.views(Role.SILO).received:
         assert np.array_equal(np.bincount(rows.observers), [1200] * 3)
         assert np.array_equal(rows.senders, np.tile(np.repeat(DEVICES, 30), 3))
-
-
-def test_views_share_columns_that_nobody_can_write_to() -> None:
-    """What an attack did to one batch would be seen in all."""
-    channel = Channel(PARTIES, SimulationCoins(0))
-    channel.send_sizes(Phase.SHARES, Step(0), DEVICES[:3], SILOS, 8)
-    (rows,) = channel.transcript.views(Role.SILO).received
-    for column in (rows.observers, rows.senders, rows.receivers):
-        with pytest.raises(ValueError, match="read-only"):
-            column[0] = 1
 
 
 def test_sizes_of_a_recording_are_those_of_the_recording() -> None:

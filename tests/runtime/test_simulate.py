@@ -93,32 +93,6 @@ def test_what_is_refused_is_noted_and_lost() -> None:
     assert all("is refused: senders must not be told" in what for what in refused)
 
 
-def test_messages_are_recorded_with_their_fields() -> None:
-    """The channel keeps every field, read-only, and counts its bytes."""
-    channel = Channel(PARTIES, SimulationCoins(0), Recording.everything())
-    simulate([Adder(), Senders(SILOS, np.array([1, 2, 4]))], channel)
-    sent, told = channel.transcript.messages
-    assert (sent.phase, sent.item_bytes, told.bytes) == (Phase.VECTORS, 8, 24)
-    assert sent.fields is not None
-    assert sent.fields["vector"].ravel().tolist() == [1, 2, 4]
-    assert not sent.fields["vector"].flags.writeable
-
-
-def test_lost_messages_are_not_there() -> None:
-    """Who drops out does so in the channel's hands."""
-    adder = Adder()
-    channel = Channel(PARTIES, SimulationCoins(0), loss=lambda _, __, ends, ___: ends != SILOS[1])
-    simulate([adder, *senders(1, 2, 4)], channel)
-    assert [heard for heard in adder.turns if heard] == [5]
-
-
-def test_messages_for_parties_without_a_machine_are_recorded() -> None:
-    """A party that only listens needs no machine."""
-    channel = Channel(PARTIES, SimulationCoins(0))
-    simulate([Adder(), *senders(1)], channel)
-    assert [len(batch.receivers) for batch in channel.transcript.messages] == [1, 3]
-
-
 def test_machines_that_never_end_are_stopped() -> None:
     """Machines that always say something are an error, not a hang."""
     with pytest.raises(ProtocolError, check=about("machines")):

@@ -19,7 +19,6 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import (
     Channel,
-    Direction,
     Directory,
     Party,
     Phase,
@@ -139,31 +138,6 @@ def test_private_rows_reach_their_owners_alone() -> None:
         assert [rows.values.tolist() for rows in view.own("mask")] == ([[masks[index - 1].tolist()]] if index else [])
     assert transcript.view([Party(Role.SERVER, 0)]).private == ()
     assert [(batch.kind, batch.name) for batch in transcript.secrets()] == [(Private.INPUT, "values")]
-
-
-def test_messages_are_found_by_phase_and_step() -> None:
-    """`messages` filters by phase, direction, round and layer; None means any."""
-    channel, devices = Channel(PARTIES, SimulationCoins(0), Recording.everything(rounds=2)), PARTIES.ids(Role.DEVICE)
-    steps = [Step(r, layer, direction) for r in range(3) for layer in range(2) for direction in Direction]
-    for step in steps:
-        channel.send(Phase.SUMS, step, devices, devices, np.zeros((3, 1)))
-    view = channel.transcript.view([Party(Role.DEVICE, 0)])
-    assert [rows.step for rows in view.messages(Phase.SUMS)] == [s for s in steps if s.round < 2]
-    assert [rows.step for rows in view.messages(Phase.SUMS, round=0, layer=1)] == [
-        s for s in steps if s.round == 0 and s.layer == 1
-    ]
-    found = view.messages(Phase.SUMS, direction=Direction.BACKWARD)
-    assert {rows.step.direction for rows in found} == {Direction.BACKWARD}
-    assert view.messages(Phase.VALUES) == ()
-    assert len(view.received) == len(steps)
-
-
-def test_views_are_named_after_their_observers() -> None:
-    """A coalition is named by its members without repetition, separate observers by their role."""
-    transcript = record([])
-    pair = [Party(Role.SILO, 1), Party(Role.DEVICE, 0), Party(Role.SILO, 1)]
-    assert transcript.view(pair).name == "device 0 and silo 1"
-    assert transcript.views(Role.SILO).name == "each silo alone"
 
 
 def reachable(start: object) -> Iterator[object]:

@@ -129,7 +129,6 @@ def test_levels_outside_the_unit_interval_are_refused() -> None:
 
 
 def test_an_interval_has_ordered_finite_ends() -> None:
-    """An interval refuses ends out of order and ends that are no numbers."""
     with pytest.raises(InputError, check=about("interval")):
         Interval(0.2, 0.1)
     with pytest.raises(InputError, check=about("interval")):

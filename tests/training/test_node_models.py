@@ -5,7 +5,6 @@ import pytest
 import torch
 from scipy import sparse
 
-from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.node_models import (
     DAGNNModel,
@@ -19,7 +18,6 @@ from fgl_secure.training.node_models import (
     degree_weights,
     make_model,
 )
-from tests.error_codes import about
 from tests.methods.fed2gnn.oracles import random_graph
 
 GRAPH = random_graph(12, 16, 1, 3)
@@ -77,7 +75,6 @@ def test_dagnn_gates_every_hop(hops: int) -> None:
 
 
 def test_a_sparse_matrix_multiplies_like_a_dense_one() -> None:
-    """Products and their gradients."""
     thin = sparse.random_array((40, 60), density=0.05, rng=np.random.default_rng(0), format="csr")
     values = torch.ones(60, 3, requires_grad=True)
     product = Matrix(thin) @ values
@@ -100,20 +97,5 @@ def test_a_node_that_stands_for_several_sends_what_they_would(kind: Propagation)
 
 
 def test_a_perceptron_looks_at_no_edge() -> None:
-    """Other neighbours change nothing."""
     model = PerceptronModel((3, 5, 2), torch.Generator().manual_seed(0))
     assert torch.equal(scores(model, Propagation.MEAN), scores(model, Propagation.SYMMETRIC))
-
-
-def test_a_seed_repeats_a_model() -> None:
-    """Equal seeds give equal weights, other seeds do not."""
-    one, same, other = (make_model("gcn", (3, 5, 2), 2, seed).state_dict() for seed in (0, 0, 1))
-    assert all(torch.equal(one[name], same[name]) for name in one)
-    assert not torch.equal(one["weights.0"], other["weights.0"])
-
-
-def test_unknown_backbones_and_no_layers_are_refused() -> None:
-    with pytest.raises(UnknownNameError, check=about("backbone")):
-        make_model("gat", (3, 5, 2), 2, seed=0)
-    with pytest.raises(InputError, check=about("hops")):
-        make_model("gcn", (3, 5, 2), 0, seed=0)

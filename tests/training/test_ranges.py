@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 from fgl_secure import methods, train
 from fgl_secure.algebra import MERSENNE_61
-from fgl_secure.auditing import privacy_cost
 from fgl_secure.auditing.method import Method
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, PrecisionWarning
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.attributed_graph import read_only
-from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -29,7 +27,7 @@ from tests.error_codes import about
 from tests.graphs import two_communities
 from tests.training.processes.runs import Reports, agree, apart, in_lockstep
 
-HIFGL: Preset = replace(HONEST, epochs=3, hidden=8)
+HIFGL: Preset = replace(HONEST, epochs=2, hidden=8)
 RELAYS = RelayCoded(k_min=1, profile=Profile.SHOWN)
 SCHEMES: dict[str, Scheme] = {"neighbours": RELAYS, "members": CodedProducts.over(RELAYS), "server": PairwiseMasking()}
 CLEAR: dict[str, Scheme] = {"neighbours": Plaintext(), "server": Plaintext()}
@@ -63,7 +61,7 @@ def reports(graph: FederatedGraph, schemes: dict[str, Scheme], preset: Preset = 
     return in_lockstep(job.opened(job.channel(SimulationCoins(0))))
 
 
-CHANGES = ("1e-3", "1", "10", "1e3", "1e6", "mixed", "outlier", "zero column, one large silo", "whole")
+CHANGES = ("1e-3", "1e6", "mixed", "outlier")
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -75,12 +73,10 @@ def test_features_of_any_size_train_as_in_the_clear(change: str) -> None:
     assert hidden == pytest.approx(clear, rel=0.02)
 
 
-@pytest.mark.parametrize("static", [False, True])
-@pytest.mark.parametrize("change", ["mixed", "zero column, one large silo", "whole"])
-def test_a_process_for_each_silo_finds_the_same_ranges(change: str, static: bool) -> None:
+def test_a_process_for_each_silo_finds_the_same_ranges() -> None:
     """Losses and models agree to the last bit, though silos are put down after each turn."""
-    job = silos_of(graph_with(change), SCHEMES, replace(HIFGL, epochs=2, static_first_layer=static))
-    agree(apart(job, put_down=change == "mixed"), in_lockstep(job.opened(job.channel(SimulationCoins(0)))))
+    job = silos_of(graph_with("mixed", 24), SCHEMES, replace(HIFGL, static_first_layer=True))
+    agree(apart(job, put_down=True), in_lockstep(job.opened(job.channel(SimulationCoins(0)))))
 
 
 def test_features_of_usual_size_cost_no_sum_more() -> None:
@@ -101,19 +97,16 @@ def test_features_of_usual_size_cost_no_sum_more() -> None:
 METHODS: dict[str, tuple[Method, str]] = {
     "hifgl, published": (methods.HiFGL(epochs=2), "secmp"),
     "hifgl, dense": (methods.HiFGL(epochs=2, gradients="dense"), "relay-coded[graph-shown]"),
-    "fedavg": (methods.FedAvg(epochs=2), "pairwise-masking"),
     "fedavg, ckks": (methods.FedAvg(epochs=2), "ckks-shared-key"),
-    "fedavg, lightsecagg": (methods.FedAvg(epochs=2), "lightsecagg"),
     "fedavg, 16 bits": (methods.FedAvg(epochs=2), "pairwise-masking[precision=16]"),
     "fedspray": (methods.FedSpray(epochs=2), "pairwise-masking"),
 }
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("change", ["1e3", "1e6"])
-def test_methods_take_features_of_any_size(name: str, change: str) -> None:
+def test_methods_take_features_of_any_size(name: str) -> None:
     """Under schemes with and without fields a run ends."""
-    check_large_features(*METHODS[name], change)
+    check_large_features(*METHODS[name], "1e6")
 
 
 def check_large_features(method: Method, scheme: str, change: str) -> None:
@@ -125,9 +118,9 @@ def check_large_features(method: Method, scheme: str, change: str) -> None:
     assert abs(hidden.accuracy.test - clear.accuracy.test) <= 0.25
 
 
-@pytest.mark.parametrize("scheme", ["plaintext", "relay-coded[k_min=2]"])
-def test_sums_over_hops_take_large_features(scheme: str) -> None:
-    """Rows of a hop beyond what is usual are sent in units that are found; in the clear they need none."""
+def test_sums_over_hops_take_large_features() -> None:
+    """Rows of a hop beyond what is usual are sent in units that are found."""
+    scheme = "relay-coded[k_min=2]"
     assert train(methods.Fed2GNN(epochs=1, hops=1, neighbours=4), graph_with("1e3"), scheme).accuracy.test is not None
 
 
@@ -145,19 +138,11 @@ def test_the_bound_that_an_error_names_is_enough() -> None:
     assert losses[:2] == pytest.approx(clear[:2], rel=0.1)
 
 
-def test_noise_that_outgrows_bounds_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise on embeddings many times as large as the bound of coded gradients, under the default scheme."""
-    monkeypatch.setattr(privacy_cost, "CANARIES", 20)
-    private = methods.HiFGL(epochs=3, privacy=EmbeddingPrivacy(epsilon=8, clip=64.0))
-    assert len(train(private, graph_with("1", 24, 2)).result.losses) == 3
-
-
-@pytest.mark.parametrize("bound", [1024, 2**20])
-def test_a_bound_of_the_users_own_covers_gradients_too(bound: int) -> None:
+def test_a_bound_of_the_users_own_covers_gradients_too() -> None:
     """The bound alone is enough, with coded gradients, which is the default, and with dense ones."""
     for gradients in ("coded", "dense"):
-        method = methods.HiFGL(epochs=2, gradients=gradients)
-        assert train(method, graph_with("1e3"), f"relay-coded[bound={bound}]").accuracy.test is not None
+        method = methods.HiFGL(epochs=1, gradients=gradients)
+        assert train(method, graph_with("1e3"), "relay-coded[bound=1024]").accuracy.test is not None
 
 
 def test_rows_that_all_round_to_zero_are_warned_of() -> None:
@@ -174,6 +159,5 @@ def test_rows_that_all_round_to_zero_are_warned_of() -> None:
 
 
 def test_numbers_that_are_none_are_refused_with_a_remedy() -> None:
-    """Features whose loss is no number end with an error that says what to do."""
     with pytest.raises(InputError, check=about("numbers")):
         train(methods.FedAvg(epochs=2), with_features(graph_with("1"), np.full((48, 8), 3e38)), "pairwise-masking")

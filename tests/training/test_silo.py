@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.errors import InputError, MalformedMessageError, UnknownNameError
+from fgl_secure.errors import InputError, MalformedMessageError
 from fgl_secure.training import parameters
 from fgl_secure.training.parameters import draw_on, drawn
 from fgl_secure.training.presets import HONEST, Federation, Selection, preset
@@ -138,26 +138,3 @@ def test_paper_preset_follows_the_public_code(
 def test_paper_preset_takes_coras_settings_elsewhere() -> None:
     """On a data set that the authors did not use the settings of Cora apply."""
     assert preset("paper", "digits") == preset("paper", "Cora")
-
-
-def test_unknown_presets_are_refused() -> None:
-    with pytest.raises(UnknownNameError, check=about("preset")):
-        preset("best", "Cora")
-
-
-def test_widths_follow_layers_and_hidden() -> None:
-    """Two layers by default; one layer has no hidden width; more layers repeat it; none is refused."""
-    assert HONEST.widths(1433, 7) == (1433, 64, 7)
-    assert replace(HONEST, layers=1).widths(5, 2) == (5, 2)
-    assert replace(HONEST, layers=4, hidden=3).widths(5, 2) == (5, 3, 3, 3, 2)
-    with pytest.raises(InputError, check=about("layers")):
-        replace(HONEST, layers=0)
-
-
-def test_rounds_can_be_changed_and_nothing_else() -> None:
-    """A number of rounds replaces the preset's, None keeps it, and less than one is refused."""
-    assert HONEST.with_epochs(None) is HONEST
-    assert HONEST.with_epochs(3).epochs == 3
-    assert HONEST.with_epochs(3).with_epochs(50) == HONEST
-    with pytest.raises(InputError, check=about("epochs")):
-        HONEST.with_epochs(0)

@@ -62,7 +62,6 @@ def test_sums_over_neighbours(device: str) -> None:
 @on_every_device
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (4, 3)])
 def test_matrices_with_nothing_in_them(shape: tuple[int, int], device: str) -> None:
-    """Rows without entries are sums of nothing."""
     matrix = to_torch(sparse.csr_array(shape, dtype=np.float32), torch.device(device))
     assert torch.equal(product(matrix, torch.ones(shape[1], 2, device=device)).cpu(), torch.zeros(shape[0], 2))
 
@@ -70,7 +69,6 @@ def test_matrices_with_nothing_in_them(shape: tuple[int, int], device: str) -> N
 @on_every_device
 @pytest.mark.usefixtures("threads")
 def test_sums_are_the_same_in_every_run(device: str) -> None:
-    """Bit for bit with several threads."""
     sums = SparseMatrix.of_edges(drawn_edges(), NODES, torch.device(device))
     assert not differ(sums, device, runs=100)
 

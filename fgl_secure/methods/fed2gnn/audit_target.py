@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject, pooled_over
 from fgl_secure.auditing.programs import beside_models
@@ -23,7 +24,16 @@ from fgl_secure.methods.fed2gnn.program import clients_of
 from fgl_secure.methods.fedavg.audit_target import SUM_LEAKS
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER, Topology
-from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength, leaks
+from fgl_secure.runtime import (
+    Circumstance,
+    Claim,
+    Guarantee,
+    Leak,
+    Role,
+    Secret,
+    Strength,
+    leaks,
+)
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.presets import choice_of_round
@@ -39,8 +49,8 @@ HOP_LEAKS = (
     *leaks(
         Role.SILO,
         {
-            Secret.NODE_FEATURES: "sums are exact and overlap: a client subtracts those of different nodes from each "
-            "other, and whoever knows the graph solves the sums of several hops, which are sums of the same rows; "
+            DataSecret.NODE_FEATURES: "sums are exact and overlap: a client subtracts those of different nodes from "
+            "each other, and whoever knows the graph solves the sums of several hops, which are sums of the same rows; "
             "what that determines of single nodes' rows is read, whatever computes the sums",
         },
         Circumstance.REPEATED_SUM,
@@ -48,7 +58,7 @@ HOP_LEAKS = (
     *leaks(
         Role.SILO,
         {
-            Secret.NODE_FEATURES: "a sum of a few sparse rows can be taken apart by whoever knows what rows look "
+            DataSecret.NODE_FEATURES: "a sum of a few sparse rows can be taken apart by whoever knows what rows look "
             "like; rows that were mapped to a latent space first are dense, and the map is no secret",
         },
         Circumstance.SPARSE_SUM,
@@ -56,7 +66,7 @@ HOP_LEAKS = (
     *leaks(
         Role.SILO,
         {
-            Secret.FOREIGN_EDGE: "the second hop sums the whole neighbourhood of a node: where its row and those "
+            DataSecret.FOREIGN_EDGE: "the second hop sums the whole neighbourhood of a node: where its row and those "
             "around it are known, so are its edges at other clients",
             Secret.FOREIGN_NODE: "a client that is asked for sums learns which of its nodes are next to which node of "
             "another client",
@@ -70,13 +80,13 @@ HOP_LEAKS = (
 IN_THE_CLEAR = leaks(
     Role.SILO,
     {
-        Secret.NODE_FEATURES: "each client's part of a sum arrives by itself: a node's neighbour that is alone at its "
-        "client is read at once, and of every later hop the sum over that neighbour's surroundings",
+        DataSecret.NODE_FEATURES: "each client's part of a sum arrives by itself: a node's neighbour that is alone at "
+        "its client is read at once, and of every later hop the sum over that neighbour's surroundings",
     },
 )
 
 ONE_CLIENT = Leak(
-    Secret.NODE_FEATURES,
+    DataSecret.NODE_FEATURES,
     Role.SILO,
     Circumstance.SINGLE_NEIGHBOUR,
     "with k_min = 1 a sum over one neighbour is that neighbour's row",
@@ -147,7 +157,7 @@ def _hidden(inner: Guarantee, relays: int) -> Guarantee:
 
 def _sums_alone(least: int, relays: int) -> Guarantee:
     return Guarantee(
-        Secret.NODE_FEATURES,
+        DataSecret.NODE_FEATURES,
         {Role.SILO: 1, Role.SERVER: 1, Role.RELAY: relays},
         Strength.COMPUTATIONAL,
         f"of a node's neighbours elsewhere no message tells a client more than the sums of every hop over at least "

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.privacy import DistributedNoise
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject, pooled_over
@@ -38,11 +39,12 @@ if TYPE_CHECKING:
 SUM_LEAKS = leaks(
     Role.SERVER,
     {
-        Secret.LABEL: "the sum of the updates is exact and tells how often each label is trained on, by all clients "
-        "together",
-        Secret.TRAINING_NODE: "whoever knows a node's features can tell from the sum whether some client trains on it "
-        "or next to it; whose node it is, the sum does not say",
-        Secret.NODE_FEATURES: "where the batches of all clients together are small, rows can be read from their sum",
+        DataSecret.LABEL: "the sum of the updates is exact and tells how often each label is trained on, by all "
+        "clients together",
+        DataSecret.TRAINING_NODE: "whoever knows a node's features can tell from the sum whether some client trains on "
+        "it or next to it; whose node it is, the sum does not say",
+        DataSecret.NODE_FEATURES: "where the batches of all clients together are small, rows can be read from their "
+        "sum",
     },
 )
 """What a sum tells, whatever computes it."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -28,7 +29,7 @@ PAPER = "FedSpray (KDD 2024)"
 
 PUBLISHED = (
     Guarantee(
-        Secret.STRUCTURE_FEATURE,
+        DataSecret.STRUCTURE_FEATURE,
         {Role.SERVER: 1},
         Strength.COMPUTATIONAL,
         "local class proxies are averages of the structure proxies of nodes of one class, which is irreversible",
@@ -40,17 +41,18 @@ PUBLISHED = (
 CLEAR_LEAKS = leaks(
     Role.SERVER,
     {
-        Secret.CLASS_PRESENCE: "the server gets every client's shares and class proxies, and both are zero for "
+        DataSecret.CLASS_PRESENCE: "the server gets every client's shares and class proxies, and both are zero for "
         "classes without a labelled node",
-        Secret.LABEL_SHARES: "shares are sent as they are; their denominators tell how many labelled nodes there are",
+        DataSecret.LABEL_SHARES: "shares are sent as they are; their denominators tell how many labelled nodes there "
+        "are",
     },
 )
 
 CLIENT_LEAKS = leaks(
     Role.SILO,
     {
-        Secret.STRUCTURE_FEATURE: "all clients get the mean class proxies; the mean of a class that one client alone "
-        "has is that client's, and the node's own where it has a single one",
+        DataSecret.STRUCTURE_FEATURE: "all clients get the mean class proxies; the mean of a class that one client "
+        "alone has is that client's, and the node's own where it has a single one",
     },
 )
 """What goes to clients, whatever computes the sum."""
@@ -59,22 +61,23 @@ SUM_LEAKS = (
     *leaks(
         Role.SERVER,
         {
-            Secret.LABEL_SHARES: "exact shares are fractions of each client's number of labelled nodes: where few "
+            DataSecret.LABEL_SHARES: "exact shares are fractions of each client's number of labelled nodes: where few "
             "clients have different numbers, one sum has one explanation, which counts every client's labelled nodes "
             "of each class; shares on a grid have many explanations, but few clients or few labels leave few",
-            Secret.CLASS_PRESENCE: "the same explanation tells which classes each client has labelled nodes of",
-            Secret.LABEL: "the sum tells the shares of all clients together, and which classes are labelled by nobody",
-            Secret.STRUCTURE_FEATURE: "where one client alone has labelled nodes of a class, the sum holds its class "
-            "proxy, and the node's own where there is a single one",
+            DataSecret.CLASS_PRESENCE: "the same explanation tells which classes each client has labelled nodes of",
+            DataSecret.LABEL: "the sum tells the shares of all clients together, and which classes are labelled by "
+            "nobody",
+            DataSecret.STRUCTURE_FEATURE: "where one client alone has labelled nodes of a class, the sum holds its "
+            "class proxy, and the node's own where there is a single one",
         },
     ),
     *leaks(
         Role.SERVER,
         {
-            Secret.LABEL_SHARES: "when one client alone labels a node more between two rounds, the change of the sum "
-            "tells how many labelled nodes of each class that client has",
-            Secret.TRAINING_NODE: "the same change tells about what proxy the new node has, by which it is told from "
-            "others",
+            DataSecret.LABEL_SHARES: "when one client alone labels a node more between two rounds, the change of the "
+            "sum tells how many labelled nodes of each class that client has",
+            DataSecret.TRAINING_NODE: "the same change tells about what proxy the new node has, by which it is told "
+            "from others",
         },
         Circumstance.REPEATED_SUM,
     ),
@@ -153,7 +156,13 @@ class _FedSpraySubject(Subject):
 def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
     graph = asked.federated(SPLIT, least=2)
-    preset = fedspray_preset(method.preset, graph.graph.name).with_epochs(method.epochs)
+    preset = fedspray_preset(method.preset, graph.graph.name).with_given(
+        epochs=method.epochs,
+        teaching=method.lambda_1,
+        learning=method.lambda_2,
+        width=method.d_s,
+        local_epochs=method.local_epochs,
+    )
     shared, schemes = asked.shared(graph, preset), server_schemes(asked.runs, graph.num_silos)
     return Plan(
         tuple(_FedSpraySubject(**shared, schemes={SERVER: each}, name=each.name) for each in schemes),

@@ -22,6 +22,10 @@ class FedSpray(Method):
         backbone: graph neural network of the personal models.
         preset: "honest" or "paper".
         epochs: most training rounds; None takes the preset's.
+        local_epochs: full-graph steps of each phase in a round; None takes the preset's.
+        lambda_1: weight of the encoder's soft targets in a network's loss (Eq. 7), at least 0; None takes the preset's.
+        lambda_2: weight of a network's predictions in the encoder's loss (Eq. 11), at least 0; None takes the preset's.
+        d_s: columns of feature embeddings and structure proxies; None takes the preset's.
 
     Raises:
         UnknownNameError: there is no such backbone or preset.
@@ -48,6 +52,12 @@ class FedSpray(Method):
         "honest", "honest (chosen on validation data) or paper (as published)", known=("honest", "paper")
     )
     epochs: int | None = choice(None, "most training rounds; None takes the preset's", least=1, shown="N")
+    local_epochs: int | None = choice(
+        None, "steps of each phase in a round; None takes the preset's", least=1, shown="N"
+    )
+    lambda_1: float | None = choice(None, "factor of Eq. 7; None takes the preset's", least=0, shown="FACTOR")
+    lambda_2: float | None = choice(None, "factor of Eq. 11; None takes the preset's", least=0, shown="FACTOR")
+    d_s: int | None = choice(None, "columns of structure proxies; None takes the preset's", least=1, shown="N")
 
     def make_plan(self, asked: Asked) -> Plan:
         """See `Method.make_plan`."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fgl_secure.attacks.base import DataSecret
+from fgl_secure.attacks.structure.knowledge import StructureCircumstance
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -29,7 +31,17 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER, Topology
-from fgl_secure.runtime import Circumstance, Claim, Directory, Guarantee, Leak, Role, Secret, Strength, leaks
+from fgl_secure.runtime import (
+    Circumstance,
+    Claim,
+    Directory,
+    Guarantee,
+    Leak,
+    Role,
+    Secret,
+    Strength,
+    leaks,
+)
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.presets import choice_of_round
@@ -42,7 +54,7 @@ PAPER = "FedStruct (ICLR 2025)"
 
 PUBLISHED = (
     Guarantee(
-        Secret.FOREIGN_EDGE,
+        DataSecret.FOREIGN_EDGE,
         {Role.SILO: 1},
         Strength.COMPUTATIONAL,
         "a client cannot reconstruct another's powers of the adjacency from the terms B_ijk, whose factor is of low "
@@ -54,7 +66,7 @@ PUBLISHED = (
 
 QUERIES_PUBLISHED = (
     Guarantee(
-        Secret.STRUCTURE_FEATURE,
+        DataSecret.STRUCTURE_FEATURE,
         {Role.SILO: 1},
         Strength.COMPUTATIONAL,
         "a client that counts queries keeps others from reconstructing single structure features",
@@ -89,7 +101,7 @@ def _terms(scheme: Scheme | None, clients: int) -> Claim:
     topology = Topology.to_client(parties, np.array(others, dtype=np.int64), first, 1, 1)
     inner = scheme.claim_for(topology)
     edges = Leak(
-        Secret.FOREIGN_EDGE,
+        DataSecret.FOREIGN_EDGE,
         Role.SILO,
         Circumstance.ANY,
         "a client's rows of the powers tell it edges between nodes of other clients: hiding single terms does not "
@@ -108,7 +120,7 @@ def _terms(scheme: Scheme | None, clients: int) -> Claim:
 def _features(exchange: RowExchange, features: str) -> Claim:
     if exchange.sharing is FeatureSharing.QUERIES:
         asked = Leak(
-            Secret.FOREIGN_EDGE,
+            DataSecret.FOREIGN_EDGE,
             Role.SILO,
             Circumstance.ANY,
             "a client that is asked learns the weights: which nodes of the requester reach which of its own; and which "
@@ -119,7 +131,7 @@ def _features(exchange: RowExchange, features: str) -> Claim:
         rule = exchange.rule
         who = "all requesters together" if exchange.pooled else "one requester"
         solved = Guarantee(
-            Secret.STRUCTURE_FEATURE,
+            DataSecret.STRUCTURE_FEATURE,
             {Role.SILO: 1},
             Strength.PERFECT,
             f"no linear combination of the answers to {who} is the embedding of one node: its leverage stays at "
@@ -127,7 +139,7 @@ def _features(exchange: RowExchange, features: str) -> Claim:
             "audit of the row space of queries",
         )
         near = Leak(
-            Secret.LABEL,
+            DataSecret.LABEL,
             Role.SILO,
             Circumstance.ANY,
             "answers are exact weighted sums: a leverage below 1 is no guarantee of differential privacy, and what it "
@@ -137,21 +149,21 @@ def _features(exchange: RowExchange, features: str) -> Claim:
     identity = tuple(
         Leak(secret, Role.SILO, Circumstance.ANY, statement)
         for secret, statement in (
-            (Secret.STRUCTURE_FEATURE, "every client holds the structure features of all nodes"),
-            (Secret.IDENTITY, "structure features recognise nodes that are known from elsewhere"),
+            (DataSecret.STRUCTURE_FEATURE, "every client holds the structure features of all nodes"),
+            (DataSecret.IDENTITY, "structure features recognise nodes that are known from elsewhere"),
             (Secret.DEGREE, "structure features tell degrees and surroundings"),
         )
     )
     learnt = leaks(
         Role.SILO,
         {
-            Secret.LABEL: "learnt structure features tell the labels that they learnt",
+            DataSecret.LABEL: "learnt structure features tell the labels that they learnt",
         },
     )
     near = Leak(
-        Secret.FOREIGN_EDGE,
+        DataSecret.FOREIGN_EDGE,
         Role.SILO,
-        Circumstance.SHARED_FEATURES,
+        StructureCircumstance.SHARED_FEATURES,
         "nodes with similar features are likely neighbours",
     )
     return Claim((), (*identity, near, *(learnt if features == HOP2VEC else ())), ())
@@ -161,7 +173,7 @@ def _gradients(exchange: RowExchange, features: str) -> Claim:
     if features != HOP2VEC:
         return Claim((), (), ())
     labels = Leak(
-        Secret.LABEL,
+        DataSecret.LABEL,
         Role.SERVER,
         Circumstance.ANY,
         "the server reads labels off the gradient of the structure features, also off the sum over clients, in which "
@@ -171,19 +183,22 @@ def _gradients(exchange: RowExchange, features: str) -> Claim:
         "contribute",
     )
     nodes = Leak(
-        Secret.FOREIGN_NODE, Role.SERVER, Circumstance.ANY, "the size of a gradient's rows tells who is near to whom"
+        Secret.FOREIGN_NODE,
+        Role.SERVER,
+        Circumstance.ANY,
+        "the size of a gradient's rows tells who is near to whom",
     )
     if exchange.delivery is GradientDelivery.SERVER:
         return Claim((), (labels, nodes), ())
     sealed = Guarantee(
-        Secret.LABEL,
+        DataSecret.LABEL,
         {Role.SERVER: 1},
         Strength.COMPUTATIONAL,
         "gradients of structure features go to the owners of the nodes, and the server sees none of them",
         "owner-addressed delivery",
     )
     at_owner = Leak(
-        Secret.LABEL,
+        DataSecret.LABEL,
         Role.SILO,
         Circumstance.ANY,
         "the owner of a node learns the gradient of its row, which tells labels of labelled nodes nearby",
@@ -219,7 +234,7 @@ def _hopwise(exchange: HopwiseExchange) -> Claim:
 
 HOPWISE_PROMISES = (
     Guarantee(
-        Secret.LABEL,
+        DataSecret.LABEL,
         {Role.SERVER: 1},
         Strength.COMPUTATIONAL,
         "the server sees neither embeddings nor gradients of structure, and no power of the adjacency",
@@ -230,13 +245,13 @@ HOPWISE_PROMISES = (
 HOPWISE_LEAKS = leaks(
     Role.SILO,
     {
-        Secret.STRUCTURE_FEATURE: "sums over foreign neighbours are exact: where a client's sums can be solved for "
+        DataSecret.STRUCTURE_FEATURE: "sums over foreign neighbours are exact: where a client's sums can be solved for "
         "one of them, above all where a node has a single one, it reads that neighbour's embedding of every hop; "
         "never its structure feature",
-        Secret.FOREIGN_EDGE: "from how the embedding of such a neighbour changes from hop to hop, which known nodes "
-        "are next to it",
-        Secret.LABEL: "the gradient that comes back to a node with a single foreign neighbour tells that neighbour's "
-        "label if it trains the model; sums of k_min neighbours or more keep single ones apart",
+        DataSecret.FOREIGN_EDGE: "from how the embedding of such a neighbour changes from hop to hop, which known "
+        "nodes are next to it",
+        DataSecret.LABEL: "the gradient that comes back to a node with a single foreign neighbour tells that "
+        "neighbour's label if it trains the model; sums of k_min neighbours or more keep single ones apart",
     },
 )
 

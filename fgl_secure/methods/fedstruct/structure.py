@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.algebra.quantization import largest_magnitude
+from fgl_secure.algebra.checks import largest_magnitude
 from fgl_secure.errors import ProtocolError
 from fgl_secure.methods.fedstruct.row_exchange import EdgeBlocks
 from fgl_secure.protocols.topology import CLIENTS, SERVER

@@ -6,16 +6,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.wording import Score
 from fgl_secure.graph.data import GraphSets
 from fgl_secure.methods.fedvn.audit_runs import CONTROLS, ROUNDS, Setting, as_attacked, recording_under
-from fgl_secure.methods.fedvn.preset import FedVNPreset, fedvn_preset
+from fgl_secure.methods.fedvn.preset import FedVNPreset, Injection, fedvn_preset
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
-from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Recording, Role, Secret, leaks
+from fgl_secure.runtime import (
+    Circumstance,
+    Claim,
+    Guarantee,
+    Leak,
+    Recording,
+    Role,
+    Secret,
+    leaks,
+)
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.presets import choice_of_round
@@ -28,10 +38,10 @@ if TYPE_CHECKING:
 CLEAR_LEAKS = leaks(
     Role.SERVER,
     {
-        Secret.LABEL_SHARES: "every client's model arrives as it is, and the bias of its last layer tells how often "
-        "each label occurs",
-        Secret.CLIENT_IDENTITY: "a client pulls model and virtual nodes its own way, so that a summand tells whose it "
-        "is without a name",
+        DataSecret.LABEL_SHARES: "every client's model arrives as it is, and the bias of its last layer tells how "
+        "often each label occurs",
+        DataSecret.CLIENT_IDENTITY: "a client pulls model and virtual nodes its own way, so that a summand tells whose "
+        "it is without a name",
     },
 )
 """What the paper leaves open."""
@@ -39,7 +49,7 @@ CLEAR_LEAKS = leaks(
 SUM_LEAKS = leaks(
     Role.SERVER,
     {
-        Secret.LABEL: "the sum is exact, and the bias of the mean model tells how often each label occurs at all "
+        DataSecret.LABEL: "the sum is exact, and the bias of the mean model tells how often each label occurs at all "
         "clients together",
     },
 )
@@ -55,15 +65,15 @@ PAIR_LEAKS = tuple(
     )
     for secret, told in (
         (Secret.SUMMAND, ""),
-        (Secret.LABEL_SHARES, ", and the bias of its last layer tells how often each label occurs there"),
-        (Secret.CLIENT_IDENTITY, ", and whose they are is no question"),
+        (DataSecret.LABEL_SHARES, ", and the bias of its last layer tells how often each label occurs there"),
+        (DataSecret.CLIENT_IDENTITY, ", and whose they are is no question"),
     )
 )
 """What two clients learn of each other, whatever computes the sum."""
 
 FOLLOWING = (
-    (Secret.LABEL_SHARES, "of one client's label shares the server learns no more than those of all tell"),
-    (Secret.CLIENT_IDENTITY, "there is no summand that the server could put a name to"),
+    (DataSecret.LABEL_SHARES, "of one client's label shares the server learns no more than those of all tell"),
+    (DataSecret.CLIENT_IDENTITY, "there is no summand that the server could put a name to"),
 )
 """What is hidden with a summand while two clients are left that did not collude, and why."""
 
@@ -156,8 +166,14 @@ def fedvn_plan(method: FedVN, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
     assert isinstance(asked.data, GraphSets)
     sets = asked.data.drawn(asked.seed)
-    preset = fedvn_preset(method.preset, sets.name).with_epochs(method.epochs)
-    preset = preset.with_virtual_nodes(method.virtual_nodes)
+    preset = fedvn_preset(method.preset, sets.name).with_given(
+        epochs=method.epochs,
+        virtual_nodes=method.virtual_nodes,
+        injection=None if method.injection is None else Injection(method.injection),
+        decoupling=method.lambda_1,
+        contrast=method.lambda_2,
+        temperature=method.tau,
+    )
     setting = Setting(sets, sets.union(), preset, asked.seed, asked.device)
     shared, schemes = asked.shared(setting.union, preset), server_schemes(asked.runs, sets.num_clients)
     score = Score.ACCURACY if sets.num_classes else Score.ABSOLUTE_ERROR

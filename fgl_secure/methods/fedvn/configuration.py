@@ -23,6 +23,11 @@ class FedVN(Method):
         preset: "honest" or "paper".
         epochs: most training rounds; None takes the preset's.
         virtual_nodes: M; None takes the preset's.
+        injection: where virtual nodes enter a layer: its "input", as in the public code, or its "output" (Eq. 5 as
+            printed); None takes the preset's.
+        lambda_1: factor of the loss that decorrelates virtual nodes (Eq. 7), at least 0; None takes the preset's.
+        lambda_2: factor of the score-contrastive loss (Eq. 8), at least 0; None takes the preset's.
+        tau: temperature of Eq. 8, above 0; None takes the preset's.
 
     Raises:
         UnknownNameError: there is no such preset.
@@ -50,6 +55,14 @@ class FedVN(Method):
     )
     epochs: int | None = choice(None, "most training rounds; None takes the preset's", least=1, shown="N")
     virtual_nodes: int | None = choice(None, "virtual nodes; None takes the preset's", least=1, shown="M")
+    injection: str | None = choice(
+        None,
+        "where virtual nodes enter a layer: input (public code) or output (Eq. 5 as printed); None takes the preset's",
+        known=("input", "output"),
+    )
+    lambda_1: float | None = choice(None, "factor of Eq. 7; None takes the preset's", least=0, shown="FACTOR")
+    lambda_2: float | None = choice(None, "factor of Eq. 8; None takes the preset's", least=0, shown="FACTOR")
+    tau: float | None = choice(None, "temperature of Eq. 8; None takes the preset's", above=0, shown="TAU")
 
     def make_plan(self, asked: Asked) -> Plan:
         """See `Method.make_plan`."""

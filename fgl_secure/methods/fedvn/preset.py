@@ -99,10 +99,6 @@ class FedVNPreset(Schedule):
             shares=("dropout",),
         )
 
-    def with_virtual_nodes(self, number: int | None) -> FedVNPreset:
-        """The same preset with another M; None changes nothing."""
-        return self if number is None else replace(self, virtual_nodes=number)
-
 
 _RATES = {"CMNIST": 0.01, "Motif-mini": 0.05}
 """Learning rates other than .001: section 6.1, and one for a set of few batches that nobody else has."""

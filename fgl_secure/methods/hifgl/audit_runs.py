@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.quantization import largest_magnitude
+from fgl_secure.algebra.checks import largest_magnitude
 from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
     DROP_OUTS,

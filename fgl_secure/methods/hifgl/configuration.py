@@ -121,15 +121,13 @@ class HiFGL(ProgramMethod):
         return max(made, facts.features if chosen.static_first_layer else 1)
 
     def assigned(self, run: Assignment) -> Assignment:
-        """With products for members whose scheme is relay-coded, where gradients are to be coded."""
-        from fgl_secure.protocols.coded_products import CodedProducts  # numba comes with it
-        from fgl_secure.protocols.relay_coded import RelayCoded  # as above
+        """With products for members whose scheme has them, where gradients are to be coded."""
+        from fgl_secure.protocols.coded_products import with_products  # numba comes with it
 
-        members = run["members"]
-        if self.gradients == "dense" or type(members) is not RelayCoded:
+        if self.gradients == "dense":
             return run
         try:
-            return {**run, "members": CodedProducts.over(members)}
+            return {**run, "members": with_products(run["members"])}
         except InputError as error:
             raise InputError(f'{error}; take fewer, or gradients="dense"') from error
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.base import Card, InformedAttack, Measurement, Truth
+from fgl_secure.attacks.base import Card, DataSecret, InformedAttack, Measurement, Truth
 from fgl_secure.attacks.row_space import solver
-from fgl_secure.runtime import Phase, PrivateRows, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Phase, PrivateRows, PublicParameters, Role, View
 from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
@@ -123,7 +123,7 @@ class GeneratorGradientRows(InformedAttack[ClaimedRows, GeneratorShape, ClientRo
         "on FedSage+ (NeurIPS 2021, https://arxiv.org/abs/2106.13430) 4.3: gradients of a generator are sent so "
         "that no features are",
         Role.SILO,
-        Secret.NODE_FEATURES,
+        DataSecret.NODE_FEATURES,
         GENERATORS,
         FEDSAGE,
         minimum=0.95,

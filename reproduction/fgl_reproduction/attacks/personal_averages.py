@@ -9,9 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement, Truth
+from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement, Truth
 from fgl_secure.attacks.truth import moved_on
-from fgl_secure.runtime import Directory, MessageKind, Phase, PublicParameters, ReceivedRows, Role, Secret, View
+from fgl_secure.runtime import (
+    Directory,
+    MessageKind,
+    Phase,
+    PublicParameters,
+    ReceivedRows,
+    Role,
+    Secret,
+    View,
+)
 from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
@@ -231,7 +240,7 @@ class AverageClasses(InformedAttack[GuessedClasses, AverageRules, ModelTruth]):
         "a client tells by the last bias which classes other clients train on",
         "signs of last-layer gradients, after iDLG (Zhao, Mopuri and Bilen 2020)",
         Role.SILO,
-        Secret.CLASS_PRESENCE,
+        DataSecret.CLASS_PRESENCE,
         PERSONAL_AVERAGES,
         FEDPUB,
         minimum=0.9,
@@ -291,7 +300,7 @@ class FunctionalEmbeddings(Attack[NearerClients, ModelTruth]):
         "a client tells by functional embeddings which of two others has labels more like its own",
         "FED-PUB (ICML 2023, https://arxiv.org/abs/2206.10206) section 4.1: embeddings are alike where subgraphs are",
         Role.SILO,
-        Secret.LABEL_SHARES,
+        DataSecret.LABEL_SHARES,
         PERSONAL_AVERAGES,
         FEDPUB,
         minimum=0.8,

@@ -17,10 +17,10 @@ from fgl_secure.coins import Coins
 from fgl_secure.statistics.lower_bounds import Ranks, classic_bound
 from fgl_secure.typing import Array, Floats
 
-RUNS = 2 * 80_000
+RUNS = 2 * 25_000
 """Runs per input; the first half chooses thresholds, and the second half is counted."""
 
-PILOT = 10_000
+PILOT = 5_000
 """Runs per input that choose the direction and the levels of scores, and nothing else."""
 
 _TAILS = 0.5 ** np.arange(1, 13)

@@ -147,7 +147,7 @@ class _Views:
 
     def some(self, pairs: list[Pair]) -> list[Pair]:
         """Return an evenly spaced selection of the questions that messages depend on, bounded by run time."""
-        most = {EXACTLY: max(_TAPES_A_COALITION // self._tapes, 3), ROW_SPACES: 4, SAMPLES: 2}[self.kind]
+        most = {EXACTLY: max(_TAPES_A_COALITION // self._tapes, 3), ROW_SPACES: 2, SAMPLES: 2}[self.kind]
         relevant = [pair for pair in pairs if self._depends(pair)]
         chosen = np.unique(np.linspace(0, len(relevant) - 1, min(most, len(relevant))).astype(int))
         return [relevant[index] for index in chosen]

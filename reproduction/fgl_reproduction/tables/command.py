@@ -19,7 +19,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("table", nargs="?", help="as hifgl-table3 or fedstruct-fig4d")
     add("--list", action="store_true",
         help="list all numbered tables and figures of the papers, with why some can't be run again")  # fmt: skip
-    add("--seeds", type=int, default=5, metavar="N", help="runs of each case, with seeds 0 to N - 1")
+    add("--seeds", type=_seeds, default=5, metavar="N",
+        help="runs of each case, with seeds 0 to N - 1; or the seeds, as 11,12 (7, is seed 7 alone)")  # fmt: skip
     add("--preset", default="honest", metavar="NAME", action=OneOf, known=("honest", "paper"),
         help="honest (chosen on validation data, FedAvg) or paper (as in the public code)")  # fmt: skip
     add("--datasets", nargs="+", default=[], metavar="NAME", help="data sets; those of the paper when empty")
@@ -35,6 +36,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of raw data sets in PyG's layout; None takes FGL_SECURE_DATA, then PyG's download")  # fmt: skip
     add_runs_option(parser, "those that are in it with equal options, version and sources aren't run again")
     add_common_options(parser)
+
+
+def _seeds(text: str) -> int | tuple[int, ...]:
+    parts = text.strip().removesuffix(",").split(",")
+    if not all(part.strip().removeprefix("-").isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"must be a number of runs, or seeds as 11,12; found {text!r}")
+    return tuple(map(int, parts)) if "," in text else int(text)
 
 
 def _run(chosen: argparse.Namespace, _words: list[str]) -> int:

@@ -42,7 +42,7 @@ def figures(table: PaperTable, entry: Entry) -> str:
 
 def _how(done: Reproduction) -> str:
     choices = done.choices
-    runs = f"{choices.seeds} runs, seeds 0..{choices.seeds - 1}" if choices.seeds > 1 else "1 run, seed 0"
+    runs = f"{len(choices.drawn)} run{'s' * (len(choices.drawn) > 1)}, seed {', '.join(map(str, choices.drawn))}"
     epochs = "" if choices.epochs is None else f", at most {choices.epochs} epochs"
     return f"{choices.preset} preset{epochs}, {runs}, {done.table.method} under {choices.scheme}"
 

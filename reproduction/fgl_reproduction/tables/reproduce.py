@@ -39,7 +39,7 @@ class Reproduction:
         return {
             "table": self.table.name,
             "preset": self.choices.preset,
-            "seeds": self.choices.seeds,
+            "seeds": list(self.choices.drawn),
             "rows": [row.as_json() for row in self.rows],
         }
 
@@ -85,7 +85,7 @@ def _runs(table: PaperTable, graph: Data, choices: Choices) -> Iterator[tuple[st
     for case in table.cases:
         if case.measure is None:
             continue
-        for seed in range(choices.seeds):
+        for seed in choices.drawn:
             key = {
                 "of": f"reproduce {table.name}",
                 "dataset": graph.name,

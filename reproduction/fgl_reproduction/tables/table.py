@@ -24,7 +24,8 @@ class Choices:
 
     Attributes:
         preset: "honest" or "paper".
-        seeds: number of runs of each case; run s takes seed s for partition, split and initial weights.
+        seeds: number of runs of each case, with seeds from 0 on, or the seeds; a run takes its seed for partition,
+            split and initial weights.
         scheme: computes neighbourhood sums of the paper's own method; what it is compared with runs in the clear.
         epochs: most training rounds; None takes the preset's.
         data_root: folder of the raw data sets; None takes the environment's.
@@ -38,7 +39,7 @@ class Choices:
     """
 
     preset: str = "honest"
-    seeds: int = 5
+    seeds: int | tuple[int, ...] = 5
     scheme: str = PLAINTEXT
     epochs: int | None = None
     data_root: Path | None = None
@@ -47,11 +48,18 @@ class Choices:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.seeds < 1:
-            raise InputError(f"seeds must be at least 1; found {self.seeds}")
+        if not self.drawn or min(self.drawn) < 0 or len(set(self.drawn)) < len(self.drawn):
+            raise InputError(
+                f"seeds must be at least 1 run, or different seeds of at least 0 as in 11,12; found {self.seeds}"
+            )
         if self.epochs is not None and self.epochs < 1:
             raise InputError(f"epochs must be at least 1; found {self.epochs}")
         compute_device(self.device)
+
+    @property
+    def drawn(self) -> tuple[int, ...]:
+        """The seed of each run."""
+        return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
     @property
     def place(self) -> torch.device:

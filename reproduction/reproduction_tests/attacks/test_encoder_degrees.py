@@ -1,7 +1,6 @@
 """Structure encoders tell which degrees a client has, and their sum does not."""
 
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
@@ -9,9 +8,8 @@ import numpy as np
 import pytest
 
 from fgl_reproduction.attacks.encoder_degrees import TOLD, DegreeTruth, EncoderDegrees, GuessedDegrees
-from fgl_reproduction.methods.fedstar.audit_target import CONTROLS, encoder_start, present_degrees, reference
+from fgl_reproduction.methods.fedstar.audit_target import encoder_start, present_degrees, reference
 from fgl_reproduction.methods.fedstar.program import HONEST, clients_of
-from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import TooFewClientsError
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -57,11 +55,6 @@ class TestEncoderDegrees(SummandConformance):
     def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
         return record_round(loss=loss, recording=recording)
 
-    @pytest.fixture
-    def references(self) -> Mapping[str, RecordedRun]:
-        """The run that the attack must break."""
-        return {name: make() for name, make in CONTROLS.items()}
-
     @pytest.mark.parametrize("decay", [0.0, PRESET.weight_decay])
     def test_reads_every_degree_in_the_clear(self, decay: float) -> None:
         """With weight decay and without."""
@@ -72,7 +65,6 @@ class TestEncoderDegrees(SummandConformance):
         assert measured(self.attack, record_round(PairwiseMasking()))[TOLD].value == 0
 
     def test_where_all_have_the_same_degrees_there_is_nothing_to_tell(self) -> None:
-        """No two of them differ."""
         guess = GuessedDegrees(np.arange(3), np.ones((3, 2), dtype=np.bool_))
         assert not self.attack.score(guess, DegreeTruth(guess.present))
 

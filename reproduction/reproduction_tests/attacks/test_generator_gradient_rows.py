@@ -1,15 +1,11 @@
 """Gradients of a generator tell rows of whoever answers, and their sum does not."""
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from fgl_reproduction.attacks.generators import SEVERAL, ClaimedRows, ClientRows, GeneratorGradientRows, GeneratorShape
-from fgl_reproduction.methods.fedsage.audit_target import CONTROLS
-from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Recording, Role
 from fgl_secure.runtime.channel import Loss
@@ -30,11 +26,6 @@ class TestGeneratorGradientRows(SummandConformance):
 
     def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
         return record_round(loss=loss, recording=recording)
-
-    @pytest.fixture
-    def references(self) -> Mapping[str, RecordedRun]:
-        """The run that the attack must break."""
-        return {name: make() for name, make in CONTROLS.items()}
 
     def test_reads_every_nearest_row_in_the_clear(self) -> None:
         """Each generated row has one at each other client, and all are read."""

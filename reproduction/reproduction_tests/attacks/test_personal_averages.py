@@ -21,24 +21,17 @@ from fgl_reproduction.attacks.personal_averages import (
     NearerClients,
     WeightedModels,
 )
-from fgl_reproduction.methods.fedpub.audit_target import CONTROLS
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Channel, MessageKind, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of
-from tests.attacks.conformance import AttackConformance, Claims, References, measured
+from tests.attacks.conformance import AttackConformance, Claims, measured
 from tests.attacks.recorded import Run
 from tests.attacks.virtual_nodes.virtual_node_runs import lonely
 
 CLIENTS, WIDTH, ENTRIES, CLASSES, BITS = 6, 5, 11, 3, 40
 RULES = AverageRules(np.zeros(ENTRIES), 5.0, BITS, slice(ENTRIES - CLASSES, ENTRIES))
-
-
-@pytest.fixture(scope="module", name="references")
-def personal_references() -> References:
-    """The runs that these attacks must break, recorded once."""
-    return {name: make() for name, make in CONTROLS.items()}
 
 
 def weights_of(embeddings: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ import pytest
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph import load
 from tests.error_codes import about
-from tests.graph.test_downloads import served  # noqa: F401  # a fixture
+from tests.graph.test_npz_archives import served  # noqa: F401  # a fixture
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 RAW = Path("WikipediaNetwork") / "chameleon" / "geom_gcn" / "raw"

@@ -4,6 +4,7 @@ import pytest
 
 from fgl_reproduction.methods import FedGCN
 from fgl_reproduction.methods.fedgcn.audit_target import claim_of
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.report import Report
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -51,12 +52,11 @@ def test_sums_are_promised_where_small_ones_are_refused_alone() -> None:
     assert {each.secret for each in one.guarantees} == {Secret.EMBEDDING, Secret.SUMMAND}
     assert Circumstance.SINGLE_NEIGHBOUR in {leak.circumstance for leak in one.leaks_by_design}
     three = claim_of(SHOWN, PairwiseMasking(), 5, 2)
-    assert Secret.NODE_FEATURES in {each.secret for each in three.guarantees}
+    assert DataSecret.NODE_FEATURES in {each.secret for each in three.guarantees}
 
 
 def test_two_hops_give_more_away_and_two_clients_each_other() -> None:
-    """Edges elsewhere; and of two clients each has the other's model."""
     one, two = (claim_of(SHOWN, PairwiseMasking(), 5, hops).leaks_by_design for hops in (1, 2))
-    assert {leak.secret for leak in two} - {leak.secret for leak in one} == {Secret.FOREIGN_EDGE}
+    assert {leak.secret for leak in two} - {leak.secret for leak in one} == {DataSecret.FOREIGN_EDGE}
     pair = claim_of(SHOWN, PairwiseMasking(), 2, 1).leaks_by_design
     assert (Secret.SUMMAND, Role.SILO) in {(leak.secret, leak.role) for leak in pair}

@@ -1,6 +1,5 @@
 """FED-PUB computes the paper's averages, in the clear and secured alike, and masks stay with their clients."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -162,17 +161,6 @@ def test_masks_stay_with_their_clients() -> None:
     assert not torch.equal(masks[0], masks[1])
 
 
-def test_masked_training_is_that_in_the_clear() -> None:
-    """Losses, accuracies and the reported round, to the bit."""
-    schemes: tuple[Mapping[str, Scheme], ...] = (
-        {},
-        {"clients": PairwiseMasking(), "server": PairwiseMasking()},
-        {"clients": LightSecAgg(), "server": PairwiseMasking()},
-    )
-    found = [clients_of(GRAPH, each, SMALL).train() for each in schemes]
-    assert len({(each.losses, each.accuracy, each.selected_round) for each in found}) == 1
-
-
 def test_under_encryption_averages_are_the_same_to_rounding() -> None:
     """CKKS is exact for integers, but has fewer bits for them."""
     clear, sealed = (opened(1, clients=each)[0] for each in (Plaintext(), Ckks()))
@@ -180,11 +168,12 @@ def test_under_encryption_averages_are_the_same_to_rounding() -> None:
         assert shared(one) == pytest.approx(shared(other), abs=1e-4)
 
 
-@pytest.mark.parametrize(("scheme", "put_down"), [(Plaintext(), True), (PairwiseMasking(), False)])
-def test_training_is_that_of_one_process(scheme: Scheme, put_down: bool) -> None:
-    """With a process for each client, put down after each turn: masks and moments are taken up again."""
-    made = clients_of(GRAPH, {"clients": scheme, "server": scheme}, SMALL)
-    agree(apart(made, put_down=put_down), in_lockstep(made.opened(made.channel(SimulationCoins(0)))))
+def test_masked_training_apart_is_that_in_the_clear_together() -> None:
+    """Reports to the bit, with a process for each client, put down after each turn."""
+    masked, clear = (
+        clients_of(GRAPH, {"clients": each, "server": each}, SMALL) for each in (PairwiseMasking(), Plaintext())
+    )
+    agree(apart(masked, put_down=True), in_lockstep(clear.opened(clear.channel(SimulationCoins(0)))))
 
 
 def test_two_clients_that_pool_solve_for_two_models() -> None:
@@ -255,7 +244,6 @@ def test_graphs_without_edges_train() -> None:
 
 
 def test_edges_between_clients_go_unused() -> None:
-    """To the bit."""
     one, two = (clients_of(each, {}, SMALL).train().losses for each in (GRAPH, GRAPH.restricted_to_silos()))
     assert one == two
 
@@ -296,6 +284,5 @@ def test_choices_out_of_range_are_refused(choice: dict[str, object], rule: str) 
 
 @pytest.mark.parametrize("name", ["temperature", "sparsity", "proximal", "pruned"])
 def test_presets_out_of_range_are_refused(name: str) -> None:
-    """By the name of the number."""
     with pytest.raises(InputError, match=f"{name} must be zero or positive; found -1"):
         replace(SMALL, **{name: -1.0})  # type: ignore[arg-type]  # of floats alone

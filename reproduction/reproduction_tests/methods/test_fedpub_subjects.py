@@ -4,6 +4,7 @@ import pytest
 
 from fgl_reproduction.methods import FedPub
 from fgl_reproduction.methods.fedpub.audit_target import claim_of
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.report import Report
 from fgl_secure.protocols.ckks import Ckks
@@ -26,13 +27,11 @@ def _figures(report: Report, protocol: str) -> dict[str, float]:
 
 
 def test_models_are_read_in_the_clear_and_not_from_sums(report: Report) -> None:
-    """Every one of them, and none."""
     assert _figures(report, "plaintext")["weighted-models"] == 1
     assert _figures(report, "pairwise-masking")["weighted-models"] == 0
 
 
 def test_embeddings_tell_the_same_under_every_scheme(report: Report) -> None:
-    """They go to all clients as they are, which is declared."""
     clear, masked = (_figures(report, name)["functional-embeddings"] for name in ("plaintext", "pairwise-masking"))
     assert clear == masked
 
@@ -51,18 +50,16 @@ def test_models_are_promised_to_be_hidden_from_one_client_alone(scheme: Pairwise
     assert claim.broken_by(Secret.SUMMAND, {Role.SERVER: 1}, Circumstance.ANY)
     assert claim.broken_by(Secret.SUMMAND, {Role.SILO: 1}, Circumstance.ANY)
     assert not claim.broken_by(Secret.SUMMAND, {Role.SILO: 2}, Circumstance.ANY)
-    assert not claim.broken_by(Secret.LABEL_SHARES, {Role.SILO: 1}, Circumstance.ANY)
+    assert not claim.broken_by(DataSecret.LABEL_SHARES, {Role.SILO: 1}, Circumstance.ANY)
 
 
 def test_nothing_is_promised_in_the_clear() -> None:
-    """Nor does the paper."""
     claim = claim_of(Plaintext(), Plaintext(), 5)
     assert not claim.guarantees
-    assert {leak.secret for leak in claim.leaks_by_design} == {Secret.SUMMAND, Secret.LABEL_SHARES}
+    assert {leak.secret for leak in claim.leaks_by_design} == {Secret.SUMMAND, DataSecret.LABEL_SHARES}
 
 
 def test_a_scheme_for_figures_of_its_own_is_named() -> None:
-    """Where it is not the usual one."""
     (subject,) = METHOD.plan(schemes="clients=pairwise-masking,server=lightsecagg").subjects
     assert subject.name == "clients=pairwise-masking,server=lightsecagg"
     (usual,) = METHOD.plan(schemes="server=lightsecagg").subjects

@@ -17,7 +17,6 @@ from fgl_secure.errors import FglSecureError, InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph, SplitMasks
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import MessageKind, Phase, Recording, Role
 from fgl_secure.training.one_process import OneProcess
@@ -132,7 +131,6 @@ class Liar(program.FedSageClient):
 
 
 def test_a_generator_that_is_not_finite_is_refused() -> None:
-    """By those who are to work with it."""
     graph = some_digits(80, 3)
     job = clients_of(graph, {}, SHORT)
     kinds = [program.FedSageClient, Liar, program.FedSageClient]
@@ -144,9 +142,7 @@ def test_a_generator_that_is_not_finite_is_refused() -> None:
 
 
 RUNS: Mapping[str, tuple[Mapping[str, Scheme], bool]] = {
-    "in the clear, put down": ({"clients": Plaintext(), "server": Plaintext()}, True),
     "masked, put down": (MASKS, True),
-    "masked": (MASKS, False),
 }
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from fgl_reproduction.methods import FedSage
 from fgl_reproduction.methods.fedsage.audit_target import FedSageSubject, claim_of
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.report import Report
 from fgl_secure.protocols.ckks import Ckks
@@ -46,8 +47,8 @@ def test_gradients_are_promised_to_be_hidden_under_schemes_alone() -> None:
     assert masked.borne_on(Secret.SUMMAND, {Role.SERVER: 1}, Circumstance.ANY)
     for claim in (clear, masked, claim_of(Ckks(), PairwiseMasking(), 5)):
         told = {leak.secret for leak in claim.leaks_by_design if leak.role is Role.SILO}
-        assert {Secret.NODE_FEATURES, Secret.DEGREE, Secret.FOREIGN_EDGE} <= told
-        assert not claim.borne_on(Secret.NODE_FEATURES, {Role.SILO: 1}, Circumstance.ANY)
+        assert {DataSecret.NODE_FEATURES, Secret.DEGREE, DataSecret.FOREIGN_EDGE} <= told
+        assert not claim.borne_on(DataSecret.NODE_FEATURES, {Role.SILO: 1}, Circumstance.ANY)
 
 
 def test_of_two_clients_each_has_the_others_model() -> None:
@@ -57,7 +58,6 @@ def test_of_two_clients_each_has_the_others_model() -> None:
 
 
 def test_schemes_are_named_for_gradients_and_models() -> None:
-    """A scheme that is named alone is for gradients; models follow it, unless one is named for them."""
     named = ["plaintext", "ckks", "clients=pairwise-masking,server=lightsecagg", "server=ckks-shared-key"]
     subjects = METHOD.plan(some_digits(80, 4), named).subjects
     assert [each.name for each in subjects] == [

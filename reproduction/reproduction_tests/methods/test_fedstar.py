@@ -125,17 +125,10 @@ def test_structure_is_common_and_features_are_personal() -> None:
     assert flat(one.shared) == pytest.approx(mean.astype(np.float32), abs=1e-6)
 
 
-def test_secured_training_is_that_in_the_clear() -> None:
-    """To the bit: sums are of integers under every scheme."""
-    clear, secured = (clients_of(GRAPH, scheme, SMALL).train() for scheme in (Plaintext(), PairwiseMasking()))
-    assert secured.losses == clear.losses
-    assert secured.accuracy == clear.accuracy
-
-
-def test_training_is_that_of_one_process() -> None:
-    """With a process for each client that is put down between messages, to the last bit."""
-    job = clients_of(GRAPH, PairwiseMasking(), SMALL)
-    agree(apart(job, put_down=True), in_lockstep(job.opened(job.channel(SimulationCoins(0)))))
+def test_masked_training_apart_is_that_in_the_clear_together() -> None:
+    """Reports to the bit, with a process for each client, put down after each turn."""
+    masked, clear = (clients_of(GRAPH, each, SMALL) for each in (PairwiseMasking(), Plaintext()))
+    agree(apart(masked, put_down=True), in_lockstep(clear.opened(clear.channel(SimulationCoins(0)))))
 
 
 def test_edges_between_clients_are_not_looked_at() -> None:
@@ -146,7 +139,6 @@ def test_edges_between_clients_are_not_looked_at() -> None:
 
 @pytest.mark.parametrize("scheme", [Plaintext(), PairwiseMasking()])
 def test_absent_classes_isolated_nodes_and_clients_without_labels_train(scheme: Scheme) -> None:
-    """A client without labels has no weight; nodes without edges are on no walk."""
     first = GRAPH.silo_of == 0
     lonely = replace(GRAPH, graph=replace(GRAPH.graph, edges=GRAPH.edges[:, (GRAPH.silo_of[GRAPH.edges] != 0).all(0)]))
     single = np.where(np.arange(48) == np.flatnonzero(first)[0], 0, np.maximum(GRAPH.silo_of, 1))

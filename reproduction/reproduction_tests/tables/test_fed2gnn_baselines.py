@@ -44,7 +44,6 @@ def test_a_client_has_so_many_hops(baseline: Fed2GNNBaseline, hops: int, nodes: 
 
 
 def test_without_cross_edges_fedavg_lacks_nothing() -> None:
-    """FedAvg and FedAvg-Full then are one, bit for bit; with cross edges they are not."""
     apart = GRAPH.restricted_to_silos()
     one, same, other = (
         baseline_of(graph, baseline, PLAIN).train().losses

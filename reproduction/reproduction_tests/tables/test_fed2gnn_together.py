@@ -100,7 +100,7 @@ def test_a_client_with_little_learns_from_the_others() -> None:
     """With two neighbourhoods of its own it decodes held-out ones better than with a decoder of its own."""
     few, held_out = sets(2, 4), sets(100, 2)
     alone = Decoder(few, MOST, PRESET, seed=0)
-    together = decoding([sets(300, 1), sets(300, 3), few], PRESET)[-1].decoder
+    together = decoding([sets(200, 1), sets(200, 3), few], PRESET)[-1].decoder
     share = together.loss(held_out) / variance_within(held_out, together)
     assert share < 0.3
     assert share < 0.5 * alone.loss(held_out) / variance_within(held_out, alone)

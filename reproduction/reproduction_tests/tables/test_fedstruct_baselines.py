@@ -113,7 +113,6 @@ def test_fedavg_is_the_mean_of_what_clients_learn_alone() -> None:
 
 
 def test_fedavg_weighs_clients_by_nodes_where_the_preset_does() -> None:
-    """As the public code."""
     preset = replace(QUICK, weighting=Weighting.NODES)
     alone = _parameters(GRAPH, Sharing.NOTHING, preset)
     weights = np.bincount(GRAPH.silo_of) / GRAPH.num_devices

@@ -74,8 +74,9 @@ def test_every_line_runs_under_both_presets(name: str) -> None:
         assert found.accuracy.test == pytest.approx(np.mean([each or 0.0 for each in found.accuracy.per_silo]))
 
 
-@pytest.mark.parametrize("values", [False, True])
-@pytest.mark.parametrize("name", ["FedBN", DITTO, "FedProx", WITHOUT_GENERATORS])
+@pytest.mark.parametrize(
+    ("name", "values"), [("FedBN", False), (DITTO, True), ("FedProx", True), (WITHOUT_GENERATORS, False)]
+)
 def test_training_is_that_of_one_process(name: str, values: bool) -> None:
     """With a process for each client, put down after each turn; of labels and of values."""
     preset = replace(SMALL, epochs=2, dropout=0.3)

@@ -37,6 +37,12 @@ def test_without_a_split_it_is_federated_averaging() -> None:
     assert not found.report["clusters"].any()
 
 
+def test_masked_training_apart_is_that_in_the_clear_together() -> None:
+    """Reports to the bit, with a process for each client, put down after each turn."""
+    masked, clear = (job(each) for each in (PairwiseMasking(), Plaintext()))
+    agree(apart(masked, put_down=True), in_lockstep(clear.opened(clear.channel(SimulationCoins(0)))))
+
+
 def test_models_agree_within_clusters_alone() -> None:
     """Means of all clusters are known to all, and each client has its own cluster's."""
     made = job()
@@ -51,17 +57,3 @@ def test_models_agree_within_clusters_alone() -> None:
     assert np.array_equal(same, clusters.of[:, None] == clusters.of[None, :])
     for client, model in zip(clients, models, strict=True):
         assert np.array_equal(client.kept["means"][clusters.of[client.silo.silo]], model)
-
-
-def test_masked_training_is_that_in_the_clear() -> None:
-    """Losses, accuracies and clusters, to the bit."""
-    clear, masked = (job(scheme).train() for scheme in (Plaintext(), PairwiseMasking()))
-    assert (clear.losses, clear.accuracy) == (masked.losses, masked.accuracy)
-    assert clear.report["clusters"].tolist() == masked.report["clusters"].tolist()
-    assert clear.report["clusters"].any()
-
-
-def test_training_is_that_of_one_process() -> None:
-    """With a process for each client, put down after each turn."""
-    made = job()
-    agree(apart(made, put_down=True), in_lockstep(made.opened(made.channel(SimulationCoins(0)))))

@@ -54,7 +54,6 @@ def test_a_batch_has_the_structure_of_its_graphs(together: int, monkeypatch: pyt
 
 
 def test_a_blind_encoder_gets_zeros_and_the_same_edges() -> None:
-    """In batches and in clients."""
     chosen = np.array([1, 0])
     seeing, blind = (StructuredStore(SETS, blind=blind).batch(chosen) for blind in (False, True))
     assert blind.structure.shape == seeing.structure.shape
@@ -83,6 +82,12 @@ def test_the_structure_encoder_alone_is_sent_and_common() -> None:
     assert {np.asarray(each.payload).shape[1] for each in sent} == {len(mine) + 2}
 
 
+def test_masked_training_apart_is_that_in_the_clear_together() -> None:
+    """Reports to the bit, with a process for each client, put down after each turn."""
+    masked, clear = (clients_of(SETS, each, SMALL, kind=PROGRAMS[FEDSTAR]) for each in (PairwiseMasking(), Plaintext()))
+    agree(apart(masked, put_down=True), in_lockstep(clear.opened(clear.channel(SimulationCoins(0)))))
+
+
 def test_layers_hear_structure() -> None:
     """With other structure features a model says something else."""
     job = clients_of(SETS, Plaintext(), SMALL, kind=PROGRAMS[FEDSTAR])
@@ -90,11 +95,3 @@ def test_layers_hear_structure() -> None:
     assert isinstance(client, Structured)
     batch = StructuredStore(SETS.only(0)).batch(np.arange(3))
     assert not torch.allclose(client.model(batch), client.model(replace(batch, structure=batch.structure + 1)))
-
-
-def test_masked_training_is_that_in_the_clear_and_of_separate_processes() -> None:
-    """To the bit."""
-    clear, masked = (clients_of(SETS, each, SMALL, kind=PROGRAMS[FEDSTAR]) for each in (Plaintext(), PairwiseMasking()))
-    found = [each.train() for each in (clear, masked)]
-    assert (found[0].losses, found[0].accuracy) == (found[1].losses, found[1].accuracy)
-    agree(apart(masked, put_down=True), in_lockstep(masked.opened(masked.channel(SimulationCoins(0)))))

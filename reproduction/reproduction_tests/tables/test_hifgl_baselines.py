@@ -31,7 +31,7 @@ from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Federation, Preset
 from tests.graphs import two_communities
-from tests.methods.hifgl.test_hierarchy import RATE, Given, trained
+from tests.methods.hifgl.test_program import RATE, Given, trained
 
 QUICK = replace(HONEST, hidden=8, epochs=6)
 GRAPH = two_communities()

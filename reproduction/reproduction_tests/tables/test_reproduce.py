@@ -63,6 +63,14 @@ def reproduced(choices: Choices | None = None, datasets: tuple[str, ...] = ()) -
     return reproduce.reproduce(TABLE, choices or Choices(seeds=3), datasets)
 
 
+def test_seeds_can_be_named() -> None:
+    """Fresh ones, in place of those from 0 on."""
+    seen = Seen()
+    found = reproduce.reproduce(TABLE, Choices(seeds=(11, 12)), watch=seen)
+    assert found.as_json()["seeds"] == [11, 12]
+    assert {name.split()[-1] for name, _ in seen.ends} == {"11", "12"}
+
+
 def test_means_and_deviations_are_over_seeds_from_zero() -> None:
     """Seeds 0, 1, 2 give the mean and the sample standard deviation of what the runs measured."""
     rows = reproduced().rows
@@ -182,7 +190,7 @@ def test_json_has_exactly_the_stated_keys() -> None:
     """Null stands where there is nothing, and the object survives a round trip."""
     data = json.loads(json.dumps(reproduced().as_json(), allow_nan=False))
     assert list(data) == ["table", "preset", "seeds", "rows"]
-    assert (data["table"], data["preset"], data["seeds"]) == ("invented", "honest", 3)
+    assert (data["table"], data["preset"], data["seeds"]) == ("invented", "honest", [0, 1, 2])
     assert {tuple(row) for row in data["rows"]} == {tuple(ROW_KEYS)}
     assert list(data["rows"][0].values())[:4] == ["digits", "silos 1", "ours", "score"]
     assert list(data["rows"][0].values())[6:] == [1798.0, 1.0, True]
@@ -194,7 +202,7 @@ def test_the_printed_table_has_every_row() -> None:
     text = describe(reproduced())
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0] == "A table of [nothing]"
-    assert lines[1] == "honest preset, 3 runs, seeds 0..2, HiFGL under plaintext"
+    assert lines[1] == "honest preset, 3 runs, seed 0, 1, 2, HiFGL under plaintext"
     assert "digits silos 1 ours score 1798.667 +- 2.082 1798.000 +- 1.000 within" in lines
     assert "digits silos 1 other score 1798.667 +- 2.082 1798.000 +- 0.500 outside" in lines
     assert "digits silos 1 ours half the score 899.3 - -" in lines
@@ -213,8 +221,10 @@ def test_one_run_with_few_epochs_is_said() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seeds": 0}, "seeds must be at least 1; found 0"),
-        ({"seeds": -3}, "seeds must be at least 1; found -3"),
+        ({"seeds": 0}, "seeds must be at least 1 run"),
+        ({"seeds": -3}, "seeds must be at least 1 run"),
+        ({"seeds": (1, 1)}, "seeds must be at least 1 run"),
+        ({"seeds": (-1,)}, "seeds must be at least 1 run"),
         ({"epochs": 0}, "epochs must be at least 1; found 0"),
     ],
 )

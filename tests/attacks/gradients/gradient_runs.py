@@ -1,32 +1,29 @@
-"""Rounds of federated averaging, computed with the attacker's own model and recorded as a training run is."""
+"""Rounds of federated averaging, computed with the attacker's own model, and what attacks on them must keep."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fgl_secure.attacks.base import Measurement, guess_of
+from fgl_secure.attacks.gradients.fields import FieldGuess
 from fgl_secure.attacks.gradients.knowledge import (
-    FEDAVG,
-    FEDAVG_PAIRS,
-    FEDAVG_SINGLE,
-    FEDAVG_STATIC,
-    UPDATES,
     Candidates,
     GradientKnowledge,
 )
 from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel, layout_of
 from fgl_secure.attacks.truth import ClientBatch, GradientTruth, UpdateTruth
 from fgl_secure.attacks.updates import Suspects
-from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
+from fgl_secure.runtime import Channel, MessageKind, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.runtime.transcript import PARTICIPANTS, SERVER_SUM
 from fgl_secure.training.parties import hierarchy_of
+from tests.attacks.conformance import AttackConformance
 from tests.attacks.recorded import Run
 
 Ids = NDArray[np.int64]
@@ -205,18 +202,6 @@ def record_pairs(clients: int, width: int, rounds: int, *, seed: int = 0) -> Run
     return Run(graph, PublicParameters(), channel.transcript, UpdateTruth(updates), known)
 
 
-def references() -> Mapping[str, RecordedRun]:
-    """What attacks on updates must break."""
-    taking_part = np.random.default_rng(0).random((60, 40)) < 0.5
-    runs = {
-        FEDAVG: record_round(clusters(nodes=960, silos=8), Setting(batch=4)),
-        FEDAVG_SINGLE: record_round(clusters(nodes=480, silos=40), Setting(hidden=0, batch=1)),
-        FEDAVG_STATIC: record_static(taking_part),
-        FEDAVG_PAIRS: record_pairs(10, 100, 20),
-    }
-    return {which: run.recorded(UPDATES, "a round of federated averaging") for which, run in runs.items()}
-
-
 def _lonely(clients: int) -> FederatedGraph:
     nothing = np.empty((2, 0), dtype=np.int64)
     return _federated(np.ones((clients, 1), dtype=np.float32), np.arange(clients) % 2, nothing, np.arange(clients))
@@ -226,3 +211,63 @@ def _federated(features: NDArray[np.float32], labels: Ids, edges: Ids, silo_of: 
     everyone = np.ones(len(labels), dtype=np.bool_)
     graph = Graph.from_arrays("clusters", features, labels, edges)
     return FederatedGraph.from_assignment(graph, silo_of, SplitMasks(everyone, ~everyone, ~everyone))
+
+
+class GradientConformance(AttackConformance):
+    """Inherit as `Test...`, name the attack, list its claims and say how its run is recorded.
+
+    Attributes:
+        setting: how the round is trained that the attack reads.
+    """
+
+    rests_on: tuple[frozenset[MessageKind], ...] = (frozenset({Phase.VECTORS}),)
+    needs_edges = False
+    setting = Setting(batch=2)
+
+    def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
+        """A round of four clients."""
+        return record_round(clusters(nodes=80), self.setting, loss=loss, recording=recording)
+
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
+        """A round on a graph with other features."""
+        everyone = np.ones(graph.num_devices, dtype=np.bool_)
+        other = Graph.from_arrays("drawn", values.astype(np.float32), graph.labels, graph.edges)
+        held = FederatedGraph.from_assignment(other, graph.silo_of, SplitMasks(everyone, ~everyone, ~everyone))
+        return record_round(held, self.setting, **network)
+
+
+class SumConformance(GradientConformance):
+    """The same for attacks on sums, which the server notes and nobody sends."""
+
+    rests_on = ()
+
+    def record(self) -> Run:
+        """What the attack reads."""
+        raise NotImplementedError
+
+    def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
+        """What the attack reads; nothing of it is sent, so a network loses nothing."""
+        if recording is None:
+            return self.record()
+        return record_round(clusters(nodes=80), Setting(batch=2, summed=True), loss=loss, recording=recording)
+
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
+        """The same run."""
+        return self.run(**network)
+
+    def test_reads_no_gradients_in_the_clear(self) -> None:
+        plain = record_round(clusters(nodes=80), Setting(batch=2))
+        view = plain.transcript.views(self.attack.card.observer)
+        assert guess_of(self.attack, view, plain.public, self.run().knowledge) is None
+
+
+def area_of(found: Measurement) -> float:
+    """The area under the curve behind a figure."""
+    return (found.value + 1) / 2
+
+
+def pairs_of(guess: FieldGuess) -> list[tuple[int, int]]:
+    """The pairs of a client and a node that are claimed."""
+    assert guess.hits is not None
+    rows, nodes = guess.hits.nonzero()
+    return list(zip(guess.clients[rows].tolist(), nodes.tolist(), strict=True))

@@ -1,44 +1,96 @@
-from __future__ import annotations
-
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
-from fgl_secure.attacks.gradients.inversion import (
-    Effort,
-)
-from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
+from fgl_secure.attacks.base import guess_of
+from fgl_secure.attacks.gradients.inversion import Effort
+from fgl_secure.attacks.gradients.knowledge import UPDATES, GradientKnowledge
 from fgl_secure.attacks.gradients.matching import (
-    MOST_ENTRIES,
     GradientMatching,
+    Inverted,
     class_means,
     exhibits,
 )
 from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.truth import GradientTruth
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fedavg.audit_runs import fresh_model, full_batches, recorded_round, small_trees
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fedavg.audit_runs import (
+    fresh_model,
+    full_batches,
+    recorded_round,
+    small_trees,
+    with_fields,
+)
 from fgl_secure.methods.fedavg.program import GradientNoise
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.runtime import Role
-from tests.attacks.gradients.gradient_matching_conformance import (
-    MatchingConformance,
-    figures,
-    guesses_once,
-    matching_references,
-    shaped,
-)
-from tests.attacks.gradients.gradient_runs import Setting, clusters
+from fgl_secure.runtime import Recording, Role, View
+from fgl_secure.runtime.channel import Loss
+from tests.attacks.conformance import Claims
+from tests.attacks.gradients.gradient_runs import GradientConformance, Setting, clusters, drawn_batches, record_round
+from tests.attacks.recorded import Run
 from tests.error_codes import about
 
-__all__ = ["guesses_once", "matching_references"]
-
-
 ROWS = "rows recovered"
+SHORT = Effort(steps=2)
+
+
+class MatchingConformance(GradientConformance):
+    """Inherit as `Test...` and name the attack."""
+
+    setting = Setting(batch=1, hidden=8)
+
+    @property
+    def attack(self) -> GradientMatching:
+        """The attack under test."""
+        raise NotImplementedError
+
+    def read(self, run: Run, view: View | None = None) -> Claims:
+        """The claims on a run after very few steps."""
+        view = view or run.transcript.views(self.attack.card.observer)
+        guess = guess_of(replace(self.attack, effort=SHORT), view, run.public, run.knowledge)
+        return Counter() if guess is None else self.claims(guess)
+
+    def claims(self, guess: Inverted) -> Claims:
+        """Whose gradient it was, and what it was taken over."""
+        pairs = zip(guess.exhibits, guess.found, strict=True)
+        return Counter((tuple(each.clients.tolist()), found.features.tobytes()) for each, found in pairs)
+
+    def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
+        """A round of four clients on small graphs."""
+        return shaped(clusters(nodes=24, words=8), self.setting, loss, recording)
+
+    def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
+        """A round on a graph with other features."""
+        plain = super().exchange(graph, values, **network)
+        return _with_shapes(plain, self.setting)
+
+
+def shaped(
+    graph: FederatedGraph, setting: Setting, loss: Loss | None = None, recording: Recording | None = None
+) -> Run:
+    """A round for attackers who know how the nodes behind gradients are joined."""
+    return _with_shapes(record_round(graph, setting, loss=loss, recording=recording), setting)
+
+
+def _with_shapes(run: Run, setting: Setting) -> Run:
+    known = with_fields(run.recorded(UPDATES), run.graph.restricted_to_silos(), drawn_batches(run.graph, setting))
+    return Run(run.graph, run.public, run.transcript, known.truth(GradientTruth), known.knowledge)
+
+
+def figures(attack: GradientMatching, run: RecordedRun) -> Mapping[str, float]:
+    """The figures of an attack on a run, by metric."""
+    guess = run.guess(attack)
+    assert guess is not None
+    return {found.metric: found.value for found in run.score(attack, guess)}
 
 
 def with_effort(name: str, steps: int) -> GradientMatching:
@@ -47,36 +99,48 @@ def with_effort(name: str, steps: int) -> GradientMatching:
 
 
 class TestDeepLeakage(MatchingConformance):
-    attack: Any = named("gradient-dlg")
+    attack: Any = with_effort("gradient-dlg", 120)
 
 
 class TestImprovedDeepLeakage(MatchingConformance):
-    attack: Any = named("gradient-idlg")
+    attack: Any = with_effort("gradient-idlg", 60)
 
 
 class TestInvertingGradients(MatchingConformance):
-    attack: Any = named("gradient-inverting")
+    attack: Any = with_effort("gradient-inverting", 120)
 
 
 class TestFeaturesAndEdges(MatchingConformance):
-    attack: Any = named("gradient-joint")
+    attack: Any = with_effort("gradient-joint", 200)
+
+
+GRAPH = small_trees(1)
+
+
+def single_nodes(activation: Activation = Activation.SOFTPLUS, batch: int = 1, **more: Any) -> RecordedRun:
+    """A round of GraphSAGE on batches of few nodes."""
+    return recorded_round(
+        GRAPH, fresh_model(GRAPH, Convolution.SAGE, activation), full_batches(GRAPH, batch, 0), **more
+    )
+
+
+def shown_in(run: RecordedRun) -> Any:
+    return exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
 
 
 @pytest.mark.parametrize("activation", [Activation.SOFTPLUS, Activation.SIGMOID])
 def test_single_nodes_are_read_under_any_smooth_activation(activation: Activation) -> None:
     """One node of GraphSAGE is recovered in every entry, whatever smooth function is between the layers."""
-    graph = small_trees(1)
-    model = fresh_model(graph, Convolution.SAGE, activation)
-    run = recorded_round(graph, model, full_batches(graph, 1, 0))
-    assert figures(with_effort("gradient-dlg", 60), run)[ROWS] == 1
+    assert figures(with_effort("gradient-dlg", 60), single_nodes(activation))[ROWS] == 1
+
+
+def test_noise_stops_what_matches_gradients() -> None:
+    assert figures(with_effort("gradient-dlg", 60), single_nodes(noise=GradientNoise(1.0)))[ROWS] == 0
 
 
 def test_a_sum_is_attacked_as_one_batch() -> None:
-    """Under a sum there is one gradient, of all batches side by side, and their rows are recovered all the same."""
-    graph = small_trees(1)
-    model = fresh_model(graph, Convolution.SAGE)
-    run = recorded_round(graph, model, full_batches(graph, 1, 0), scheme=PairwiseMasking())
-    (shown,) = exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
+    run = single_nodes(scheme=PairwiseMasking())
+    (shown,) = shown_in(run)
     assert shown.clients.tolist() == [0, 1, 2, 3]
     assert shown.seen.field.batch == 4
     assert figures(with_effort("gradient-dlg", 200), run)[ROWS] >= 0.75
@@ -84,57 +148,24 @@ def test_a_sum_is_attacked_as_one_batch() -> None:
 
 def test_prior_is_no_worse_than_chance() -> None:
     """Where the prior names no edge at all, joining pairs at random does better, and is the prior then."""
-    graph = small_trees(1)
-    run = recorded_round(
-        graph, fresh_model(graph, Convolution.SAGE), full_batches(graph, 2, 0), scheme=PairwiseMasking()
-    )
-    each = with_effort("gradient-joint", 1)
-    guess = each.infer_with(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
+    run = single_nodes(batch=2, scheme=PairwiseMasking())
+    attack = with_effort("gradient-joint", 1)
+    guess = attack.infer_with(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
     assert guess is not None
-    found = each.score(guess, run.truth(GradientTruth))
+    found = attack.score(guess, run.truth(GradientTruth))
     assert [figure.metric for figure in found] == ["nodes told by their rows", "edges found"]
     assert all(figure.prior >= figure.random > 0 for figure in found)
 
 
-def test_noise_stops_what_matches_gradients() -> None:
-    """With noise as large as the gradient no row is recovered; the same attack recovers all without."""
-    graph = small_trees(1)
-    model, batches = fresh_model(graph, Convolution.SAGE), full_batches(graph, 1, 0)
-    each = with_effort("gradient-dlg", 60)
-    assert figures(each, recorded_round(graph, model, batches))[ROWS] == 1
-    assert figures(each, recorded_round(graph, model, batches, noise=GradientNoise(1.0)))[ROWS] == 0
-
-
 def test_clipping_alone_stops_nothing() -> None:
     """Attackers know the norm that gradients are cut down to, and cut their own down too."""
-    graph = small_trees(1)
-    model, batches = fresh_model(graph, Convolution.SAGE), full_batches(graph, 1, 0)
-    run = recorded_round(graph, model, batches, noise=GradientNoise(1e-4, clip=0.1))
-    for shown in exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge)):
+    run = single_nodes(noise=GradientNoise(1e-4, clip=0.1))
+    for shown in shown_in(run):
         assert np.linalg.norm(shown.seen.gradient) == pytest.approx(0.1, rel=1e-3)
         members = run.truth(GradientTruth).fields[int(shown.clients[0])]
-        x, labels = torch.tensor(graph.features[members], dtype=torch.float64), torch.from_numpy(shown.seen.labels)
+        x, labels = torch.tensor(GRAPH.features[members], dtype=torch.float64), torch.from_numpy(shown.seen.labels)
         again = shown.seen.of(x, torch.from_numpy(shown.seen.field.counted), labels)
         assert np.allclose(again.detach().numpy(), shown.seen.gradient, atol=1e-4)
-
-
-def test_without_shapes_there_is_nothing_to_match() -> None:
-    """An attacker who does not know what is behind a gradient makes no guess, and one who does makes one for each."""
-    setting = Setting(batch=1, hidden=8)
-    run = shaped(clusters(nodes=24, words=8), setting)
-    view = run.transcript.views(Role.SERVER)
-    assert len(exhibits(view, run.public, run.knows(GradientKnowledge))) == 4
-    shapeless = GradientKnowledge(run.knows(GradientKnowledge).model)
-    assert exhibits(view, run.public, shapeless) == ()
-
-
-def test_large_fields_are_left_alone() -> None:
-    """A gradient with more unknown entries than can be tried is not attacked."""
-    graph = small_trees(1)
-    model = fresh_model(graph, Convolution.SAGE)
-    run = recorded_round(graph, model, full_batches(graph, 1, 0))
-    (first, *_) = exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
-    assert first.seen.field.nodes * model.widths[0] < MOST_ENTRIES
 
 
 @pytest.mark.parametrize(("steps", "restarts", "seed"), [(0, 1, 0), (1, 0, 0), (1, 1, -1)])
@@ -142,20 +173,6 @@ def test_effort_is_checked(steps: int, restarts: int, seed: int) -> None:
     """No step, no try or a negative seed is refused with the values found."""
     with pytest.raises(InputError, check=about("steps and restarts")):
         Effort(steps, restarts, seed)
-
-
-def test_more_tries_never_end_further_away() -> None:
-    """The first try is among several, and the nearest is kept."""
-    graph = small_trees(1)
-    run = recorded_round(graph, fresh_model(graph, Convolution.GCN), full_batches(graph, 2, 0))
-    each = with_effort("gradient-idlg", 1)
-    shown = exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))[0]
-    one, three = (each.invert(shown.seen, Effort(10, tries)).distance for tries in (1, 3))
-    assert three <= one
-
-
-RNG = np.random.default_rng(0)
-PATH = np.array([[0.0, 1, 0], [1, 0, 1], [0, 1, 0]])
 
 
 def test_the_prior_is_the_mean_of_the_class() -> None:

@@ -140,14 +140,6 @@ def test_candidates_have_the_rows_that_enter() -> None:
         known.entering(drawn(Convolution.GCN, (4, 3)))
 
 
-def test_gradients_of_single_nodes_add_up() -> None:
-    """The gradient of a batch is the mean of its nodes' gradients."""
-    model, x, edges = drawn(Convolution.GCN, (5, 4, 3)), torch.tensor(rows()), torch.tensor(EDGES)
-    both = model.gradient(x, edges, torch.tensor([0, 2]), torch.tensor([1, 4]))
-    each = [model.gradient(x, edges, torch.tensor([label]), torch.tensor([node])) for label, node in ((0, 1), (2, 4))]
-    assert torch.allclose(both, (each[0] + each[1]) / 2, atol=1e-14)
-
-
 NONE = np.empty((2, 0), dtype=np.int64)
 
 
@@ -163,7 +155,6 @@ def gradients(graph: FederatedGraph, convolution: Convolution, *, stubs: bool = 
 
 @pytest.mark.parametrize("convolution", Convolution)
 def test_a_field_is_all_that_a_gradient_depends_on(convolution: Convolution) -> None:
-    """The gradient on the receptive field is the gradient on the whole graph."""
     whole, local = gradients(clusters(nodes=80, silos=1, words=6), convolution)
     assert torch.allclose(whole, local, atol=1e-12)
 
@@ -197,15 +188,6 @@ def test_fields_side_by_side_keep_their_edges() -> None:
      ({"outside": np.full(3, -1)}, "outside")],
 )  # fmt: skip
 def test_fields_are_checked(changed: dict[str, Any], told: str) -> None:
-    """A field whose parts do not fit is refused in words."""
     good = ReceptiveField(3, 1, NONE, np.zeros(3, dtype=np.int64))
     with pytest.raises(InputError, check=about(told)):
         replace(good, **changed)
-
-
-def test_nobody_is_twice_in_a_batch_and_a_union_is_of_something() -> None:
-    """A batch with a node twice, and a union of nothing, are refused."""
-    with pytest.raises(InputError, check=about("batch")):
-        receptive_field(NONE, np.array([1, 1]), 1)
-    with pytest.raises(InputError, check=about("fields")):
-        side_by_side([])

@@ -9,13 +9,16 @@ from fgl_secure.attacks.gradients.fields import FieldGuess
 from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
 from fgl_secure.attacks.gradients.model import Convolution
 from fgl_secure.attacks.registry import attack as named
-from fgl_secure.graph import Graph
 from fgl_secure.runtime import PublicParameters, Role
 from tests.attacks.conformance import Claims, measured
-from tests.attacks.gradients.gradient_conformance import GradientConformance, area_of, gradient_references, pairs_of
-from tests.attacks.gradients.gradient_runs import Setting, clusters, in_one_silo, record_round
-
-__all__ = ["gradient_references"]
+from tests.attacks.gradients.gradient_runs import (
+    GradientConformance,
+    Setting,
+    area_of,
+    clusters,
+    pairs_of,
+    record_round,
+)
 
 PAIRS, NEAR = "nodes in a client's gradient", "nodes in it or one hop outside"
 
@@ -26,32 +29,19 @@ class TestGradientSpan(GradientConformance):
     def claims(self, guess: FieldGuess) -> Claims:
         return Counter(pairs_of(guess))
 
-    @pytest.mark.parametrize("convolution", [Convolution.GCN, Convolution.SAGE])
-    @pytest.mark.parametrize("dtype", ["float64", "float32"])
+    @pytest.mark.parametrize(("convolution", "dtype"), [(Convolution.GCN, "float64"), (Convolution.SAGE, "float32")])
     def test_finds_every_node_below_the_width(self, convolution: Convolution, dtype: str) -> None:
         """With fewer rows than hidden units all nodes are found and no other, in single precision as well."""
         found = measured(self.attack, record_round(clusters(), Setting(convolution, batch=3, dtype=dtype)))
         assert found["exact hits"].value == 1
         assert found[PAIRS].value == 1
 
-    def test_coarse_rounding_blurs_the_span_and_claims_nobody_wrongly(self) -> None:
-        """In half precision nodes still rank first; a blurred span is never widened until it holds everybody."""
-        found = measured(self.attack, record_round(clusters(), Setting(batch=3, dtype="float16")))
-        assert "and 0 of" in found["exact hits"].finding
-        assert area_of(found[PAIRS]) > 0.99
-
     def test_finds_nothing_exactly_above_the_width(self) -> None:
         """With more rows than hidden units no node is inside the span; nodes are ranked still, next ones less well."""
-        found = measured(self.attack, record_round(clusters(nodes=960), Setting(hidden=16, batch=12)))
+        found = measured(self.attack, record_round(clusters(nodes=480), Setting(hidden=16, batch=12)))
         assert found["exact hits"].value == 0
         assert area_of(found[PAIRS]) > 0.8
         assert 0.7 < area_of(found[NEAR]) < area_of(found[PAIRS])
-
-    def test_a_span_of_everything_tells_nothing(self) -> None:
-        """Where the gradient has the rank of the features, every row is inside and the advantage is none."""
-        graph = clusters(words=20)
-        found = measured(self.attack, record_round(graph, Setting(batch=30)))
-        assert found["exact hits"].value == 0
 
     def test_a_sum_hides_whose_a_node_is_and_not_that_it_is_there(self) -> None:
         """Under a sum nodes are found all the same; which client they belong to is a guess among all."""
@@ -65,40 +55,19 @@ class TestGradientSpan(GradientConformance):
         assert clear["exact hits"].value == 1
         assert hidden["exact hits"].value < 0.99
 
-    def test_owners_that_are_known_undo_a_sum(self) -> None:
-        """Where everybody knows whose a node is, the sum gives as much away as the clients' gradients."""
-        found = measured(self.attack, record_round(clusters(), Setting(hidden=256, batch=1, summed=True)))
-        assert found["exact hits"].value == 1
-        assert "clients of nodes" not in found
-
-    @pytest.mark.parametrize("known", [True, False])
-    def test_sums_in_fixed_point_are_read_up_to_their_rounding(self, known: bool) -> None:
+    def test_sums_in_fixed_point_are_read_up_to_their_rounding(self) -> None:
         """A sum that is rounded to 20 bits behind the point still gives every node, also if nobody states the bits."""
         run = record_round(clusters(), Setting(hidden=256, batch=1, summed=True))
         (noted,) = [rows for rows in run.transcript.private if rows.name == "server sum"]
         rounded = replace(noted, values=np.round(noted.values * 2**20) / 2**20)
         run.transcript.private[run.transcript.private.index(noted)] = rounded
-        public = PublicParameters(fraction_bits=20 if known else None)
-        assert measured(self.attack, replace(run, public=public))["exact hits"].value > 0.95
-
-    def test_noise_hides_the_span(self) -> None:
-        """Noise of a tenth of the gradient's length on every entry leaves no exact hit."""
-        found = measured(self.attack, record_round(clusters(), Setting(noise=0.1)))
-        assert found["exact hits"].value == 0
-
-    def test_nodes_without_neighbours_are_found_by_their_own_rows(self) -> None:
-        """Under GraphSAGE a lonely node has no mean of neighbours, and its own row is enough."""
-        rng = np.random.default_rng(0)
-        words = (rng.random((40, 100)) < 0.1).astype(np.float32)
-        words[7] = 0
-        lonely = in_one_silo(Graph.from_arrays("lonely", words, np.arange(40) % 2, np.empty((2, 0), dtype=np.int64)))
-        run = record_round(lonely, Setting(Convolution.SAGE), (np.array([3, 4, 20]),))
-        guess = self.guess(run)
-        assert pairs_of(guess) == [(0, 3), (0, 4), (0, 20)]
+        for bits in (20, None):
+            public = PublicParameters(fraction_bits=bits)
+            assert measured(self.attack, replace(run, public=public))["exact hits"].value > 0.95
 
     def test_another_clients_gradient_is_no_evidence(self) -> None:
         """Scored against batches that were drawn again, ranks are no better than by degree: it is membership."""
-        graph = clusters(nodes=960, silos=8)
+        graph = clusters(nodes=480)
         run, other = (record_round(graph, Setting(seed=seed)) for seed in (0, 1))
         crossed, right = (measured(self.attack, replace(run, truth=each.truth)) for each in (other, run))
         assert crossed[PAIRS].value < crossed[PAIRS].prior + 0.05
@@ -114,16 +83,9 @@ class TestGradientFilter(GradientConformance):
         rows, nodes = scored.nonzero()
         return Counter(zip(guess.clients[rows].tolist(), nodes.tolist(), scored[rows, nodes].tolist(), strict=True))
 
-    @pytest.mark.parametrize("hidden", [0, 64])
-    @pytest.mark.parametrize("convolution", [Convolution.GCN, Convolution.SAGE])
-    def test_ranks_under_every_model(self, convolution: Convolution, hidden: int) -> None:
-        """Nodes of gradients rank above others for one and two layers."""
-        run = record_round(clusters(nodes=960, silos=8), Setting(convolution, hidden))
-        assert area_of(measured(self.attack, run)[PAIRS]) > 0.85
-
     def test_degrades_with_noise(self) -> None:
         """It outlasts the span check at little noise, and is at chance where every entry has as much as all of them."""
-        graph = clusters(nodes=960, silos=8)
+        graph = clusters(nodes=480)
         little, much = (record_round(graph, Setting(noise=noise)) for noise in (0.03, 3.0))
         assert measured(self.attack, little)[PAIRS].value > measured(named("gradient-span"), little)[PAIRS].value
         assert measured(self.attack, much)[PAIRS].interval.low < 0.05

@@ -41,7 +41,7 @@ from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of, note_membership
 from fgl_secure.typing import Ids
 from tests.attacks.conformance import AttackConformance, Claims, guess_on, losing_of_even
-from tests.attacks.message_passing.recovered import (
+from tests.attacks.message_passing.tagged import (
     claimed_rows,
     expected_rows,
     messages_of,
@@ -51,7 +51,6 @@ from tests.attacks.message_passing.recovered import (
 from tests.attacks.recorded import Run, random_graph, record, secmp, whole_numbers, words
 from tests.protocols.relay_coded.twins import OneForAllSenders
 
-FIELDS = [(p, T) for p in (11, 101, MERSENNE_31) for T in (1, 2, 4)]
 NEEDED = (frozenset({Phase.CODES}), frozenset({Phase.DECODED}))
 
 
@@ -63,9 +62,16 @@ class SingleMessages(AttackConformance):
     def claims(self, guess: Iterable[RecoveredRows]) -> Claims:
         return claimed_rows(guess)
 
-    @pytest.mark.parametrize(("modulus", "T"), FIELDS)
-    @pytest.mark.parametrize("delivery", MuDelivery)
-    @pytest.mark.parametrize("directed", [False, True])
+    @pytest.mark.parametrize(
+        ("modulus", "T", "delivery", "directed"),
+        [
+            (11, 1, MuDelivery.SILO, False),
+            (11, 2, MuDelivery.TARGET, True),
+            (101, 4, MuDelivery.TARGET, False),
+            (MERSENNE_31, 2, MuDelivery.SILO, True),
+            (MERSENNE_31, 4, MuDelivery.TARGET, True),
+        ],
+    )
     def test_is_exact(self, modulus: int, T: int, delivery: MuDelivery, directed: bool) -> None:
         """Every message that a device can attack is read exactly, in small and large fields, with one mask or four."""
         graph = random_graph(modulus % 7 + T, directed=directed)
@@ -87,44 +93,12 @@ class SingleMessages(AttackConformance):
             mine = [message for message in attacked if message[1] == device]
             assert without_steps(self.read(run, view)) == expected_rows(run, values, 101, mine)
 
-    @given(st.integers(0, 10_000), st.booleans())
-    def test_forwarding_targets_can_read_everything(self, seed: int, directed: bool) -> None:
-        """If targets forward mu, every message is read by its receiver."""
-        graph = random_graph(seed, directed=directed, devices=8, pairs=10)
-        values = whole_numbers(8, 2, largest=50, seed=seed)
-        run = record(graph, secmp(101, delivery=MuDelivery.TARGET), values)
-        assert without_steps(self.read(run)) == expected_rows(run, values, 101, messages_of(graph))
-
     def test_observers_share_no_parameters_when_answers_get_lost(self) -> None:
-        """With targets that forward mu and lost answers too, every observer reads what it reads alone."""
-        for seed in range(10):
+        for seed in range(3):
             graph = random_graph(seed, directed=False, devices=8, pairs=12)
             scheme = secmp(101, delivery=MuDelivery.TARGET)
             run = record(graph, scheme, whole_numbers(8, 2, 50), loss=losing_of_even(frozenset({Phase.DECODED})))
             assert self.read(run) == self.read_one_by_one(run)
-
-    def test_leaves_other_schemes_alone(self) -> None:
-        """Where no codes are sent there is no guess."""
-        graph = random_graph(0, directed=False)
-        run = record(graph, Plaintext(), whole_numbers(graph.num_devices, 3, 9))
-        assert self.attack.infer(run.transcript.views(Role.DEVICE), run.public) is None
-        codes = record(graph, secmp(101), whole_numbers(graph.num_devices, 3, 9))
-        assert self.attack.infer(codes.transcript.views(Role.DEVICE), Plaintext().public) is None
-
-    def test_reads_nothing_without_parameters(self) -> None:
-        """A device that was never handed mu reads nothing."""
-        run = _run(T=2)
-        assert not self.read(run, _without(run.transcript.views(Role.DEVICE), Phase.PARAMETERS))
-
-    def test_score_counts_exact_rows_alone(self) -> None:
-        """One wrong coordinate makes a row wrong, and the share of exact rows says so."""
-        run = _run()
-        guess = self.guess(run)
-        spoiled = tuple(replace(rows, values=_first_half_spoiled(rows.values)) for rows in guess)
-        (found,) = self.attack.score(spoiled, run.truth)
-        total = sum(len(rows.senders) for rows in guess)
-        assert found.value == pytest.approx((total - total // 2) / total)
-        assert f"of {total:,} rows" in found.finding
 
 
 class TestOneCodeAndMu(SingleMessages):
@@ -137,7 +111,6 @@ class TestOneCodeAndMu(SingleMessages):
         assert self.read(run, _edited(view, Phase.CODES, _first_code_alone)) == self.read(run)
 
     def test_needs_the_masks(self) -> None:
-        """With the masks replaced by zeros nothing is exact."""
         run = _run()
         assert _exact(self.attack, run, _edited(run.transcript.views(Role.DEVICE), Phase.PARAMETERS, _no_masks)) == 0
 
@@ -145,11 +118,9 @@ class TestOneCodeAndMu(SingleMessages):
 class TestAllCodesOfOneSender(SingleMessages):
     attack = named("all-codes")
 
-    @pytest.mark.parametrize("T", [1, 2, 4])
-    def test_needs_no_mask(self, T: int) -> None:
-        """With the masks replaced by zeros it reads the same, exactly."""
-        run = _run(T)
-        view = _edited(run.transcript.views(Role.DEVICE), Phase.PARAMETERS, lambda mu: _no_masks(mu, T))
+    def test_needs_no_mask(self) -> None:
+        run = _run(T=2)
+        view = _edited(run.transcript.views(Role.DEVICE), Phase.PARAMETERS, lambda mu: _no_masks(mu, 2))
         assert self.read(run, view) == self.read(run)
         assert _exact(self.attack, run, view) == 1
 
@@ -181,10 +152,6 @@ def _edited(view: View, phase: Phase, edit: Any) -> View:
     return replace(view, received=tuple(edited(rows) for rows in view.received))
 
 
-def _without(view: View, phase: Phase) -> View:
-    return replace(view, received=tuple(rows for rows in view.received if rows.phase is not phase))
-
-
 def _no_masks(mu: Any, T: int = 1) -> Any:
     """Parameters [m, 2 T + 2 + T * width] with zeros for the masks."""
     return np.where(np.arange(mu.shape[1]) < 2 * T + 2, mu, 0).astype(mu.dtype)
@@ -193,13 +160,6 @@ def _no_masks(mu: Any, T: int = 1) -> Any:
 def _first_code_alone(codes: Any) -> Any:
     """Codes [m, T + 1, d] with zeros for all but the first."""
     return codes * (np.arange(codes.shape[1]) == 0)[None, :, None].astype(codes.dtype)
-
-
-def _first_half_spoiled(values: Any) -> Any:
-    spoiled = values.copy()
-    half = len(values) // 2
-    spoiled[:half, 0] = (spoiled[:half, 0] + 1) % 7
-    return spoiled
 
 
 READING: tuple[Attack[Any, Any], ...] = (
@@ -214,10 +174,10 @@ SUCCEEDING = (
 STEP = Step(0, 0)
 
 
-def fresh_masks(modulus: int, T: int, delivered: int, *, parameters: bool) -> Run:
+def fresh_masks(modulus: int, T: int, delivered: int) -> Run:
     """Every message is encoded with masks of its own; `delivered` of its codes reach its receiver.
 
-    With `parameters` the receivers also get the points, masks that were drawn for nothing, and decoded sums.
+    The receivers also get the points, masks that were drawn for nothing, and decoded sums.
     """
     graph = random_graph(4, directed=False, devices=40, pairs=80)
     code, coins = LagrangeCode(PrimeField(modulus), 1, T, T + 1), SimulationCoins(1)
@@ -228,8 +188,7 @@ def fresh_masks(modulus: int, T: int, delivered: int, *, parameters: bool) -> Ru
     channel.note_inputs("values", STEP, devices, secret)
     codes = np.moveaxis(code.encode(secret[graph.edges[0]][None], coins), 0, 1)
     channel.send(Phase.CODES, STEP, devices[graph.edges[0]], devices[graph.edges[1]], codes[:, :delivered])
-    if parameters:
-        _hand_out(channel, graph, code, secret)
+    _hand_out(channel, graph, code, secret)
     return Run(graph, PublicParameters(modulus, T), channel.transcript, MessageTruth.of(channel.transcript, graph))
 
 
@@ -243,14 +202,10 @@ def _hand_out(channel: Channel, graph: FederatedGraph, code: LagrangeCode, secre
 
 
 @pytest.mark.parametrize("attack", READING, ids=lambda attack: attack.card.name)
-@pytest.mark.parametrize("modulus", [11, MERSENNE_31])
-@pytest.mark.parametrize("T", [1, 2])
-@pytest.mark.parametrize("parameters", [False, True])
-def test_one_code_with_its_own_mask_tells_nothing(
-    attack: Attack[Any, Any], modulus: int, T: int, parameters: bool
-) -> None:
+@pytest.mark.parametrize(("modulus", "T"), [(11, 1), (MERSENNE_31, 2)])
+def test_one_code_with_its_own_mask_tells_nothing(attack: Attack[Any, Any], modulus: int, T: int) -> None:
     """Reading attacks find nothing in one code with a fresh mask, even from observers that hold all the points."""
-    run = fresh_masks(modulus, T, 1, parameters=parameters)
+    run = fresh_masks(modulus, T, 1)
     guess = attack.infer(run.transcript.views(Role.DEVICE), run.public)
     if guess is None:
         return
@@ -262,18 +217,10 @@ def test_one_code_with_its_own_mask_tells_nothing(
 @pytest.mark.parametrize(("attack", "modulus"), SUCCEEDING)
 def test_all_codes_tell_everything_whatever_the_masks(attack: Attack[Any, Any], modulus: int) -> None:
     """The same messages with all T + 1 codes delivered are read exactly, so the test above can fail."""
-    run = fresh_masks(modulus, 1, 2, parameters=True)
+    run = fresh_masks(modulus, 1, 2)
     guess = attack.infer(run.transcript.views(Role.DEVICE), run.public)
     (found,) = attack.score(guess, run.truth)
     assert found.value == 1
-
-
-def test_fresh_masks_stop_what_shared_masks_allow() -> None:
-    """One code, the points and masks of another message recover no row."""
-    run = fresh_masks(MERSENNE_31, 1, 2, parameters=True)
-    guess = guess_on(named("one-code-and-mu"), run)
-    (found,) = named("one-code-and-mu").score(guess, run.truth)
-    assert found.value == 0
 
 
 def careless(
@@ -321,18 +268,6 @@ class TestShareDifferences(AttackConformance):
 
     def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
         return careless(graph, values, masked=True, **network)
-
-
-@pytest.mark.parametrize("each", [named("single-shares"), named("share-differences")])
-@pytest.mark.parametrize("T", [1, 2])
-def test_the_scheme_gives_them_nothing(each: Attack[Any, Any], T: int) -> None:
-    """Under relay-coded with masks of its own for every message not one row and not one difference is right."""
-    graph = random_graph(3, directed=False, pairs=30)
-    run = record(
-        graph, RelayCoded(T=T, R=T + 1, k_min=1, profile=Profile.SHOWN), whole_numbers(graph.num_devices, 4, largest=9)
-    )
-    guess = guess_on(each, run)
-    assert [found.value for found in each.score(guess, run.truth)] == [0.0]
 
 
 class Unmasked(IdealCryptography):
@@ -386,50 +321,17 @@ class TestSmallFieldBruteForce(AttackConformance):
     def claims(self, guess: Iterable[RecoveredRows]) -> Claims:
         return claimed_rows(guess)
 
-    @pytest.mark.parametrize(("T", "columns"), [(1, 16), (1, 24), (1, 64), (2, 16), (2, 32), (3, 32)])
+    @pytest.mark.parametrize(("T", "columns"), [(1, 16), (2, 16), (3, 32)])
     def test_is_exact_from_sixteen_columns(self, T: int, columns: int) -> None:
         """Sparse 0/1 rows of 16 columns and more are read exactly, every one."""
         run, rows = small_field_run(T, columns)
         assert without_steps(self.read(run)) == expected_rows(run, rows, 11, messages_of(run.graph))
 
-    @pytest.mark.parametrize(("T", "columns"), [(1, 16), (1, 64), (2, 16)])
-    def test_is_at_chance_on_permuted_truth_of_the_papers_field(self, T: int, columns: int) -> None:
-        """The same guesses against permuted rows are no better than naming the most frequent row."""
-        run, _ = small_field_run(T, columns)
-        guess = self.guess(run)
-        (null,) = self.attack.score(guess, run.truth.permuted(1))
-        assert null.interval.low <= null.prior + MARGIN
-        assert null.value < 0.3
-
-    def test_needs_the_codes_alone(self) -> None:
-        """Without any parameters, sums or inputs in the view it reads the same."""
-        run, _ = small_field_run(1, 16)
-        view = run.transcript.views(Role.DEVICE)
-        codes = View(view.name, view.parties, view.messages(Phase.CODES), ())
-        assert self.read(run, codes) == self.read(run)
-
-    def test_is_less_sure_the_fewer_the_columns(self) -> None:
-        """Wrong decoders look right in few columns: rows of ones and zeros are exact at 16, not so at 2."""
-        shares = []
-        for columns in (16, 2):
-            run, _ = small_field_run(1, columns, share=0.5)
-            guess = self.guess(run)
-            shares.append(self.attack.score(guess, run.truth)[0].value)
-        assert shares[0] == 1
-        assert 0 < shares[1] < 0.95
-
-    @pytest.mark.parametrize("modulus", [331, 65521, MERSENNE_31])
-    def test_gives_up_on_larger_fields(self, modulus: int) -> None:
+    def test_gives_up_on_larger_fields(self) -> None:
         """In a field with too many decoders there is no guess."""
         graph = random_graph(1, directed=False)
-        scheme = SecretMessagePassing(PrimeField(modulus), 1, 1.0, 0, Overflow.WRAP)
+        scheme = SecretMessagePassing(PrimeField(331), 1, 1.0, 0, Overflow.WRAP)
         run = record(graph, scheme, words(graph.num_devices, 16))
-        assert self.attack.infer(run.transcript.views(Role.DEVICE), run.public) is None
-
-    def test_leaves_other_schemes_alone(self) -> None:
-        """Where no codes are sent there is no guess."""
-        graph = random_graph(1, directed=False)
-        run = record(graph, Plaintext(), words(graph.num_devices, 16))
         assert self.attack.infer(run.transcript.views(Role.DEVICE), run.public) is None
 
 
@@ -481,10 +383,9 @@ class TestSharedMask(AttackConformance):
             assert not self.read(self.run(), without)
 
     def test_observers_attack_alone(self) -> None:
-        """What devices claim side by side is what each claims alone."""
         assert self.read(self.run()) == self.read_one_by_one(self.run())
 
-    @pytest.mark.parametrize(("modulus", "T"), [(p, T) for p in (11, 101, MERSENNE_31) for T in (1, 2, 4)])
+    @pytest.mark.parametrize(("modulus", "T"), [(11, 1), (101, 2), (MERSENNE_31, 4)])
     def test_is_exact(self, modulus: int, T: int) -> None:
         """Every device that is handed points reads the difference of each two neighbours in a row of identifiers."""
         graph = random_graph(modulus % 7 + T, directed=False)
@@ -502,35 +403,19 @@ class TestSharedMask(AttackConformance):
         claimed = Counter(claim[1:] for claim in self.read(run).elements() if isinstance(claim, tuple))
         assert claimed == expected
 
-    def test_needs_no_mask_and_no_second_code(self) -> None:
-        """With masks and all codes but the first replaced by zeros the claims stay the same."""
-        graph = random_graph(3, directed=False)
-        run = record(graph, secmp(MERSENNE_31, 2), whole_numbers(graph.num_devices, 6, 1000))
-        view = run.transcript.views(Role.DEVICE)
-
-        def bare(rows: ReceivedRows) -> ReceivedRows:
-            payload = np.asarray(rows.payload)
-            if rows.phase is Phase.PARAMETERS:
-                return replace(rows, fields={PAYLOAD: np.where(np.arange(payload.shape[1]) < 6, payload, 0)})
-            return (
-                replace(rows, fields={PAYLOAD: payload * (np.arange(3) == 0)[:, None]})
-                if rows.phase is Phase.CODES
-                else rows
-            )
-
-        assert self.read(run)
-        assert self.read(run, replace(view, received=tuple(map(bare, view.received)))) == self.read(run)
-
     def test_fresh_masks_stop_it(self) -> None:
         """Codes with masks of their own give no difference away."""
-        run = fresh_masks(MERSENNE_31, 1, 2, parameters=True)
+        run = fresh_masks(MERSENNE_31, 1, 2)
         guess = self.guess(run)
         (found,) = self.attack.score(guess, run.truth)
         assert found.n > 20
         assert found.value == 0
 
-    def test_leaves_other_schemes_alone(self) -> None:
-        """Where no codes are sent there is no guess."""
-        graph = random_graph(0, directed=False)
-        run = record(graph, Plaintext(), whole_numbers(graph.num_devices, 3, 9))
-        assert self.attack.infer(run.transcript.views(Role.DEVICE), run.public) is None
+
+@pytest.mark.parametrize(
+    "name", ["one-code-and-mu", "all-codes", "small-field", "shared-mask", "single-neighbour-device"]
+)
+def test_other_schemes_are_left_alone(name: str) -> None:
+    """Where no codes are sent there is no guess."""
+    run = record(random_graph(1, directed=False), Plaintext(), words(24, 16))
+    assert named(name).infer(run.transcript.views(Role.DEVICE), run.public) is None

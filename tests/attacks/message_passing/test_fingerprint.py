@@ -19,10 +19,9 @@ from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.protocols.secmp.scheme import PUBLISHED_CLAIM
 from fgl_secure.runtime import Phase, Role
 from tests.attacks.conformance import AttackConformance, Claims
-from tests.attacks.message_passing.recovered import messages_of
+from tests.attacks.message_passing.tagged import messages_of
 from tests.attacks.recorded import Run, both_ways, federated, random_graph, record, words
 
 EXACT = Weights(2.0**16, 50, 0)
@@ -54,7 +53,7 @@ class Fingerprint(AttackConformance):
     def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:
         return record(graph, SecretMessagePassing(), weighted(graph, values), **network)
 
-    @pytest.mark.parametrize("fraction_bits", [12, 16, 20])
+    @pytest.mark.parametrize("fraction_bits", [12, 20])
     def test_takes_a_sum_of_three_apart(self, fraction_bits: int) -> None:
         """Three neighbours of different degrees with words of their own are read out of one sum, bit for bit."""
         graph = comb()
@@ -76,10 +75,7 @@ class TestFingerprintAtDevice(Fingerprint):
     attack: Attack[ClaimedTerms, Any] = named("fingerprint-device")
     rests_on = (frozenset({Phase.CODES}), frozenset({Phase.DECODED}))
 
-    @pytest.mark.parametrize(
-        "scheme",
-        [Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN), RelayCoded(T=2, R=4, k_min=1, profile=Profile.SHOWN)],
-    )
+    @pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(T=2, R=4, k_min=1, profile=Profile.SHOWN)])
     def test_no_exact_sum_is_safe(self, scheme: Scheme) -> None:
         """The same sums computed in the clear or over relays are taken apart just as well."""
         graph = comb()
@@ -90,25 +86,10 @@ class TestFingerprintAtDevice(Fingerprint):
         assert exact.value == 1
         assert read.value == 10 / 14  # all but those to device 3, three of whose neighbours have one degree
 
-    def test_refused_sums_are_out_of_reach(self) -> None:
-        """With k_min = 3 only the sums over three and four neighbours are there to be taken apart."""
-        graph = comb()
-        run = record(graph, RelayCoded(k_min=3, profile=Profile.SHOWN), weighted(graph, words(8, 40)))
-        guess = self.guess(run)
-        devices = run.transcript.parties.index_of(guess.targets, Role.DEVICE)
-        assert set(devices.tolist()) <= {0, 3}
-        assert 0 in devices
-
 
 class TestFingerprintAtSilo(Fingerprint):
     attack: Attack[ClaimedTerms, Any] = named("fingerprint-silo")
     rests_on = (frozenset({Phase.AGGREGATE}),)
-
-    @pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN)])
-    def test_silos_that_decode_nothing_have_nothing(self, scheme: Scheme) -> None:
-        """Where silos get no sums of devices there is no guess."""
-        run = record(comb(), scheme, weighted(comb(), words(8, 40)))
-        assert self.attack.infer(run.transcript.views(Role.SILO), run.public) is None
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=5, unique=True), st.data())
@@ -140,18 +121,6 @@ class Containment(AttackConformance):
         first = int(run.transcript.parties.ids(Role.DEVICE)[0])
         assert self.read(run) == Counter((first + s, first + t) for s, t in messages_of(graph))
 
-    def test_dense_rows_hide_each_other(self) -> None:
-        """In sums of rows with half of all words, others fit as well, and precision says so."""
-        graph = random_graph(6, directed=False, pairs=80)
-        run = self.exchange(graph, words(graph.num_devices, 16, share=0.5))
-        guess = self.attack.infer_with(
-            run.transcript.views(self.attack.card.observer), run.public, run.knows(PublicRows)
-        )
-        assert guess is not None
-        precision, recall, _ = self.attack.score(guess, run.truth)
-        assert recall.value == 1
-        assert precision.value < 0.8
-
     def test_needs_the_dictionary(self) -> None:
         """Without a list of rows there is no guess, and with another list hardly any."""
         run = self.exchange(random_graph(6, directed=False), words(24, 200, share=0.1))
@@ -166,9 +135,8 @@ class TestContainmentAtDevice(Containment):
     attack = named("containment-device")
     rests_on = (frozenset({Phase.DECODED}),)
 
-    @pytest.mark.parametrize("scheme", [Plaintext(), Plaintext(Path.SILO), RelayCoded(k_min=1, profile=Profile.SHOWN)])
+    @pytest.mark.parametrize("scheme", [Plaintext(Path.SILO), RelayCoded(k_min=1, profile=Profile.SHOWN)])
     def test_no_exact_sum_is_safe(self, scheme: Scheme) -> None:
-        """Sums in the clear and over relays tell the same."""
         graph = random_graph(6, directed=False)
         values = words(graph.num_devices, 2000, share=0.01)
         assert self.read(record(graph, scheme, values)) == self.read(self.exchange(graph, values))
@@ -177,23 +145,6 @@ class TestContainmentAtDevice(Containment):
 class TestContainmentAtSilo(Containment):
     attack = named("containment-silo")
     rests_on = (frozenset({Phase.AGGREGATE}),)
-
-    def test_contradicts_what_silos_are_promised_not_to_see(self) -> None:
-        """The paper promises that cross-silo edges are known to their two devices only."""
-        card = self.attack.card
-        assert PUBLISHED_CLAIM.broken_by(card.secret, card.coalition, card.circumstance) is not None
-
-    def test_scores_pairs_across_silos_alone(self) -> None:
-        """Claims within a silo count neither for nor against."""
-        graph = random_graph(6, directed=False)
-        run = self.exchange(graph, words(graph.num_devices, 2000, share=0.01))
-        devices = run.transcript.parties.ids(Role.DEVICE)
-        inside = devices[np.flatnonzero(graph.silo_of == 0)]
-        pairs = ClaimedEdges(inside[:-1], inside[1:])
-        found = self.attack.score(pairs, run.truth)
-        assert [each.metric for each in found] == ["recall", "advantage"]
-        assert f"there are {int(graph.crosses_silos.sum()):,} cross-silo messages" in found[0].finding
-        assert found[0].n <= graph.num_devices / 2  # an edge takes two
 
 
 @given(st.integers(0, 10_000))

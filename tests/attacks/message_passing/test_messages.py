@@ -26,9 +26,8 @@ from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import AttackConformance, Claims, guess_on
-from tests.attacks.message_passing.recovered import claimed_rows, messages_of, without_steps
-from tests.attacks.message_passing.tagged import record_tagged
-from tests.attacks.recorded import SCHEMES, Run, federated, random_graph, record, star_and_path, words
+from tests.attacks.message_passing.tagged import claimed_rows, messages_of, record_tagged, without_steps
+from tests.attacks.recorded import SCHEMES, Run, random_graph, record, star_and_path, words
 
 
 class TestClearValues(AttackConformance):
@@ -143,13 +142,6 @@ class TestVisibleDevices(AttackConformance):
         seen, advantage = _measured(self.attack, _graph(seed), scheme)
         assert (seen.value, advantage.value) == (0, 0)
 
-    @given(SEEDS)
-    def test_summing_silos_see_everything(self, seed: int) -> None:
-        """If silos add up in the clear they see every device on the boundary."""
-        graph = _graph(seed)
-        seen, _ = _measured(self.attack, graph, Plaintext(Path.SILO))
-        assert seen.value == pytest.approx(boundary_nodes(graph).mean())
-
     @given(SEEDS, st.sampled_from([ASKING, Plaintext(Path.SILO)]))
     def test_names_the_senders_to_each_silo(self, seed: int, scheme: Scheme) -> None:
         """On directed graphs a silo names the foreign devices that send to its own, and no other."""
@@ -162,15 +154,6 @@ class TestVisibleDevices(AttackConformance):
         named = list(zip(guess.silos.tolist(), devices.tolist(), strict=True))
         assert len(named) == len(set(named))
         assert set(named) == expected
-
-    def test_star_and_path_by_hand(self) -> None:
-        """Of a star, a path and a lonely device in three silos by turns, all but 3 and 8 have foreign neighbours."""
-        seen, advantage = _measured(self.attack, star_and_path(), ASKING)
-        assert seen.value == pytest.approx(7 / 9)
-        assert seen.n == 9
-        # 0 has neighbours in both other silos, 6 too; 1, 2, 4, 5 and 7 in one: nine pairs of 18.
-        assert "Of 9 pairs" in advantage.finding
-        assert advantage.arms == (6, 6, 0.0)  # fewer than devices, as some have two pairs
 
     def test_a_silo_that_names_wrongly_counts_for_nothing(self) -> None:
         """One false name makes a silo a guesser, and none of its names counts as seen."""
@@ -200,18 +183,10 @@ class TestVisibleEdges(AttackConformance):
         assert self.read(run) == expected
 
     def test_figures_are_one_for_summing_silos_and_zero_for_codes(self) -> None:
-        """vis_edge is 1 where silos add up in the clear, and 0 under both readings of the published scheme."""
+        """vis_edge is 1 where silos add up in the clear; codes name no edge, which is context and no evidence."""
         graph = random_graph(2, directed=False)
-        values = [_measured(self.attack, graph, each)[0].value for each in (Plaintext(Path.SILO), ASKING, FORWARDING)]
-        assert values == [1, 0, 0]
-
-    def test_messages_that_name_no_edge_are_no_evidence(self) -> None:
-        """Where no message names both ends there is nothing to read: context, and else evidence."""
-        graph = random_graph(2, directed=False)
-        context = [
-            _measured(self.attack, graph, each)[0].context for each in (Plaintext(Path.SILO), ASKING, FORWARDING)
-        ]
-        assert context == [False, True, True]
+        found = [_measured(self.attack, graph, each)[0] for each in (Plaintext(Path.SILO), ASKING, FORWARDING)]
+        assert [(each.value, each.context) for each in found] == [(1, False), (0, True), (0, True)]
 
     def test_one_wrong_name_makes_all_uncertain(self) -> None:
         """Edges named beside one that does not exist count for nothing, and still are evidence."""
@@ -223,18 +198,6 @@ class TestVisibleEdges(AttackConformance):
             (found.value, found.context) for each in (guess, wrong) for found in self.attack.score(each, run.truth)
         ]
         assert values == [(1, False), (0, False)]
-
-    def test_chance_is_the_density_of_crossing_edges(self) -> None:
-        """The baseline is the share of ordered pairs of devices that are cross-silo edges."""
-        graph = star_and_path()
-        crossing = sum(1 for s, t in messages_of(graph) if graph.silo_of[s] != graph.silo_of[t])
-        (found,) = _measured(self.attack, graph, ASKING)
-        assert found.random == found.prior == pytest.approx(crossing / (9 * 8))
-
-    def test_a_single_silo_has_no_crossing_edges(self) -> None:
-        """With one silo nothing can cross, and the figure is 0 over no units."""
-        (found,) = _measured(self.attack, federated([[0, 1], [1, 0]], [0, 0]), Plaintext(Path.SILO))
-        assert (found.value, found.n) == (0, 0)
 
 
 def _graph(seed: int) -> FederatedGraph:
@@ -290,33 +253,6 @@ class TestDeviceGradients(AttackConformance):
         assert np.allclose(guess.rows[0], words, atol=1e-6)
         unit = hidden / np.abs(hidden).max(axis=1, keepdims=True)
         assert np.allclose(np.abs(guess.rows[1]), np.abs(unit), atol=1e-6)
-
-    def test_devices_without_a_loss_have_no_label(self) -> None:
-        """A bias gradient of zeros is no label, and a weight gradient of zeros no row."""
-        delta = _deltas(4, 3)
-        delta[2] = 0
-        guess = self._read([(0, np.ones((4, 2), dtype=np.float32), delta, delta)])
-        assert len(guess.labelled) == 3
-        assert len(guess.devices[0]) == 3
-
-    @pytest.mark.parametrize("d_in", [2, 3])
-    def test_works_from_the_dense_matrix(self, d_in: int) -> None:
-        """Factors that are scaled against each other give the same matrix and so the same guess."""
-        rows = np.random.default_rng(0).normal(size=(5, d_in)).astype(np.float32)
-        delta = _deltas(5, 2)
-        quarter = (delta / 4).astype(np.float32)
-        once, scaled = self._read([(0, rows, delta, delta)]), self._read([(0, rows * 4, quarter, delta)])
-        assert np.array_equal(once.rows[0], scaled.rows[0])
-
-    def test_wrong_labels_and_rows_count_against_it(self) -> None:
-        """The score of a guess with one wrong label and one wrong row says so."""
-        run = self.exchange(random_graph(1, directed=False), np.zeros((24, 1)))
-        guess = self.guess(run)
-        guess.labels[0] = 1 - guess.labels[0]
-        guess.rows[0][0] *= -1
-        labels, rows = self.attack.score(guess, run.truth)
-        assert labels.value == pytest.approx(1 - 1 / labels.n)
-        assert rows.value == pytest.approx(1 - 1 / rows.n)
 
     def _read(self, layers: list[tuple[int, Floats, Floats, Floats]]) -> Any:
         """The guess from layers of (number, input rows, gradients at the product, gradients of the bias)."""

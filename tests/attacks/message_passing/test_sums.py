@@ -24,12 +24,11 @@ from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
-from fgl_secure.protocols.secmp.scheme import PUBLISHED_CLAIM
-from fgl_secure.runtime import Channel, Guarantee, Phase, Recording, Role, Step, View
+from fgl_secure.runtime import Channel, Phase, Recording, Role, Step, View
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import AttackConformance, Claims
-from tests.attacks.message_passing.recovered import claimed_rows, messages_of
+from tests.attacks.message_passing.tagged import claimed_rows, messages_of
 from tests.attacks.recorded import (
     Run,
     both_ways,
@@ -45,9 +44,7 @@ from tests.attacks.recorded import (
 SCHEMES: tuple[Scheme, ...] = (
     Plaintext(),
     Plaintext(Path.SILO),
-    SecretMessagePassing(),
     SecretMessagePassing(T=3),
-    RelayCoded(k_min=1, profile=Profile.SHOWN),
     RelayCoded(T=2, R=4, k_min=1, profile=Profile.SHOWN),
     RelayCoded(k_min=1, profile=Profile.HIDDEN, max_degree=8),  # room for all neighbours that nine devices may have
 )
@@ -68,7 +65,7 @@ def expected(run: Run) -> dict[int, tuple[int, tuple[float, ...]]]:
 
 @EVERY
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_devices_have_the_sums_of_every_scheme(scheme: Scheme, seed: int) -> None:
     """Whichever way a sum is computed, its target ends up with it, and with the number of its rows but by way of silos.
 
@@ -87,9 +84,9 @@ def test_devices_have_the_sums_of_every_scheme(scheme: Scheme, seed: int) -> Non
         assert {target: terms[target] for target in wanted} == {target: k for target, (k, _) in wanted.items()}
 
 
-@pytest.mark.parametrize("T", [1, 2, 4])
+@pytest.mark.parametrize("T", [1, 4])
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_silos_decode_and_count(T: int, seed: int) -> None:
     """Silos decode the sums of their devices, and their masks tell them how many rows are in each."""
     graph = random_graph(seed, directed=True, devices=9, pairs=14)
@@ -97,21 +94,6 @@ def test_silos_decode_and_count(T: int, seed: int) -> None:
     (sums,) = seen_sums(run.transcript.views(Role.SILO), run.public, Role.SILO)
     found = zip(sums.targets.tolist(), sums.terms.tolist(), map(tuple, sums.values.tolist()), strict=True)
     assert {target: (k, total) for target, k, total in found} == expected(run)
-
-
-@pytest.mark.parametrize("scheme", [Plaintext(), Plaintext(Path.SILO), RelayCoded(k_min=1, profile=Profile.SHOWN)])
-def test_other_silos_have_no_sums(scheme: Scheme) -> None:
-    """Where silos decode nothing they have nothing."""
-    run = record(star_and_path(), scheme, whole_numbers(9, 3, 9))
-    assert seen_sums(run.transcript.views(Role.SILO), run.public, Role.SILO) == ()
-
-
-def test_refused_sums_are_left_out() -> None:
-    """With k_min = 3 the centre of a star of four has a sum, and nobody else."""
-    run = record(star_and_path(), RelayCoded(k_min=3, profile=Profile.SHOWN), whole_numbers(9, 3, 9))
-    (sums,) = seen_sums(run.transcript.views(Role.DEVICE), run.public, Role.DEVICE)
-    assert sums.targets.tolist() == [int(run.transcript.parties.ids(Role.DEVICE)[0])]
-    assert sums.terms.tolist() == [4]
 
 
 Ints = NDArray[np.int64]
@@ -170,7 +152,6 @@ class Differencing(AttackConformance):
     @given(st.integers(0, 10_000))
     @settings(max_examples=15)
     def test_reads_what_the_row_space_determines(self, seed: int) -> None:
-        """Exactly the messages that exact elimination determines are read, and read bit for bit."""
         graph = random_graph(seed, directed=True, devices=9, pairs=20)
         present = np.random.default_rng(seed).random((3, 9)) < 0.6
         run = in_rounds(graph, SecretMessagePassing(), whole_numbers(9, 3, 9, seed), present)
@@ -178,36 +159,6 @@ class Differencing(AttackConformance):
         secret = run.truth.embeddings[Step(0, 0)]
         expected = Counter((first + s, first + t, tuple(secret[s].tolist())) for s, t in determined(graph, present))
         assert self.read(run) == expected
-
-    def test_two_rounds_by_hand(self) -> None:
-        """A centre that hears four leaves, then three of them, has the fourth; without drop-outs it has none."""
-        graph = star_and_path()
-        values, everybody = whole_numbers(9, 3, 9), np.ones((2, 9), dtype=np.bool_)
-        without = everybody.copy()
-        without[1, 4] = False
-        for present, leaves in ((everybody, set()), (without, {4})):
-            run = in_rounds(graph, SecretMessagePassing(), values, present)
-            first = int(run.transcript.parties.ids(Role.DEVICE)[0])
-            at_centre = {claim[0] - first for claim in self.read(run) if claim[1] == first}  # type: ignore[index]
-            assert at_centre == leaves
-
-    def test_fresh_rows_cannot_be_subtracted(self) -> None:
-        """If the rows differ from round to round, what the sums determine is nobody's row."""
-        graph = star_and_path()
-        present = np.ones((2, 9), dtype=np.bool_)
-        present[1, 4] = False
-        run = in_rounds(graph, SecretMessagePassing(), whole_numbers(9, 3, 9), present)
-        other = in_rounds(graph, SecretMessagePassing(), whole_numbers(9, 3, 9, seed=5), present)
-        first, second = (each.transcript for each in (run, other))
-        first.messages[:] = [
-            *(batch for batch in first.messages if batch.step.round == 0),
-            *(batch for batch in second.messages if batch.step.round == 1),
-        ]
-        centre = int(first.parties.ids(Role.DEVICE)[0])
-        secret = run.truth.embeddings[Step(0, 0)]
-        wrong = [claim for claim in self.read(run) if claim[:2] == (centre + 4, centre)]  # type: ignore[index]
-        assert wrong
-        assert all(claim[2] != tuple(secret[4].tolist()) for claim in wrong)  # type: ignore[index]
 
 
 class TestDifferencingAtDevice(Differencing):
@@ -240,14 +191,6 @@ class TestDifferencingAtSilo(Differencing):
     attack: Attack[Guess, Any] = named("differencing-silo")
     rests_on = (frozenset({Phase.AGGREGATE}),)
 
-    def test_silos_that_decode_nothing_have_nothing(self) -> None:
-        """Where silos get no sums of devices there is no guess."""
-        graph = star_and_path()
-        run = in_rounds(
-            graph, RelayCoded(k_min=1, profile=Profile.SHOWN), whole_numbers(9, 3, 9), np.ones((2, 9), dtype=np.bool_)
-        )
-        assert self.attack.infer(run.transcript.views(Role.SILO), run.public) is None
-
 
 class SingleNeighbour(AttackConformance):
     """What both observers of sums over one neighbour keep."""
@@ -257,9 +200,9 @@ class SingleNeighbour(AttackConformance):
             (int(target), tuple(value.tolist())) for target, value in zip(guess.targets, guess.values, strict=True)
         )
 
-    @pytest.mark.parametrize("modulus", [101, MERSENNE_31])
-    @pytest.mark.parametrize("T", [1, 2, 4])
-    @pytest.mark.parametrize("delivery", MuDelivery)
+    @pytest.mark.parametrize(
+        ("modulus", "T", "delivery"), [(101, 4, MuDelivery.SILO), (MERSENNE_31, 2, MuDelivery.TARGET)]
+    )
     def test_reads_leaves_and_path_ends(self, modulus: int, T: int, delivery: MuDelivery) -> None:
         """On a star and a path the four leaves show the centre's row, the two ends the middle's, and nobody else."""
         rows = np.array([[10.0 + node, -1.0 - node, 7.0] for node in range(9)])
@@ -269,19 +212,7 @@ class SingleNeighbour(AttackConformance):
         neighbour = {1: centre, 2: centre, 3: centre, 4: centre, 5: middle, 7: middle}
         assert self.read(run) == Counter((int(devices[node]), row) for node, row in neighbour.items())
 
-    def test_exposes_six_of_nine_devices(self) -> None:
-        """Four leaves and two path ends of nine devices have one neighbour: 6/9 is reachable, and found."""
-        run = record(star_and_path(), secmp(MERSENNE_31), whole_numbers(9, 8, 1000))
-        guess = self.attack.infer(run.transcript.views(self.attack.card.observer), run.public)
-        assert guess is not None
-        exact, share = self.attack.score(guess, run.truth)
-        assert (exact.value, exact.n, exact.context) == (1, 6, False)
-        assert share.value == pytest.approx(6 / 9)
-        assert share.reachable == pytest.approx(6 / 9)
-        assert (share.n, share.context) == (9, True)
-        assert share.finding.endswith("6 of 9 devices are exposed so.")
-
-    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("seed", range(2))
     def test_matches_a_count_of_messages_on_directed_graphs(self, seed: int) -> None:
         """The devices that are read are those that receive one message, and the row is its sender's."""
         graph = random_graph(seed, directed=True)
@@ -299,11 +230,6 @@ class SingleNeighbour(AttackConformance):
         assert expected
         assert self.read(run) == expected
 
-    def test_leaves_other_schemes_alone(self) -> None:
-        """Where no codes are sent there is no guess."""
-        run = record(star_and_path(), Plaintext(), whole_numbers(9, 3, 9))
-        assert self.attack.infer(run.transcript.views(self.attack.card.observer), run.public) is None
-
     def test_finds_nobody_on_a_ring(self) -> None:
         """Where every device has two neighbours nothing is claimed and nothing is reachable."""
         ring = np.arange(8)
@@ -320,20 +246,10 @@ class TestSingleNeighbourAtDevice(SingleNeighbour):
     attack: Attack[ClaimedTerms, Any] = named("single-neighbour-device")
     rests_on = (frozenset({Phase.CODES}), frozenset({Phase.DECODED}))
 
-    def test_contradicts_nothing(self) -> None:
-        """The paper declares this leak, so finding it breaks no promise."""
-        assert _broken_by(self.attack) is None
-
 
 class TestSingleNeighbourAtSilo(SingleNeighbour):
     attack: Attack[ClaimedTerms, Any] = named("single-neighbour-silo")
     rests_on = (frozenset({Phase.AGGREGATE}),)
-
-    def test_contradicts_what_silos_are_promised_not_to_see(self) -> None:
-        """The paper promises that silos see sums only, so reading a single embedding breaks that promise."""
-        broken = _broken_by(self.attack)
-        assert broken is not None
-        assert "silo" in broken.statement
 
     def test_needs_its_own_masks(self) -> None:
         """A silo that had not drawn the masks itself could not tell one code from a sum of several."""
@@ -358,11 +274,6 @@ def _star() -> Run:
     return record(star_and_path(), secmp(MERSENNE_31), whole_numbers(9, 8, 1000))
 
 
-def _broken_by(attack: Attack[ClaimedTerms, Any]) -> Guarantee | None:
-    card = attack.card
-    return PUBLISHED_CLAIM.broken_by(card.secret, card.coalition, card.circumstance)
-
-
 class TestMaliciousSingleNeighbour(AttackConformance):
     attack: Attack[Recovered, Any] = named("malicious-single-neighbour")
     rests_on = (frozenset({Phase.DECODED}),)
@@ -381,7 +292,6 @@ class TestMaliciousSingleNeighbour(AttackConformance):
         return Run(graph, public_of(scheme, graph), channel.transcript, truth)
 
     def test_reads_one_neighbour_of_every_device_with_several(self) -> None:
-        """Every device with two neighbours or more has that of the lowest number read, and nobody else anything."""
         graph = random_graph(5, directed=True)
         run = self.exchange(graph, words(24, 16))
         heard: dict[int, list[int]] = {}

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 
 from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.fedspray.audit_runs import (
-    CONTROLS,
     LabelledNodes,
     drawn_nodes,
     drawn_pairs,
@@ -20,15 +18,8 @@ from fgl_secure.runtime import Channel, Recording
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.server_sums import ServerSums
-from tests.attacks.conformance import References
 from tests.attacks.recorded import Run
 from tests.attacks.summand_conformance import SummandConformance
-
-
-@pytest.fixture(scope="session", name="references")
-def proxy_references() -> References:
-    """The runs that attacks on proxies must break, recorded once."""
-    return {which: make() for which, make in CONTROLS.items()}
 
 
 class ProxyConformance(SummandConformance):

@@ -10,26 +10,21 @@ from hypothesis import strategies as st
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.structure import nsf_edges as degree_multisets
-from fgl_secure.attacks.structure.knowledge import EmbeddingModel, NodeClaims
+from fgl_secure.attacks.structure.knowledge import NodeClaims
 from fgl_secure.attacks.structure.nsf_edges import TOLERANCE, DegreeMultisets
-from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Phase, PublicParameters, Role
 from tests.attacks.conformance import Claims, losing, losing_of_even
-from tests.attacks.recorded import Run, both_ways, federated
-from tests.attacks.structure.structure_conformance import StructureConformance, claimed, structure_references
+from tests.attacks.recorded import Run
 from tests.attacks.structure.structure_runs import (
-    Floats,
-    Ids,
+    StructureConformance,
+    claimed,
     communities,
     one_hot_degrees,
     record_hop2vec,
     record_rule,
     without,
 )
-
-__all__ = ["structure_references"]
-
 
 FEATURES = frozenset({Phase.STRUCTURE_FEATURES})
 
@@ -63,15 +58,6 @@ class TestNsfDegrees(Topology):
         (found,) = self.attack.score(guess, run.truth)
         assert found.value == pytest.approx(found.reachable)
 
-    def test_random_baseline_is_a_random_own_node(self) -> None:
-        """Where all nodes have one degree, any own node has the right one."""
-        ring = federated(both_ways([(i, (i + 1) % 12) for i in range(12)]), np.arange(12) % 3)
-        run = record_rule(ring)
-        guess = self.attack.infer(run.transcript.views(Role.SILO), PublicParameters())
-        assert guess is not None
-        (found,) = self.attack.score(guess, run.truth)
-        assert found.random == found.prior == found.value == 1
-
 
 class TestNsfEgoNets(Topology):
     attack = named("nsf-ego-nets")
@@ -84,40 +70,6 @@ class TestNsfEgoNets(Topology):
         everything, half = self.read(self.run()), self.read(self.run(losing_of_even(FEATURES)))
         assert 0 < half.total() < everything.total()
         assert not self.read(self.run(losing(FEATURES)))
-
-    def test_degrees_alone_say_little_of_surroundings(self) -> None:
-        """One-hot degrees tell far fewer ego networks than return probabilities do."""
-        figures = []
-        for rule_run in (self.run(), record_rule(self.run().graph, one_hot_degrees)):
-            guess = self.attack.infer(rule_run.transcript.views(Role.SILO), PublicParameters())
-            assert guess is not None
-            figures.append(self.attack.score(guess, rule_run.truth)[0].value)
-        assert figures[1] < figures[0]
-
-    def test_ego_networks_of_alike_nodes_are_alike(self) -> None:
-        """Among triangles, each inside a client, every ego network is that of every own node."""
-        pairs = [(3 * k + a, 3 * k + b) for k in range(4) for a, b in ((0, 1), (1, 2), (0, 2))]
-        run = record_rule(federated(both_ways(pairs), np.arange(12) // 3 % 3))
-        guess = self.attack.infer(run.transcript.views(Role.SILO), PublicParameters())
-        assert guess is not None
-        assert self.attack.score(guess, run.truth)[0].value == 1
-        other = StructureTruth.of(run.transcript.parties, federated(both_ways(pairs[:-1]), np.arange(12) // 3 % 3))
-        assert self.attack.score(guess, other)[0].value < 1
-
-
-def test_a_standardised_degree_is_read_like_a_plain_one() -> None:
-    """One column that goes with the degree is enough, among others of any size and in any unit."""
-    run = record_rule(communities(3, nodes=60), standardised_degree_among_noise)
-    guess = named("nsf-degrees").infer(run.transcript.views(Role.SILO), PublicParameters())
-    assert guess is not None
-    (found,) = named("nsf-degrees").score(guess, run.truth)
-    assert found.value == pytest.approx(found.reachable)
-
-
-def standardised_degree_among_noise(edges: Ids, owners: Ids) -> Floats:
-    degrees = np.bincount(edges[0], minlength=len(owners))
-    noise = np.random.default_rng(0).normal(size=(len(owners), 30))
-    return np.hstack([noise, ((degrees - 3.0) / 2.5)[:, None]])
 
 
 class Learnt(StructureConformance):
@@ -148,14 +100,6 @@ class Labels(Learnt):
     def claims(self, guess: NodeClaims) -> Claims:
         return claimed(guess.nodes, guess.values)
 
-    def test_goes_through_the_embedding_that_everybody_holds(self) -> None:
-        """Logits that are permuted by the embedding are read in the embedding's order."""
-        run = self.recorded(communities())
-        turned = run.told(EmbeddingModel(lambda features: features[:, ::-1]))
-        assert self.figure(turned) < 0.1
-        both = EmbeddingModel(lambda features: features[:, ::-1][:, ::-1])
-        assert self.figure(run.told(both)) == self.figure(run)
-
     def test_task_agnostic_features_say_little(self) -> None:
         """Return probabilities have no labels in them: what is read is hardly better than a guess."""
         run = record_rule(communities())
@@ -169,41 +113,12 @@ class TestNsfLabels(Labels):
 class TestNsfTrainingLabels(Labels):
     attack = named("nsf-training-labels")
 
-    def test_counts_training_nodes_alone(self) -> None:
-        """The figure rests on each training node once for each other client."""
-        run = self.run()
-        guess = self.guess(run)
-        (found, *_) = self.attack.score(guess, run.truth)
-        assert f"of {2 * int(run.truth.labelled.sum()):,} labels" in found.finding
-        assert found.n <= run.truth.labelled.sum()
-
 
 class TestNsfMembership(Learnt):
     attack = named("nsf-membership")
 
     def claims(self, guess: NodeClaims) -> Claims:
         return claimed(guess.nodes, guess.values)
-
-    @pytest.mark.parametrize("labelled", [0.0, 1.0])
-    def test_says_nothing_where_there_is_nothing_to_tell(self, labelled: float) -> None:
-        """Where all nodes train, or none is said to, there is no figure."""
-        run = self.run()
-        guess = self.guess(run)
-        everybody = replace(run.truth, labelled=np.full(60, bool(labelled)))
-        assert self.attack.score(guess, everybody) == ()
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_what_a_client_mostly_has_is_no_finding(seed: int) -> None:
-    """Where clients are communities, labels permuted within clients are read no better than the prior says."""
-    run = record_hop2vec(communities(apart=True))
-    for attack in (named("nsf-labels"), named("nsf-training-labels")):
-        guess = guess_of(attack, run.transcript.views(Role.SILO), run.public, run.knowledge)
-        assert guess is not None
-        (found,) = attack.score(guess, run.truth)
-        (null,) = attack.score(guess, run.truth.permuted(seed))
-        assert null.interval.low <= null.prior + 0.05
-        assert 1 / 4 < null.prior < found.value
 
 
 NUMBERS = np.array([2, 3, 4, 5, 6, 7, 9, 12, 20, 31, 61])

@@ -20,9 +20,11 @@ from fgl_secure.attacks.virtual_nodes.summands import (
 )
 from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Phase, Role
+from fgl_secure.runtime import Phase, Recording, Role
+from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import Claims, losing_of_even, measured
-from tests.attacks.virtual_nodes.virtual_node_conformance import VirtualNodeConformance, virtual_node_references
+from tests.attacks.recorded import Run
+from tests.attacks.summand_conformance import SummandConformance
 from tests.attacks.virtual_nodes.virtual_node_runs import (
     ENCODER,
     NODES,
@@ -36,7 +38,19 @@ from tests.attacks.virtual_nodes.virtual_node_runs import (
 )
 from tests.error_codes import about
 
-__all__ = ["virtual_node_references"]
+
+class VirtualNodeConformance(SummandConformance):
+    """Inherit as `Test...`, name the attack, list its claims and say how its run is recorded.
+
+    Attributes:
+        setting: how the rounds are trained that the attack reads.
+    """
+
+    setting = Federation()
+
+    def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
+        """Rounds of a few clients."""
+        return record_rounds(self.setting, loss=loss, recording=recording)
 
 
 ONE_STEP = LocalWork(0.3, 64, 1, 1000)
@@ -49,14 +63,7 @@ class TestVirtualNodeLabels(VirtualNodeConformance):
     def claims(self, guess: Any) -> Claims:
         return Counter(zip(guess.clients.tolist(), guess.shares.argmax(axis=1).tolist(), strict=True))
 
-    def test_tells_shares_of_many_batches(self) -> None:
-        """Several epochs of small batches blur what is told only a little."""
-        run = record_rounds(Federation(clients=10, work=LocalWork(0.05, 16, 3, 1000)))
-        found = measured(self.attack, run)[SHARES]
-        assert found.value > 0.8 * found.reachable
-
     def test_finds_nothing_where_clients_are_alike(self) -> None:
-        """Clients with even labels have nothing to be found out, and the finding says so."""
         found = measured(self.attack, record_rounds(Federation(skew=0.0, rounds=3)))[SHARES]
         assert "next to nothing to find" in found.finding
         assert judge(found.value, found.interval, found.prior, exact=False) is Verdict.NOT_DETECTED
@@ -72,24 +79,12 @@ class TestVirtualNodeLabels(VirtualNodeConformance):
         assert judge(found[SHARES].value, found[SHARES].interval, 0.0, exact=False).is_exposure
         assert found[COMMONEST].value == 1
 
-    def test_reads_no_values(self) -> None:
-        """Where the model has one output, which is a value and no label, there is no guess."""
-        run = self.run()
-        known = [replace(run.knows(VirtualSlices), head_bias=slice(3, 4), hidden=0)]
-        assert guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, known) is None
-
     def test_refuses_summands_of_another_layout(self) -> None:
         """Rows that are too short are an error, and not read as something else."""
         run = self.run()
         known = [replace(run.knows(VirtualSlices), virtual_nodes=50)]
         with pytest.raises(InputError, check=about("summands")):
             guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, known)
-
-    def test_truth_without_shares_scores_nothing(self) -> None:
-        """A run whose label shares nobody noted has no figure."""
-        run = self.run()
-        guess = self.guess(run)
-        assert self.attack.score(guess, replace(run.truth, label_shares=None)) == ()
 
 
 def holding(counts: list[int], scale: float, seed: int = 0) -> Holding:
@@ -110,18 +105,6 @@ def test_a_bias_alone_tells_counts_exactly(counts: list[int]) -> None:
     np.testing.assert_allclose(found, np.array(counts) / sum(counts), atol=1e-12)
 
 
-@pytest.mark.parametrize("counts", [[8, 0, 0], [5, 2, 1], [0, 7, 4]])
-def test_a_linear_model_at_zero_tells_counts_exactly(counts: list[int]) -> None:
-    """At weights of zero predictions are even whatever enters, and a small step leaves them so."""
-    layout = slices()
-    setting = Federation(work=replace(ONE_STEP, rate=1e-6))
-    sent = np.zeros(layout.entries)
-    state = trained(setting, sent, holding(counts, 1.0), np.random.default_rng(0))
-    found = label_shares([Change(sent, state, 1)], layout, setting.work)[0]
-    np.testing.assert_allclose(found * sum(counts), counts, atol=1e-4)
-    assert np.rint(found * sum(counts)).tolist() == counts
-
-
 def test_steps_are_counted_as_clients_take_them() -> None:
     """As many as there are batches, the last one smaller, in each epoch."""
     work = LocalWork(0.1, 32, 2, 500)
@@ -140,43 +123,14 @@ class TestVirtualNodePopulation(VirtualNodeConformance):
         return Counter(tuple(shares) for shares in guess.shares.round(9).tolist())
 
     def test_tells_from_masked_sums_what_all_have(self) -> None:
-        """Masks keep the sum exact, and the sum tells the label shares of all clients together."""
         found = measured(self.attack, record_rounds(MASKED))[METRIC]
         assert judge(found.value, found.interval, found.prior, exact=False) is Verdict.LEAKS
 
-    def test_adds_up_what_is_in_the_clear(self) -> None:
-        """Summands in the clear tell what their sum tells."""
-        masked, clear = (
-            measured(self.attack, record_rounds(replace(MASKED, scheme=scheme)))[METRIC]
-            for scheme in ("pairwise-masking", None)
-        )
-        assert np.isclose(masked.value, clear.value, atol=1e-6)
-
-    def test_finds_nothing_where_labels_are_even(self) -> None:
-        """As many graphs of each label leave nothing to be found out, and the finding says so."""
-        found = measured(self.attack, record_rounds(replace(MASKED, skew=0.0)))[METRIC]
-        assert "next to nothing to find" in found.finding
-        assert judge(found.value, found.interval, found.prior, exact=False) is Verdict.NOT_DETECTED
-
     def test_lost_summands_leave_no_sum(self) -> None:
-        """Where one client's summand is missing, the mean of the others is not taken for the mean of all."""
         run = record_rounds(Federation(rounds=2), loss=losing_of_even(frozenset({Phase.VECTORS})))
         layout = run.knows(VirtualSlices)
         assert layout is not None
         assert mean_states(run.transcript.views(Role.SERVER), layout) == ()
-
-    def test_the_null_control_moves_labels_on(self) -> None:
-        """Shares of all clients together are the same for any order of clients, so labels change places instead."""
-        truth = record_rounds(MASKED).truth
-        first, second, third = truth.population.tolist()
-        assert truth.permuted(1).population.tolist() == [third, first, second]
-        assert len({first, second, third}) > 1
-
-    def test_truth_without_shares_scores_nothing(self) -> None:
-        """A run whose label shares nobody noted has no figure."""
-        run = self.run()
-        guess = self.guess(run)
-        assert self.attack.score(guess, replace(run.truth, population=None)) == ()
 
 
 ROUNDS = Federation(rounds=4, pull=6.0)
@@ -196,21 +150,6 @@ class TestVirtualNodeClients(VirtualNodeConformance):
         assert judge(found.value, found.interval, found.prior, exact=False) is Verdict.NOT_DETECTED
         assert found.interval.low <= 0 <= found.interval.high
 
-    def test_compares_with_the_model_alone(self) -> None:
-        """What model and scores tell is reported beside it, against the same chance."""
-        run = record_rounds(Federation(clients=5, rounds=8))
-        found = measured(self.attack, run)
-        assert set(found) == {part.metric for part in Part}
-        assert found[Part.NODES.metric].reachable == found[Part.MODEL.metric].reachable == pytest.approx(0.8)
-
-    def test_looks_at_scores_where_they_are_sent(self) -> None:
-        """Where the server learns no mean score vector, nothing is said about scores."""
-        run = self.run()
-        known = [replace(run.knows(VirtualSlices), scores=0)]
-        guess = guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, known)
-        assert guess is not None
-        assert set(guess.names) == {Part.NODES, Part.MODEL}
-
     def test_reads_nothing_under_masks(self) -> None:
         """Where the server learns the sum alone, there is nothing to put a name to."""
         run = record_rounds(replace(ROUNDS, scheme="pairwise-masking"))
@@ -223,15 +162,8 @@ class TestVirtualNodeClients(VirtualNodeConformance):
         assert judge(found.value, found.interval, found.prior, exact=False).is_exposure
 
     def test_needs_two_rounds(self) -> None:
-        """One round has nothing to be compared with."""
         run = record_rounds(Federation())
         assert guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, run.knowledge) is None
-
-    def test_needs_virtual_nodes(self) -> None:
-        """A model without virtual nodes is no matter of this attack."""
-        run = self.run()
-        known = [replace(run.knows(VirtualSlices), virtual_nodes=0)]
-        assert guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, known) is None
 
 
 def test_links_go_by_direction_from_the_mean() -> None:

@@ -1,6 +1,5 @@
 """Rounds of a stand-in for FedVN, with rows laid out as its own: a linear last layer that is really trained."""
 
-from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
@@ -9,8 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from fgl_secure.attacks.truth import VirtualNodeTruth
-from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN, FEDVN_SKEWED, VIRTUAL_NODES, LocalWork, VirtualSlices
-from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.attacks.virtual_nodes.knowledge import LocalWork, VirtualSlices
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import TooFewClientsError
 from fgl_secure.graph import FederatedGraph
@@ -149,15 +147,6 @@ def secrets(held: list[Holding]) -> VirtualNodeTruth:
     counts = np.stack([np.bincount(each.labels, minlength=CLASSES) for each in held])
     shares, all_together = counts / counts.sum(axis=1, keepdims=True), counts.sum(axis=0) / counts.sum()
     return VirtualNodeTruth(np.arange(len(held)), shares, all_together)
-
-
-def references() -> Mapping[str, RecordedRun]:
-    """What attacks on summands of FedVN must break."""
-    runs = {
-        FEDVN: record_rounds(Federation(clients=8, rounds=12)),
-        FEDVN_SKEWED: record_rounds(Federation(clients=12, rounds=4)),
-    }
-    return {which: run.recorded(VIRTUAL_NODES, "rounds of FedVN") for which, run in runs.items()}
 
 
 def lonely(clients: int) -> FederatedGraph:

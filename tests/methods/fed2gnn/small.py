@@ -7,6 +7,7 @@ import numpy as np
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
+from fgl_secure.methods.fed2gnn.decoder import walk_sums
 from fgl_secure.methods.fed2gnn.hop_sums import hop_sums
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.program import Fed2GNN, clients_of
@@ -19,7 +20,7 @@ from fgl_secure.runtime import Channel, Recording
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.node_models import backbone_of
 from fgl_secure.training.parties import hierarchy_of
-from tests.methods.fed2gnn.true_children import TrueChildren
+from fgl_secure.typing import Floats
 
 QUICK = Fed2GNNPreset(
     "honest",
@@ -80,6 +81,51 @@ def true_children(graph: FederatedGraph, preset: Fed2GNNPreset, backbone: str = 
     return lambda client: TrueOfClient(TrueChildren(graph, values, mu, client.had.usual), client.silo.nodes)
 
 
+def relabelled(graph: FederatedGraph, client_of: np.ndarray) -> FederatedGraph:
+    """The same graph among other clients."""
+    return replace(graph, silo_of=client_of)
+
+
+class TrueChildren(Children):
+    """The children that are there: what no client knows, for comparison.
+
+    Args:
+        graph: who has what, with the edges of neighbours that are asked for.
+        values: float64 [n, w], rows as they are exchanged.
+        mu: float64 [K - 1, n, w], sums over walks.
+        usual: as in `DecodedChildren`.
+    """
+
+    def __init__(self, graph: FederatedGraph, values: Floats, mu: Floats, usual: float) -> None:
+        self._graph, self._usual = graph, usual
+        source, target = graph.edges
+        self._child, n = source, graph.num_devices
+        self._elements = walk_sums(np.stack([target, source]), values, mu)
+        self._first = np.searchsorted(target, np.arange(n + 1))
+        self._degree = graph.in_degree.astype(np.float64)
+
+    def single(self, level: Level) -> Level:
+        """Looks the neighbours up: of roots those at other clients, of other nodes all but the father."""
+        counts = np.diff(self._first)[level.node]
+        parent = np.repeat(np.arange(level.size), counts)
+        edge = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts - self._first[level.node], counts)
+        node = self._child[edge]
+        silo = self._graph.silo_of
+        root = level.father[parent] == UNKNOWN
+        kept = np.where(root, silo[node] != silo[level.node[parent]], node != level.father[parent])
+        parent, edge, node = parent[kept], edge[kept], node[kept]
+        elements = self._elements[edge][:, : level.below.shape[1]]
+        neighbours = self._degree[node]
+        ones = np.ones(len(node))
+        return Level(
+            parent, elements[:, 0], elements[:, 1:], neighbours - 1, neighbours, ones, node, level.node[parent]
+        )
+
+    def degrees(self, elements: Floats) -> Floats:
+        """The usual number: no true node is the mean of others."""
+        return np.full(len(elements), self._usual)
+
+
 class TrueOfClient(Children):
     """True nodes by their numbers in the whole graph, of roots that go by their places at their client."""
 
@@ -92,8 +138,3 @@ class TrueOfClient(Children):
 
     def degrees(self, elements: np.ndarray) -> np.ndarray:
         return self._whole.degrees(elements)
-
-
-def relabelled(graph: FederatedGraph, client_of: np.ndarray) -> FederatedGraph:
-    """The same graph among other clients."""
-    return replace(graph, silo_of=client_of)

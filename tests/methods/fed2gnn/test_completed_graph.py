@@ -14,8 +14,7 @@ from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.node_models import Matrix, Propagation, Surroundings, degree_weights, make_model
 from tests.error_codes import about
 from tests.methods.fed2gnn.oracles import graph_of, random_graph
-from tests.methods.fed2gnn.small import channel_of
-from tests.methods.fed2gnn.true_children import TrueChildren
+from tests.methods.fed2gnn.small import TrueChildren, channel_of
 
 CPU = torch.device("cpu")
 NO_DROPOUT = Dropout(0.0, 0)
@@ -91,14 +90,6 @@ def test_a_client_without_cross_edges_has_its_local_graph() -> None:
     assert sorted(zip(found.source, found.target, strict=True)) == [(0, 1), (1, 0)]
     alone = completed(graph, 1, 3, 2, Propagation.SYMMETRIC)  # node 4 is isolated
     assert len(alone.rows) == 3
-
-
-def test_a_graph_without_edges_is_left_as_it_is() -> None:
-    """Every node is a root without children."""
-    graph = graph_of([], 4, [0, 0, 1, 1])
-    found = completed(graph, 0, 2, 1, Propagation.SYMMETRIC)
-    assert len(found.rows) == 2
-    assert len(found.source) == 0
 
 
 def test_more_levels_than_sums_are_refused() -> None:

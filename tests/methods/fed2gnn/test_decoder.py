@@ -1,14 +1,31 @@
 """The decoder keeps sums, learns what sets look like, and never looks at what it was not given."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fed2gnn.decoder import Decoder, Neighbourhoods
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fed2gnn.decoder import (
+    MOST_LISTED,
+    Decoder,
+    Neighbourhoods,
+    best_matching,
+    matched,
+    own_neighbourhoods,
+    walk_sums,
+)
+from fgl_secure.methods.fed2gnn.hop_sums import hop_sums
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
+from fgl_secure.protocols.plaintext import Plaintext
 from tests.error_codes import about
+from tests.methods.fed2gnn.oracles import graphs, neighbours_of, random_graph, walks
+from tests.methods.fed2gnn.small import channel_of
 
 MOST = 4
 PRESET = DecoderPreset(epochs=60, width=32, blocks=2, batch=64, separator_rate=1e-2)
@@ -83,39 +100,12 @@ def test_degrees_are_predicted(trained: Decoder) -> None:
     assert (found >= 0).all()
 
 
-def test_the_loss_falls(trained: Decoder) -> None:
-    """Eq. 7 at the end of training is below that at its beginning."""
-    assert len(trained.losses) == PRESET.epochs
-    assert trained.losses[-1] < 0.5 * trained.losses[0]
-
-
 def test_a_seed_repeats_a_decoder() -> None:
-    """Equal seeds give equal bits, other seeds do not."""
     data, short = sets(60, 1), replace(PRESET, epochs=2)
     sums, counts = data.sums(), data.size
     one, same, other = (Decoder(data, MOST, short, seed).decode(sums, counts) for seed in (0, 0, 1))
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
-
-
-def test_directions_beyond_the_coordinates_are_shared_out_evenly() -> None:
-    """With fewer coordinates than columns, sums still hold, and elements differ in so many directions alone."""
-    decoder = Decoder(sets(100, 1), MOST, replace(PRESET, coordinates=1, epochs=2), seed=0)
-    sums = np.random.default_rng(0).normal(size=(20, 2, 6))
-    found = decoder.decode(sums, np.full(20, 3)).reshape(20, 3, 2, 6)
-    np.testing.assert_allclose(found.sum(axis=1), sums, atol=1e-9)
-    apart = (found - found.mean(axis=1, keepdims=True))[:, :, 0].reshape(-1, 6)
-    assert np.linalg.matrix_rank(apart, tol=1e-5) == 1
-
-
-def test_a_client_without_sets_has_a_decoder_all_the_same() -> None:
-    """Untrained, it still keeps sums."""
-    nothing = Neighbourhoods(np.empty((0, 2, 6)), *(np.empty(0, dtype=np.int64) for _ in range(3)))
-    decoder = Decoder(nothing, MOST, PRESET, seed=0)
-    found = decoder.decode(np.ones((1, 2, 6)), np.array([2]))
-    np.testing.assert_allclose(found.sum(axis=0), np.ones((2, 6)))
-    assert decoder.losses == []
-    assert decoder.loss(nothing) == 0
 
 
 def test_choices_out_of_range_are_refused(trained: Decoder) -> None:
@@ -127,3 +117,92 @@ def test_choices_out_of_range_are_refused(trained: Decoder) -> None:
     alone = sets(5, 1)
     with pytest.raises(InputError, check=about("elements")):
         Decoder(replace(alone, elements=alone.elements[:, :1]), MOST, PRESET, seed=0)
+
+
+SIZES = st.integers(1, MOST_LISTED + 2)
+
+
+def pair(size: int, width: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    coins = torch.Generator().manual_seed(seed)
+    return torch.randn(3, size, width, generator=coins), torch.randn(3, size, width, generator=coins)
+
+
+def set_loss(truth: torch.Tensor, decoded: torch.Tensor) -> torch.Tensor:
+    """Eq. 8 of each pair of sets, float [b]."""
+    return ((truth - matched(truth, decoded)) ** 2).sum(dim=(1, 2))
+
+
+@settings(max_examples=40, deadline=None)
+@given(SIZES, st.integers(1, 4), st.integers(0, 2**31))
+def test_the_loss_is_the_least_over_all_bijections(size: int, width: int, seed: int) -> None:
+    """Eq. 8 by trying every bijection, for sets on both sides of the size at which the search changes."""
+    truth, decoded = pair(size, width, seed)
+    listed = [((truth - decoded[:, list(order)]) ** 2).sum(dim=(1, 2)) for order in permutations(range(size))]
+    torch.testing.assert_close(set_loss(truth, decoded), torch.stack(listed).min(dim=0).values, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 2**31))
+def test_the_matching_is_a_bijection(size: int, seed: int) -> None:
+    costs = np.random.default_rng(seed).normal(size=(5, size, size))
+    assert (np.sort(best_matching(costs), axis=1) == np.arange(size)).all()
+
+
+def test_the_order_of_a_set_makes_no_difference() -> None:
+    """A set that is decoded in another order has no loss; the plain distance has."""
+    truth, _ = pair(6, 4, 0)
+    turned = truth[:, [3, 1, 5, 0, 2, 4]]
+    assert float(set_loss(truth, turned).max()) < 1e-9
+    assert float(((truth - turned) ** 2).sum()) > 1
+    assert torch.equal(matched(truth, turned), truth)
+
+
+def mu_of(graph: FederatedGraph, hops: int) -> np.ndarray:
+    values = graph.features.astype(np.float64)
+    return hop_sums(graph, values, hops, Plaintext(), channel_of(graph)).mu
+
+
+def sets_of(graph: FederatedGraph, most: int, client: int = 0, poison: float = 0.0) -> Neighbourhoods:
+    foreign = graph.silo_of != client
+    values, mu = graph.features.astype(np.float64), mu_of(graph, 2)
+    degree = graph.in_degree.astype(np.float64)
+    values[foreign] += poison
+    mu[:, foreign] += poison
+    degree[foreign] += poison
+    return own_neighbourhoods(graph, client, values, mu, degree, most, seed=0)
+
+
+@settings(max_examples=15, deadline=None)
+@given(graphs())
+def test_sums_behind_an_edge_are_those_over_walks_that_leave_the_father_behind(graph: FederatedGraph) -> None:
+    source, target = graph.edges[:, :40]
+    hops = 2
+    found = walk_sums(graph.edges[::-1], graph.features.astype(np.float64), mu_of(graph, hops))
+    heard = neighbours_of(graph.graph)
+    for edge, (child, father) in enumerate(zip(source, target, strict=True)):
+        assert np.array_equal(found[edge, 0], graph.features[child].astype(np.float64))
+        for hop in range(1, hops + 1):
+            onward = [node for node in heard[child] if node != father]
+            ends = list(walks(heard, hop, int(child), onward))
+            truth = graph.features[ends].sum(axis=0, dtype=np.float64) if ends else np.zeros(3)
+            np.testing.assert_allclose(found[edge, hop], truth, atol=1e-8)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(1, 5), st.integers(0, 1000))
+def test_sets_are_the_clients_own_neighbours_and_no_more_than_asked_for(most: int, seed: int) -> None:
+    graph = random_graph(40, 60, 3, seed)
+    found = sets_of(graph, most)
+    inside = graph.edges[1, (graph.silo_of[graph.edges] == 0).all(axis=0)]
+    counts = np.bincount(inside, minlength=graph.num_devices)
+    assert sorted(found.size) == sorted(np.minimum(counts[counts > 0], most))
+    assert len(found.elements) == found.size.sum() == len(found.others)
+
+
+def test_a_client_needs_nothing_of_other_clients_nodes() -> None:
+    """Changing what is known of foreign nodes changes no set: only sums that came to own nodes are used."""
+    graph = random_graph(40, 80, 3, 5)
+    plain, poisoned = sets_of(graph, 10), sets_of(graph, 10, poison=1e6)
+    assert np.array_equal(plain.elements, poisoned.elements)
+    assert np.array_equal(plain.others, poisoned.others)
+    assert len(plain.elements)

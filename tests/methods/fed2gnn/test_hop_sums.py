@@ -14,14 +14,18 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.grouping import OwnPairs, client_pairs, sampled_neighbours
-from fgl_secure.methods.fed2gnn.hop_sums import HOP_SUMS, HopSums, RowRange, hop_sums
+from fgl_secure.methods.fed2gnn.grouping import (
+    OwnPairs,
+    agreed_neighbours,
+    sampled_neighbours,
+)
+from fgl_secure.methods.fed2gnn.hop_sums import HopSums, RowRange, hop_sums
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
-from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
+from fgl_secure.runtime import Channel, Recording, Step
 from fgl_secure.training.parties import hierarchy_of
 from tests.error_codes import about
 from tests.methods.fed2gnn.oracles import graph_of, graphs, neighbours_of, random_graph, walks
@@ -32,7 +36,6 @@ ROWS = RowRange(first=64.0, growth=8.0)
 
 SCHEMES: list[Scheme] = [
     Plaintext(),
-    SecretMessagePassing(),
     RelayCoded(k_min=1, profile=Profile.SHOWN),
     Plaintext(Path.SILO),
     RelayCoded(T=2, R=4, k_min=2, profile=Profile.SHOWN),
@@ -97,14 +100,13 @@ def asked_at_random(graph: FederatedGraph, seed: int) -> Ids:
 
 
 @given(graphs(), st.integers(1, 4))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_sums_are_those_over_walks(graph: FederatedGraph, hops: int) -> None:
-    """In the clear, f, mu and eta are the sums over explicitly enumerated walks."""
     same(run(graph, hops), Heard.of(graph).sums(graph.features.astype(np.float64), hops))
 
 
 @given(graphs(), st.integers(1, 4), st.integers(0, 2**32 - 1))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_requests_need_not_be_mutual(graph: FederatedGraph, hops: int, seed: int) -> None:
     """Where clients sample each for itself, walks follow who hears of whom, and nobody's own rows are left in."""
     neighbours = asked_at_random(graph, seed)
@@ -113,7 +115,7 @@ def test_requests_need_not_be_mutual(graph: FederatedGraph, hops: int, seed: int
 
 
 @given(graphs(), st.integers(1, 4), st.integers(2, 3))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_nodes_of_refused_sums_have_no_neighbours_abroad(graph: FederatedGraph, hops: int, minimum: int) -> None:
     """Below the minimum nothing is asked for, and walks through such a node stay with its client."""
     found = run(graph, hops, Plaintext(minimum_group=minimum))
@@ -181,13 +183,6 @@ def test_schemes_agree_with_plaintext(scheme: Scheme, sampled: bool) -> None:
         assert error < graph.num_silos * unit * (1 + degree) ** (hop - 1)
 
 
-def test_padding_of_unnamed_senders_does_not_fit() -> None:
-    """Where relays are not to see the graph everybody sends as much as it gets, one sum each; clients have many."""
-    graph, scheme = random_graph(30, 45, 3, 0), RelayCoded(k_min=1, profile=Profile.HIDDEN)
-    with pytest.raises(InputError):
-        run(graph, 2, scheme)
-
-
 def test_noise_goes_through_all_hops() -> None:
     """Under perturbation the first hop has the noise of one sum, and later hops have more, for they pass it on."""
     graph, hops = random_graph(40, 60, 3, 2), 2
@@ -197,71 +192,6 @@ def test_noise_goes_through_all_hops() -> None:
     errors = np.sqrt(np.square(found.f - run(graph, hops).f).mean(axis=(1, 2)))
     assert 0 < errors[0] < scheme.settings.sigma * graph.num_silos
     assert errors[0] < errors[1]
-
-
-def test_messages_and_bytes_grow_with_nodes_neighbours_and_hops() -> None:
-    """Appendix E.3, O(ndK): a request for each sampled neighbour, and at most one row for each in each hop."""
-    most, width = 2, 3
-    graph = sampled_neighbours(random_graph(200, 400, 4, 0), most, seed=0)
-    crossing = int(graph.crosses_silos.sum())
-    assert crossing <= graph.num_devices * most
-    for hops in (1, 2, 5):
-        wire = channel(graph, Plaintext())
-        hop_sums(graph, graph.features, hops, Plaintext(), wire)
-        rows = len(client_pairs(graph, wire)[1].client)
-        assert 0 < rows <= crossing
-        assert wire.transcript.message_count == crossing + hops * rows
-        assert wire.transcript.byte_count == crossing * 2 * 4 + hops * rows * width * 8
-
-
-@pytest.mark.parametrize(
-    "scheme", [RelayCoded(k_min=1, profile=Profile.SHOWN), SecretMessagePassing()], ids=lambda scheme: scheme.name
-)
-def test_secured_traffic_grows_linearly_with_hops(scheme: Scheme) -> None:
-    """Under schemes with a set-up, each hop after the first costs the same."""
-    graph = random_graph(60, 90, 3, 0)
-    sizes = []
-    for hops in (1, 2, 3):
-        wire = channel(graph, scheme)
-        hop_sums(graph, graph.features, hops, scheme, wire, rows=ROWS)
-        sizes.append((wire.transcript.message_count, wire.transcript.byte_count))
-    assert np.array_equal(np.subtract(sizes[2], sizes[1]), np.subtract(sizes[1], sizes[0]))
-
-
-@pytest.mark.parametrize(
-    "scheme", [Plaintext(minimum_group=2), RelayCoded(k_min=2, profile=Profile.SHOWN)], ids=lambda scheme: scheme.name
-)
-def test_a_client_notes_what_it_hears_of_its_own_nodes(scheme: Scheme) -> None:
-    """One note a hop: nodes whose sums were computed, with the sum as it arrived, at the client that the node is of."""
-    graph, hops = random_graph(60, 120, 4, 0), 3
-    wire = channel(graph, scheme, Recording.everything())
-    found = hop_sums(graph, graph.features, hops, scheme, wire, rows=ROWS)
-    _, pairs = client_pairs(graph, wire, None, least_group(scheme))
-    view = wire.transcript.views(Role.SILO)
-    notes = view.own(HOP_SUMS)
-    assert [rows.step.layer for rows in notes] == list(range(hops))
-    for k, rows in enumerate(notes):
-        nodes = rows.values[:, 0].astype(int)
-        assert np.array_equal(graph.silo_of[nodes], rows.observers)
-        assert sorted(nodes) == np.unique(pairs.asking).tolist()
-        if k == 0:
-            np.testing.assert_allclose(rows.values[:, 1:], found.f[0][nodes], atol=1e-5)
-
-
-def test_plaintext_shows_the_rows_of_the_protocol() -> None:
-    """With all neighbours asked for, a passive client's message is q of the protocol: its neighbours' mu, added up."""
-    graph, hops = random_graph(40, 80, 3, 0), 4
-    wire = channel(graph, Plaintext(), Recording.everything())
-    found = hop_sums(graph, graph.features, hops, Plaintext(), wire)
-    _, pairs = client_pairs(graph, wire)
-    mu = [graph.features.astype(np.float64), *found.mu]
-    for client in range(3):
-        for rows in wire.transcript.view([Party(Role.SILO, client)]).messages(Phase.VALUES):
-            assert rows.payload is not None
-            expected = np.zeros((len(pairs.node), 3))
-            np.add.at(expected, pairs.pair, mu[rows.step.layer][pairs.asked])
-            mine = graph.silo_of[pairs.node] == client
-            assert np.isclose(rows.payload[:, None], expected[mine][None]).all(axis=2).any(axis=1).all()
 
 
 @pytest.mark.parametrize(
@@ -274,7 +204,7 @@ def test_plaintext_shows_the_rows_of_the_protocol() -> None:
     ],
     ids=["without edges", "clients without cross edges", "a client without cross edges", "one client"],
 )
-@pytest.mark.parametrize("scheme", SCHEMES[:3], ids=lambda scheme: scheme.name)
+@pytest.mark.parametrize("scheme", SCHEMES[:2], ids=lambda scheme: scheme.name)
 def test_graphs_with_nothing_to_send_work(graph: FederatedGraph, scheme: Scheme) -> None:
     """Isolated nodes, no edges, no cross edges: sums are those over what there is, and 0 where there is nothing."""
     expected = Heard.of(graph).sums(graph.features.astype(np.float64), 3)
@@ -322,3 +252,34 @@ def test_bad_input_is_refused() -> None:
     one_way = replace(graph, graph=replace(graph.graph, edges=np.array([[0], [1]])))
     with pytest.raises(InputError, check=about("graph")):
         hop_sums(one_way, x, 1, Plaintext(), wire)
+
+
+def test_sampling_leaves_at_most_so_many_and_both_ends_agree() -> None:
+    """No node keeps more than `most`; the graph stays undirected, and edges within clients stay."""
+    graph = random_graph(150, 400, 4, 0)
+    for most in (1, 3, 1000):
+        thinned = sampled_neighbours(graph, most, seed=5)
+        cross = np.bincount(thinned.edges[1, thinned.crosses_silos], minlength=150)
+        assert cross.max() <= most
+        assert thinned.graph.is_symmetric
+        assert (~thinned.crosses_silos).sum() == (~graph.crosses_silos).sum()
+    assert np.array_equal(sampled_neighbours(graph, 1000, seed=5).edges, graph.edges)
+    again, other = (sampled_neighbours(graph, 2, seed).edges for seed in (5, 6))
+    assert np.array_equal(again, sampled_neighbours(graph, 2, 5).edges)
+    assert not np.array_equal(again, other)
+
+
+def test_a_node_loses_neighbours_only_where_one_end_has_too_many() -> None:
+    """Neighbours of a hub keep each other: with d = 2, the hub keeps 2 of 6 and the ring around it is whole."""
+    spokes, ring = [(0, v) for v in range(1, 7)], [(v, v % 6 + 1) for v in range(1, 7)]
+    graph = graph_of([*spokes, *ring], 7, [0, 1, 1, 1, 1, 1, 1])
+    thinned = sampled_neighbours(graph, 2, seed=0)
+    assert np.bincount(thinned.edges[1], minlength=7)[0] == 2
+    assert (~thinned.crosses_silos).sum() == 2 * len(ring)
+
+
+def test_a_lost_pick_is_refused() -> None:
+    graph = random_graph(20, 40, 3, 0)
+    channel = Channel(hierarchy_of(graph), SimulationCoins(0), loss=lambda *batch: np.arange(len(batch[2])) > 0)
+    with pytest.raises(ProtocolError, check=about("requests")):
+        agreed_neighbours(graph, channel, 2, 0, Step(0))

@@ -22,7 +22,6 @@ SHORT = Fed2GNNPreset(
     latent=LatentPreset(width=16, epochs=1),
 )
 RUNS: dict[str, tuple[Fed2GNNPreset, Scheme, Scheme, bool]] = {
-    "in the clear, put down": (SHORT, Plaintext(), Plaintext(), True),
     "models masked, put down": (SHORT, Plaintext(), PairwiseMasking(), True),
     "small sums refused": (replace(SHORT, hops=3, decoded=0), Plaintext(minimum_group=2), PairwiseMasking(), False),
     "over relays": (SHORT, RelayCoded(k_min=2, profile=Profile.SHOWN), PairwiseMasking(), False),

@@ -1,28 +1,23 @@
 """Fed2GNN trains to what its sums allow, whoever computes them."""
 
-import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import least_group
-from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.node_models import make_model
-from fgl_secure.training.parameters import flat
 from tests.error_codes import about
-from tests.methods.fed2gnn.small import PLAIN, QUICK, channel_of, some_digits, train, true_children
+from tests.methods.fed2gnn.small import PLAIN, QUICK, some_digits, train, true_children
 
 GRAPH = some_digits()
 
@@ -31,25 +26,17 @@ def losses(result: TrainingResult) -> np.ndarray:
     return np.array(result.losses)
 
 
-@pytest.mark.parametrize("backbone", ["gcn", "sage", "dagnn"])
-def test_equal_seeds_give_equal_bits(backbone: str) -> None:
+def test_equal_seeds_give_equal_bits() -> None:
     """Losses, accuracies and messages repeat; another seed gives others."""
-    one, same, other = (train(GRAPH, backbone=backbone, seed=seed) for seed in (0, 0, 1))
+    one, same, other = (train(GRAPH, backbone="sage", seed=seed) for seed in (0, 0, 1))
     assert one.losses == same.losses
     assert one.accuracy == same.accuracy
     assert one.losses != other.losses
 
 
-def test_a_sum_of_updates_under_a_scheme_is_the_clear_sum() -> None:
-    """Pairwise masking of the clients' models gives the same bits as models in the clear."""
-    clear, masked = train(GRAPH), train(GRAPH, updates=server_scheme("pairwise-masking"))
-    assert clear.losses == masked.losses
-    assert clear.accuracy == masked.accuracy
-
-
 def test_secured_and_clear_training_agree() -> None:
     """Sums over relays and masked models, against sums of the same groups in the clear: within .2 points."""
-    graph, preset = some_digits(clients=6), replace(QUICK, epochs=12)
+    graph, preset = some_digits(clients=6), replace(QUICK, epochs=4)
     scheme = RelayCoded(profile=Profile.SHOWN)
     secured = train(graph, preset, scheme, server_scheme("pairwise-masking"))
     clear = train(graph, preset, Plaintext(minimum_group=least_group(scheme)))
@@ -71,22 +58,6 @@ def test_the_server_learns_sums_alone_under_a_scheme() -> None:
     assert len(seen.messages(Phase.VECTORS)) == calls
 
 
-def test_seconds_count_from_the_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exchange that takes a thousand seconds is in the total, and not in the median of the rounds."""
-    clock = [0.0]
-
-    def slow(client: Fed2GNN) -> None:
-        clock[0] += 1000 * (client.silo.silo == 0)
-        begin(client)
-
-    begin = Fed2GNN.begin
-    monkeypatch.setattr(Fed2GNN, "begin", slow)
-    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    result = train(GRAPH)
-    assert result.seconds == 1000
-    assert result.seconds_per_round == 0
-
-
 def test_counts_are_those_that_choose_the_round() -> None:
     """The sums over clients give the pooled validation accuracy of every round: the best is the reported one."""
     preset = replace(PLAIN, epochs=6)
@@ -101,19 +72,6 @@ def test_counts_are_those_that_choose_the_round() -> None:
     assert totals[0][2] == GRAPH.validation_mask.sum()
 
 
-def test_models_are_sent_with_their_weight() -> None:
-    """Labelled nodes over all nodes, the last entry, and everything else times it."""
-    preset = replace(PLAIN, epochs=1, learning_rate=1e-30)
-    result = train(GRAPH, preset, recording=Recording.everything(), children=true_children(GRAPH, preset))
-    batches = result.transcript.views(Role.SERVER).messages(Phase.VECTORS)
-    (rows,) = (np.asarray(batch.payload) for batch in batches if not batch.step.evaluation)
-    labelled = np.bincount(GRAPH.silo_of, weights=GRAPH.train_mask)
-    np.testing.assert_allclose(rows[:, -1], labelled / GRAPH.num_devices, atol=1e-9)
-    weights = (GRAPH.graph.num_features, preset.hidden, GRAPH.num_classes)
-    start = flat(list(make_model("gcn", weights, preset.hops, 0).parameters()))
-    np.testing.assert_allclose(rows[:, :-1] / rows[:, -1:], np.tile(start, (4, 1)), atol=1e-6)
-
-
 def small(pairs: list[list[int]], silo_of: list[int]) -> FederatedGraph:
     """Two classes, every node trains."""
     n = len(silo_of)
@@ -125,13 +83,12 @@ def small(pairs: list[list[int]], silo_of: list[int]) -> FederatedGraph:
     return FederatedGraph.from_assignment(graph, silo_of, SplitMasks(everyone, nobody, nobody))
 
 
-@pytest.mark.parametrize("backbone", ["gcn", "sage", "dagnn"])
 @pytest.mark.parametrize(
-    "pairs",
+    ("backbone", "pairs"),
     [
-        pytest.param([], id="no edges"),
-        pytest.param([[0, 1], [2, 3], [3, 4]], id="no cross edges, isolated node"),
-        pytest.param([[0, 2], [1, 3]], id="cross edges alone"),
+        pytest.param("gcn", [], id="no edges"),
+        pytest.param("sage", [[0, 1], [2, 3], [3, 4]], id="no cross edges, isolated node"),
+        pytest.param("dagnn", [[0, 2], [1, 3]], id="cross edges alone"),
     ],
 )
 def test_sparse_graphs_train(backbone: str, pairs: list[list[int]]) -> None:
@@ -139,25 +96,6 @@ def test_sparse_graphs_train(backbone: str, pairs: list[list[int]]) -> None:
     result = train(small(pairs, [0, 0, 1, 1, 1, 2]), QUICK, backbone=backbone)
     assert np.isfinite(result.losses).all()
     assert result.accuracy.test is None
-
-
-@pytest.mark.parametrize(("hops", "decoded"), [(1, 1), (2, 0), (3, 2), (10, 1)])
-def test_trees_of_any_depth_train(hops: int, decoded: int) -> None:
-    """From one layer, where sums are all there is, to ten; from no decoded level to all but the last."""
-    graph, preset = some_digits(150, 3), replace(QUICK, epochs=2, hops=hops, decoded=decoded, neighbours=3)
-    assert np.isfinite(train(graph, preset, backbone="dagnn").losses).all()
-
-
-def test_fewer_neighbours_are_asked_for() -> None:
-    """With d = 1 fewer requests are sent than with d = 10."""
-    few, many = (
-        train(GRAPH, replace(QUICK, epochs=1, neighbours=most), recording=Recording.everything()) for most in (1, 10)
-    )
-
-    def requests(result: TrainingResult) -> int:
-        return sum(len(batch.senders) for batch in result.transcript.views(Role.SILO).messages(Phase.WANTED))
-
-    assert 0 < requests(few) < requests(many)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +115,6 @@ def test_settings_out_of_range_are_refused(change: dict[str, Any], message: str)
 
 
 def test_a_directed_graph_is_refused() -> None:
-    """A rooted tree is undirected."""
     base = small([[0, 1], [2, 3]], [0, 0, 1, 1])
     directed = Graph.from_arrays("directed", base.features, base.labels, base.edges[:, :1])
     graph = FederatedGraph.from_assignment(
@@ -187,25 +124,15 @@ def test_a_directed_graph_is_refused() -> None:
         train(graph)
 
 
-def test_other_parties_and_backbones_are_refused() -> None:
-    """The channel must have the scheme's relays, and the backbone a name."""
-    channel = channel_of(GRAPH)
-    with pytest.raises(InputError, check=about("channel")):
-        clients_of(GRAPH, {NEIGHBOURS: RelayCoded(profile=Profile.SHOWN)}, QUICK).train(channel)
-    with pytest.raises(UnknownNameError, check=about("backbone")):
-        train(GRAPH, backbone="gat")
-
-
 def test_features_that_say_nothing_are_refused() -> None:
-    """A latent map of nothing but zeros has no scale."""
     zeros = Graph.from_arrays("zeros", np.zeros_like(GRAPH.features), GRAPH.labels, GRAPH.edges)
     with pytest.raises(InputError, check=about("features")):
         train(replace(GRAPH, graph=zeros))
 
 
 def test_the_method_learns() -> None:
-    """On a few hundred digits, far better than chance after 60 rounds, and the training loss falls."""
-    preset: Fed2GNNPreset = replace(QUICK, epochs=60)
+    """On a few hundred digits, far better than chance after 40 rounds, and the training loss falls."""
+    preset: Fed2GNNPreset = replace(QUICK, epochs=40)
     result = train(GRAPH, preset)
     assert result.accuracy.test is not None
     assert result.accuracy.test > 0.5

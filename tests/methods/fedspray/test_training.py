@@ -4,12 +4,10 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-import torch
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.client import FedSpray, ProxyLayout, clients_of, first_proxies, minority_nodes
-from fgl_secure.methods.fedspray.networks import NETWORKS
 from fgl_secure.methods.fedspray.preset import HONEST, FedSprayPreset, RoundChoice, fedspray_preset
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -18,7 +16,6 @@ from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.server_sums import RECEIVED
 from fgl_secure.training.silo import Silo
 from tests.error_codes import about
 from tests.graphs import two_communities
@@ -57,17 +54,16 @@ LAYOUT = ProxyLayout.of(64, 10, SMALL.width)
 """Of the embedded graph."""
 
 
-@pytest.mark.parametrize("backbone", NETWORKS)
-@pytest.mark.parametrize("name", ["honest", "paper"])
+@pytest.mark.parametrize(("backbone", "name"), [("gcn", "honest"), ("sage", "paper")])
 def test_training_learns(backbone: str, name: str) -> None:
-    """Twelve rounds of either preset reach half of the test nodes with every backbone, and losses fall."""
-    preset = replace(fedspray_preset(name, "digits"), epochs=12, hidden=16, width=16)
+    """Eight rounds of either preset reach half of the test nodes, and losses fall."""
+    preset = replace(fedspray_preset(name, "digits"), epochs=8, hidden=16, width=16)
     preset = replace(preset, learning_rate=0.03, teaching=1.0)
     result = trained(digits(), preset, backbone=backbone)[0]
     assert result.accuracy.test is not None
     assert result.accuracy.test > 0.5
     assert result.losses[-1] < result.losses[0]
-    assert len(result.losses) == result.rounds == 12
+    assert len(result.losses) == result.rounds == 8
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -131,72 +127,6 @@ def test_summands_are_made_of_what_clients_have() -> None:
             np.testing.assert_allclose(part, shares[j] * proxies[labels == j].mean(axis=0), rtol=1e-5, atol=half)
 
 
-def test_clients_are_told_quotients_alone() -> None:
-    """Means, figures and counts of all clients, and no sum of shares or weights: as many entries as are sent."""
-    _, channel = trained(digits(), recording=Recording.everything())
-    received = [batch for batch in channel.transcript.private if batch.name == RECEIVED]
-    models = [batch for batch in channel.transcript.messages if batch.phase is Phase.MODEL]
-    assert len(received) == len(models) == SMALL.epochs
-    clients = channel.parties.ids(Role.SILO).tolist()
-    for note, told in zip(received, models, strict=True):
-        assert note.owners.tolist() == told.receivers.tolist() == clients
-        assert (note.values == note.values[0]).all()
-        assert note.values.shape[1] == LAYOUT.weight.start + 6 == told.item_bytes / 4
-
-
-def test_without_proxies_there_are_none() -> None:
-    """With S = 0 every proxy is zero in every summand and everywhere; the rest trains on."""
-    preset = replace(SMALL, proxies=False)
-    clients, channel = begun(digits(), preset, 2)
-    for rows in sent(channel):
-        assert not rows[:, LAYOUT.proxies].any()
-        assert rows[:, LAYOUT.shares].any()
-    assert not any(client.class_proxies.any() for client in clients)
-    assert trained(digits(), preset)[0].losses != trained(digits())[0].losses
-
-
-@pytest.mark.parametrize(
-    "switch",
-    [
-        {"confidence": 0.7},
-        {"classifier_projects": True},
-        {"own_proxies": True},
-        {"uniform_weights": True},
-        {"teaching": 5.0},
-        {"learning": 0.5},
-        {"first_class_proxy": 0.5},
-    ],
-    ids=lambda switch: next(iter(switch)),
-)
-def test_every_switch_makes_a_difference(switch: dict[str, float]) -> None:
-    """Each oddity by itself changes what is learnt."""
-    changed = replace(SMALL, **switch)  # type: ignore[arg-type]
-    assert trained(digits(), changed)[0].losses != trained(digits())[0].losses
-
-
-def test_own_proxies_last_and_global_ones_are_taken_anew() -> None:
-    """At the start of a round labelled nodes have the global proxy of their class, unless they keep their own."""
-    class_proxies = np.broadcast_to(np.arange(10.0)[:, None], (10, SMALL.width))
-    for own in (False, True):
-        client = begun(digits(), replace(SMALL, own_proxies=own), 0)[0][0]
-        before, client.class_proxies = client.proxies.detach().clone(), class_proxies
-        client._soft_targets()
-        labels = client.subgraph.labelled_labels
-        expected = before if own else torch.tensor(class_proxies, dtype=torch.float32)[labels]
-        assert torch.equal(client.proxies.detach(), expected)
-
-
-def test_networks_never_leave_their_clients() -> None:
-    """Clients' networks differ from the start and encoders agree; a summand has room for the encoder alone."""
-    clients, channel = begun(digits())
-    firsts = [next(client.network.parameters()) for client in clients]
-    assert not torch.equal(firsts[0], firsts[1])
-    encoders = [torch.cat([each.reshape(-1) for each in client.encoder.parameters()]) for client in clients]
-    assert torch.equal(encoders[0], encoders[1])
-    assert len(encoders[0]) == LAYOUT.parameters
-    assert sent(channel)[0].shape == (3, LAYOUT.parameters + 1 + 10 * SMALL.width + 10 + 4 + 6)
-
-
 def test_the_round_is_chosen_by_the_sum_alone() -> None:
     """The reported round is the one with the lowest mean loss, or the highest accuracy, that all are told."""
     for choice, sign in ((RoundChoice.LOSS, -1), (RoundChoice.ACCURACY, 1)):
@@ -234,13 +164,6 @@ def test_a_process_for_each_client_trains_the_same_bits(name: str) -> None:
         assert bits[0] == bits[1]
 
 
-def test_patience_ends_a_run() -> None:
-    """A run without improvement stops after so many rounds."""
-    preset = replace(with_epochs(HONEST, 200), learning_rate=0.5, patience=2)
-    result = trained(tiny(), preset)[0]
-    assert result.rounds == result.selected_round + 1 + 2 < 200
-
-
 def test_minority_nodes_have_another_label_than_most_training_nodes() -> None:
     """Counted by client from training labels alone; the accuracy is over test nodes of that kind."""
     graph = digits()
@@ -252,14 +175,11 @@ def test_minority_nodes_have_another_label_than_most_training_nodes() -> None:
     assert 0 <= outcome.report["minority"] != outcome.accuracy.test
 
 
-def test_a_graph_without_minority_nodes_has_no_such_accuracy() -> None:
-    """One class only: nothing to score, and None says so."""
-    assert np.isnan(trained(tiny(classes=(0,)), with_epochs(HONEST, 2))[0].report["minority"])
-
-
-@pytest.mark.parametrize("backbone", NETWORKS)
-@pytest.mark.parametrize("preset", [HONEST, PUBLISHED], ids=["honest", "paper"])
-@pytest.mark.parametrize("graph", [tiny(edges=False), tiny(classes=(0, 2)), tiny(labelled=1)], ids=["a", "b", "c"])
+@pytest.mark.parametrize(
+    ("graph", "preset", "backbone"),
+    [(tiny(edges=False), HONEST, "sage"), (tiny(classes=(0, 2)), PUBLISHED, "gcn"), (tiny(labelled=1), HONEST, "sgc")],
+    ids=["a", "b", "c"],
+)
 def test_unusual_graphs_train(graph: FederatedGraph, preset: FedSprayPreset, backbone: str) -> None:
     """No edges, a class that nobody has, and one labelled node a client give finite losses and an accuracy."""
     outcome = trained(graph, with_epochs(preset, 3), backbone=backbone)[0]
@@ -297,7 +217,6 @@ def test_the_honest_preset_is_the_papers_text() -> None:
 
 
 def test_the_paper_preset_differs_by_named_switches() -> None:
-    """Whatever differs from the honest preset is one of the oddities that the documentation names."""
     honest, paper = fedspray_preset("honest", "Physics"), fedspray_preset("paper", "Physics")
     assert (honest.name, paper.name) == ("honest", "paper")
     differing = {each.name for each in fields(honest) if getattr(honest, each.name) != getattr(paper, each.name)}
@@ -319,13 +238,3 @@ def test_the_paper_preset_differs_by_named_switches() -> None:
 def test_numbers_out_of_range_are_refused(argument: str, value: float) -> None:
     with pytest.raises(InputError, check=about(argument)):
         replace(HONEST, **{argument: value})  # type: ignore[arg-type]
-
-
-def test_rounds_can_be_chosen_and_names_must_be_known() -> None:
-    """A number of rounds replaces the preset's, None leaves it; there are two names."""
-    assert HONEST.with_epochs(7).epochs == 7
-    assert HONEST.with_epochs(None) is HONEST
-    with pytest.raises(InputError, check=about("epochs")):
-        HONEST.with_epochs(0)
-    with pytest.raises(UnknownNameError, check=about("preset")):
-        fedspray_preset("authors", "PubMed")

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.audit_target import claim_of
 from fgl_secure.methods.fedstruct.exchange import RowExchange
 from fgl_secure.methods.fedstruct.structure import CONTRIBUTORS, STRUCTURE_SUM, SumsByOwners, SumsByServer
@@ -96,7 +95,6 @@ def test_the_server_gets_the_sum_of_all(scheme: Scheme) -> None:
 
 @pytest.mark.parametrize("scheme", [Plaintext(), PairwiseMasking(), Ckks()], ids=lambda each: each.name)
 def test_owners_get_the_sums_of_their_rows(scheme: Scheme) -> None:
-    """The same sum, which the server is left with nothing of."""
     parts = random_parts()
     found, channel = summed(parts, scheme, 1, owners=True)
     bits = 20 if isinstance(scheme, Ckks) else GRADIENT_BITS
@@ -214,9 +212,3 @@ def test_the_claim_says_what_marks_tell() -> None:
         claim = claim_of(RowExchange(MASKS, MASKS, k_min=k_min), "hop2vec", CLIENTS)
         leaks = [leak for leak in claim.leaks_by_design if leak.secret is Secret.FOREIGN_NODE]
         assert sum("fewer than 2" in leak.statement for leak in leaks) == telling
-
-
-def test_the_graph_is_dealt_to_all() -> None:
-    """Two nodes a client, as the sums above take it."""
-    assert isinstance(GRAPH, FederatedGraph)
-    assert np.bincount(GRAPH.silo_of).tolist() == [2] * CLIENTS

@@ -87,25 +87,6 @@ def test_nothing_but_sums_over_foreign_neighbours_travels(graph: FederatedGraph)
     assert len(view.own(HOP_SUMS)) == len(view.own(OWN_HOP_ROWS)) == len(view.own(HOP_GRADIENTS)) == HOPS
 
 
-def test_what_a_client_notes_is_its_own(graph: FederatedGraph) -> None:
-    """Hop sums, own rows and gradients are noted for the client whose node they belong to, and are right."""
-    _, run = hopwise(graph, Plaintext())
-    for name in (HOP_SUMS, OWN_HOP_ROWS, HOP_GRADIENTS):
-        for rows in run.transcript.views(Role.SILO).own(name):
-            assert np.array_equal(graph.silo_of[rows.values[:, 0].astype(int)], rows.observers)
-    first = next(rows for rows in run.transcript.private if rows.name == HOP_SUMS and rows.step.layer == 0)
-    source, target = graph.edges[:, graph.crosses_silos]
-    expected = np.zeros_like(EMBEDDINGS)
-    np.add.at(expected, target, EMBEDDINGS[source])
-    assert np.allclose(first.values[:, 1:], expected[first.values[:, 0].astype(int)], atol=1e-5)
-
-
-def test_small_groups_are_left_out_and_the_degree_follows(graph: FederatedGraph) -> None:
-    """With k_min 3, a node with fewer foreign neighbours averages over those that it hears of."""
-    found, _ = hopwise(graph, Plaintext(minimum_group=3), np.ones((24, 1), dtype=np.float32), 2)
-    assert np.allclose(found["z"], 1)
-
-
 def test_edges_of_one_direction_are_refused(graph: FederatedGraph) -> None:
     """Embeddings travel one way and gradients the other, and degrees are those of both."""
     one_way = graph.edges[:, graph.edges[0] < graph.edges[1]]

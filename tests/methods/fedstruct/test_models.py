@@ -1,6 +1,6 @@
 """The models of FedStruct: fast forms against the formulas they stand for."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -8,22 +8,30 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.structure_features import normalised_adjacency
 from fgl_secure.methods.fedstruct.client import (
     DecoupledGCN,
     FixedRows,
-    LearntRows,
-    Perceptron,
     Sage,
     SageLayer,
     feature_model,
     neighbour_means,
     without_last_loops,
 )
-from fgl_secure.methods.fedstruct.preset import FeatureModelKind, FedStructPreset
+from fgl_secure.methods.fedstruct.preset import (
+    Averaging,
+    FeatureModelKind,
+    FedStructPreset,
+    Stepping,
+    Weighting,
+    fedstruct_preset,
+)
 from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.presets import Selection
 from fgl_secure.training.sparse_products import SparseMatrix
+from tests.error_codes import about
 from tests.graphs import two_communities
 
 CPU = torch.device("cpu")
@@ -61,24 +69,6 @@ def test_fixed_rows_are_a_layer_norm_and_a_linear_layer(share: float) -> None:
         assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-3)
 
 
-def test_learnt_rows_get_gradients() -> None:
-    """The product with learnt rows differentiates in the rows."""
-    rows = LearntRows(torch.randn(4, 6, requires_grad=True))
-    rows.product(nn.LayerNorm(6), nn.Linear(6, 2))[:, 0].sum().backward()  # type: ignore[no-untyped-call]
-    assert rows.values.grad is not None
-    assert rows.values.grad.abs().sum() > 0
-
-
-def test_dropout_is_repeated_by_its_seed_and_ends_with_training() -> None:
-    """Half of the units go, the others are doubled; outside training nothing changes."""
-    ones = torch.ones(100, 100)
-    first, second = Dropout(0.5, 1)(ones, training=True), Dropout(0.5, 1)(ones, training=True)
-    assert torch.equal(first, second)
-    assert set(first.flatten().tolist()) == {0.0, 2.0}
-    assert 0.45 < first.mean() / 2 < 0.55
-    assert torch.equal(Dropout(0.5, 1)(ones, training=False), ones)
-
-
 def inputs() -> NDArray[np.float32]:
     return GRAPH.features.copy()
 
@@ -104,13 +94,6 @@ def test_sage_takes_means_over_neighbours() -> None:
     assert torch.allclose(model(FixedRows(inputs(), CPU), silent()), model.head(h), atol=1e-5)
 
 
-def test_means_are_over_sources_of_incoming_edges() -> None:
-    """Rows add up to 1, or to 0 without a neighbour; a directed edge counts at its target."""
-    graph = directed([[0, 1], [2, 2]], 4)
-    assert np.array_equal(neighbour_means(graph).toarray()[2], [0.5, 0.5, 0, 0])
-    assert neighbour_means(graph).sum() == 1
-
-
 def directed(edges: list[list[int]], nodes: int, clients: list[int] | None = None) -> FederatedGraph:
     graph = Graph.from_arrays("small", np.eye(nodes), np.zeros(nodes, dtype=np.int64), edges)
     everything, nothing = np.ones(nodes, dtype=np.bool_), np.zeros(nodes, dtype=np.bool_)
@@ -124,12 +107,6 @@ def test_forgotten_loops_are_those_after_the_last_node_with_an_edge() -> None:
     assert np.allclose(kept, [1, 1, 1, 1, 1, 0, 0, 0])
 
 
-def test_a_client_without_edges_has_no_loops_at_all() -> None:
-    """That is where the public code's loops end: nowhere."""
-    graph = directed([[0, 2], [2, 0]], 4, [0, 1, 0, 1])
-    assert without_last_loops(normalised_adjacency(graph.graph), graph).sum(axis=1).tolist() == [1, 0, 1, 0]
-
-
 @pytest.mark.parametrize("kind", FeatureModelKind)
 def test_f_sees_local_edges_alone(kind: FeatureModelKind) -> None:
     """Features of another client's nodes do not change a node's scores, and those of its own client's do."""
@@ -141,8 +118,54 @@ def test_f_sees_local_edges_alone(kind: FeatureModelKind) -> None:
     assert moved[torch.from_numpy(GRAPH.silo_of == 1)].min() > 0
 
 
-def test_perceptrons_drop_units_in_training_mode_alone() -> None:
-    """Two passes in training mode differ, two in evaluation mode do not."""
-    model, dropout, rows = Perceptron((8, 16, 2)), silent(), FixedRows(inputs(), CPU)
-    assert not torch.equal(model.train()(rows, dropout), model(rows, dropout))
-    assert torch.equal(model.eval()(rows, dropout), model(rows, dropout))
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        ("Cora", (0.002, 5e-4, 40, 2, 10, (64,), (256,))),
+        ("CiteSeer", (0.002, 5e-4, 60, 2, 20, (64,), (128, 64))),
+        ("PubMed", (0.008, 1e-3, 125, 2, 20, (128,), (128,))),
+        ("Chameleon", (0.003, 3e-4, 60, 1, 1, (64,), (256,))),
+        ("Photo", (0.005, 1e-3, 150, 1, 3, (256,), (256,))),
+    ],
+)
+def test_settings_are_those_of_table_5(dataset: str, expected: tuple[object, ...]) -> None:
+    """Rates, decay, rounds, layers and widths are the printed ones, with d_s = 256 and p = 30, in both presets."""
+    for chosen in (fedstruct_preset(name, dataset) for name in ("honest", "paper")):
+        printed = (chosen.learning_rate, chosen.weight_decay, chosen.epochs, chosen.feature_hops, chosen.hops)
+        assert (*printed, chosen.feature_hidden, chosen.structure_hidden) == expected
+        assert (chosen.structure_rate, chosen.structure_width, chosen.kept) == (expected[0], 256, 30)
+
+
+def test_presets_differ_in_named_switches_alone() -> None:
+    """`paper` is the public code's way of weighing, losing, averaging and reporting; everything else is the same."""
+    honest, paper = fedstruct_preset("honest", "Cora"), fedstruct_preset("paper", "Cora")
+    differing = {each.name for each in fields(honest) if getattr(honest, each.name) != getattr(paper, each.name)}
+    assert differing == {"name", "weighting", "double_softmax", "forgotten_loops", "averaging", "selection"}
+    assert (honest.weighting, honest.averaging, honest.selection) == (
+        Weighting.LABELLED, Averaging.POOLED, Selection.VALIDATION,
+    )  # fmt: skip
+    assert not honest.double_softmax
+    assert not honest.forgotten_loops
+    assert paper.selection is None
+    assert paper.stepping is Stepping.ADAM
+    assert paper.feature_model is FeatureModelKind.DGCN
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epochs": 0}, "epochs"),
+        ({"hops": 0}, "hops"),
+        ({"structure_width": 0}, "structure_width"),
+        ({"kept": 0}, "kept"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"feature_model": FeatureModelKind.SAGE, "sage_widths": ()}, "sage_widths"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, check=about(message)):
+        _changed(fedstruct_preset("honest", "Cora"), change)
+
+
+def _changed(preset: FedStructPreset, change: dict[str, object]) -> FedStructPreset:
+    return replace(preset, **change)  # type: ignore[arg-type]

@@ -64,16 +64,6 @@ def test_all_take_over_the_mean_weighted_by_graphs() -> None:
     assert not np.array_equal(came_to[0], came_to[1])
 
 
-def test_unequal_clients_have_unequal_weights() -> None:
-    """A client with twice the training graphs has twice the weight."""
-    train = SETS.train.copy()
-    train[3:6] = False
-    clients, _, rows = one_round(sets=replace(SETS, train=train))
-    assert rows[:, -1].tolist() == pytest.approx([3 / 30, 6 / 30, 6 / 30])
-    first, second, third = (client.came_to for client in clients)
-    np.testing.assert_allclose(flat(clients[0].shared), (first + 2 * second + 2 * third) / 5, atol=1e-6)
-
-
 def test_rows_hold_what_the_method_says_and_nothing_else() -> None:
     """Model, virtual nodes, score vector, loss and weight in one row, counts in another; no generator."""
     clients, counts, rows = one_round()
@@ -89,19 +79,6 @@ def test_rows_hold_what_the_method_says_and_nothing_else() -> None:
         assert counted[2] in [0, SCORED // 2, SCORED]
         assert counted[3] == 1
     assert clients[0].losses == [pytest.approx(found[:, -1].mean() * UNIT)]
-
-
-def test_the_bias_of_the_last_layer_is_the_last_parameter_before_the_virtual_nodes() -> None:
-    """There attacks on labels find it."""
-    (client, *_), _, _ = one_round()
-    assert client.shared[-2] is client.model.output.bias
-
-
-def test_a_fixed_global_score_leaves_the_score_vector_out() -> None:
-    """As in the public code, where nothing about scores is sent; nor are there graphs to validate on."""
-    clients, counts, rows = one_round(replace(fedvn_preset("paper", "random"), hidden=6, virtual_nodes=3))
-    assert rows.shape[1] == len(clients[0].came_to) + 2
-    assert not counts[:, :2].any()
 
 
 def test_each_phase_changes_its_own_part_alone() -> None:
@@ -125,7 +102,6 @@ def test_each_phase_changes_its_own_part_alone() -> None:
 
 
 def test_a_client_without_training_graphs_is_named() -> None:
-    """There is nothing that it could send."""
     train = SETS.train & (SETS.client_of != 1)
     with pytest.raises(InputError, check=about("masks.train")):
         one_round(sets=replace(SETS, train=train))

@@ -1,90 +1,35 @@
 """FedVN as an audit runs it: which subjects, what attacks find, what is claimed, and bad input."""
 
-import json
 from dataclasses import replace
-from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from fgl_secure.auditing import Record, Report
-from fgl_secure.auditing.audit import audit
-from fgl_secure.cli.main import OK, main
+from fgl_secure.attacks.base import DataSecret
+from fgl_secure.attacks.registry import attack as named
+from fgl_secure.attacks.truth import VirtualNodeTruth
+from fgl_secure.attacks.virtual_nodes.knowledge import VirtualSlices, client_states
+from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data
 from fgl_secure.graph.data import GraphSets
+from fgl_secure.graph.datasets import load_set
 from fgl_secure.methods import FedVN
-from fgl_secure.runtime import Phase, Recording, Role
-from fgl_secure.schemes import names
-from fgl_secure.training.calls import Call
-from fgl_secure.training.one_process import OneProcess
+from fgl_secure.methods.fedvn import program
+from fgl_secure.methods.fedvn.audit_runs import handed_out, recorded_rounds, secrets
+from fgl_secure.methods.fedvn.audit_target import claim_of
+from fgl_secure.methods.fedvn.preset import fedvn_preset
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.runtime import Circumstance, Phase, Recording, Role, Secret
+from fgl_secure.schemes import names, server_scheme
+from fgl_secure.training.parameters import flat
 from tests.error_codes import about
-from tests.methods.fedvn.settings import QUICK
+from tests.methods.fedvn.sets import QUICK, setting, values
 
 SHORT = replace(QUICK, epochs=2)
-READING = ("virtual-node-labels", "virtual-node-population", "virtual-node-clients")
-
-
-@cache
-def report() -> Report:
-    """Summands in the clear and under masks, read by all attacks of this method."""
-    return audit(QUICK, attacks=READING)
-
-
-def found(protocol: str, attack: str) -> list[Record]:
-    """What an attack found under a protocol."""
-    return [record for record in report().records if record.protocol == protocol and record.attack == attack]
-
-
-def test_summands_in_the_clear_tell_clients_without_names() -> None:
-    """Score vectors alone tell whose a summand is, in the clear."""
-    told = {record.metric: record for record in found("plaintext", "virtual-node-clients")}
-    assert told["clients told by score vectors"].verdict.is_exposure
-    assert {"clients told by virtual nodes", "clients told by the model"} < set(told)
-
-
-def test_masks_leave_the_sum_alone_to_be_read() -> None:
-    """Under masks no attack on single clients has anything to read; the one on the sum has, and the claim says so."""
-    assert not found("pairwise-masking", "virtual-node-clients")
-    assert not found("pairwise-masking", "virtual-node-labels")
-    assert found("pairwise-masking", "virtual-node-population")
-    assert "how often each label occurs at all clients together" in str(report().claims["pairwise-masking"])
-
-
-def test_reports_say_which_rounds_attacks_read() -> None:
-    """The first twelve, or all where there are no more; here there are six."""
-    assert QUICK.epochs == 6
-    assert report().notes[0].startswith("Attacks read what was sent in the first 6 rounds of training")
-
-
-def test_no_finding_contradicts_a_claim_and_all_controls_hold() -> None:
-    """Attacks break what they must break and are at chance on permuted truth, and no promise is broken."""
-    assert not report().contradictions
-    assert all(record.controls_hold for record in report().records if record.verdict.is_measured)
-
-
-class Leaking(OneProcess):
-    """Sums under a scheme whose clients also send what they have as it is."""
-
-    def _server_sum(self, rows: list[NDArray[Any]], call: Call) -> list[NDArray[Any]]:
-        """Sends the rows, and sums them up."""
-        clients, (server,) = self._channel.parties.ids(Role.SILO), self._channel.parties.ids(Role.SERVER)
-        self._channel.send(Phase.VECTORS, call.step, clients, np.full(len(clients), server), np.stack(rows))
-        return super()._server_sum(rows, call)
-
-
-def test_clients_that_leak_under_masks_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broken twin: what clients send beside their masked vectors contradicts what masks promise."""
-    monkeypatch.setattr("fgl_secure.methods.fedvn.program.OneProcess", Leaking)
-    twin = audit(replace(QUICK, epochs=8), None, "pairwise-masking", READING)
-    assert {record.attack for record in twin.contradictions} == {"virtual-node-clients"}
-    assert any(record.attack == "virtual-node-labels" for record in twin.records)
 
 
 def test_attacks_read_what_training_sends() -> None:
-    """The rounds that are recorded for attacks are those of training, bit for bit."""
     (subject,) = SHORT.plan(None, ["plaintext"]).subjects
     trained = subject.train(recording=Recording.everything(2))
     (run,) = subject.runs(trained)
@@ -100,24 +45,6 @@ def test_demonstrates_two_schemes_and_takes_any() -> None:
     """Without a name, plaintext and pairwise masking; every staged scheme by name."""
     assert tuple(subject.name for subject in QUICK.plan().subjects) == FedVN.demonstrated
     assert tuple(subject.name for subject in QUICK.plan(None, names("server")).subjects) == tuple(names("server"))
-
-
-def test_the_plan_speaks_of_clients_and_graphs() -> None:
-    """Silos are clients, devices are nodes of graphs, and the figure is a mean over clients."""
-    plan = QUICK.plan()
-    assert plan.graph.num_silos == 3
-    assert plan.averaged == "mean of the accuracy of 3 clients, on 36 graphs"
-    assert plan.epochs == QUICK.epochs
-
-
-@pytest.mark.parametrize(
-    ("choice", "message"),
-    [({"virtual_nodes": 0}, "virtual_nodes"), ({"epochs": 0}, "epochs"), ({"preset": "best"}, "preset")],
-    ids=str,
-)
-def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, check=about(message)):
-        replace(QUICK, **choice)  # type: ignore[arg-type]  # one of several
 
 
 @pytest.mark.parametrize(
@@ -145,8 +72,101 @@ def test_clients_have_many_graphs() -> None:
             QUICK.plan(GraphSets(name))
 
 
-def test_training_says_under_which_scheme(capsys: pytest.CaptureFixture[str]) -> None:
-    """`train fedvn` runs under masks unless told otherwise, on a set that needs no download."""
-    assert main(["train", "fedvn", "--epochs", "1", "--virtual-nodes", "2", "--json"]) == OK
-    written = json.loads(capsys.readouterr().out)
-    assert (written["protocol"], written["dataset"]) == ("pairwise-masking", "Motif-mini")
+SERVER = {Role.SERVER: 1}
+
+
+def test_nothing_is_promised_in_the_clear() -> None:
+    """The paper leaves open what summands tell, and that they tell something is declared."""
+    claim = claim_of(Plaintext(), 5)
+    assert not claim.guarantees
+    assert {leak.secret for leak in claim.leaks_by_design} == {DataSecret.LABEL_SHARES, DataSecret.CLIENT_IDENTITY}
+
+
+@pytest.mark.parametrize("scheme", [name for name in names("server") if name != "plaintext"])
+@pytest.mark.parametrize("secret", [Secret.SUMMAND, DataSecret.LABEL_SHARES, DataSecret.CLIENT_IDENTITY])
+def test_findings_about_one_client_contradict_a_scheme(scheme: str, secret: Secret) -> None:
+    assert claim_of(server_scheme(scheme), 5).broken_by(secret, SERVER, Circumstance.ANY) is not None
+
+
+@pytest.mark.parametrize("scheme", [name for name in names("server") if name != "plaintext"])
+def test_what_the_sum_tells_is_declared(scheme: str) -> None:
+    """How often a label occurs at all clients together is no contradiction."""
+    claim = claim_of(server_scheme(scheme), 5)
+    assert claim.broken_by(DataSecret.LABEL, SERVER, Circumstance.ANY) is None
+    assert DataSecret.LABEL in {leak.secret for leak in claim.leaks_by_design}
+
+
+@pytest.mark.parametrize("secret", [Secret.SUMMAND, DataSecret.LABEL_SHARES, DataSecret.CLIENT_IDENTITY])
+def test_two_clients_know_each_other_s_part(secret: Secret) -> None:
+    """With two clients the mean tells each of them the other's summand and all it tells, and the claim says so."""
+    for clients, told in ((2, True), (3, False)):
+        claim = claim_of(server_scheme("lightsecagg"), clients)
+        anyhow = [leak for leak in claim.leaks_by_design if leak.circumstance is Circumstance.ANY]
+        assert ((secret, Role.SILO) in {(leak.secret, leak.role) for leak in anyhow}) is told
+
+
+@pytest.mark.parametrize("scheme", [name for name in names("server") if name != "plaintext"])
+@pytest.mark.parametrize("secret", [DataSecret.LABEL_SHARES, DataSecret.CLIENT_IDENTITY])
+@pytest.mark.parametrize("clients", [2, 5])
+def test_two_clients_must_be_left(scheme: str, secret: Secret, clients: int) -> None:
+    """With all others but one on its side, a server takes them from the sum: that is promised under no scheme."""
+    claim = claim_of(server_scheme(scheme), clients)
+    promised = [each for each in claim.guarantees if each.secret is secret]
+    assert promised
+    assert all(each.coalition.get(Role.SILO, 0) <= clients - 2 for each in promised)
+    for coalition in ({Role.SERVER: 1, Role.SILO: clients - 1}, {Role.SILO: clients - 1}):
+        assert claim.broken_by(secret, coalition, Circumstance.ANY) is None
+
+
+def test_the_server_knows_what_it_hands_out_first() -> None:
+    """Clients that hardly move come back with the model that the attacker knows as the first."""
+    chosen = setting(learning_rate=1e-9)
+    run = recorded_rounds(chosen, Plaintext(), "plaintext", "x")
+    layout = run.knows(VirtualSlices)
+    assert layout.start is not None
+    first = client_states(run.transcript.views(Role.SERVER), layout)[0]
+    np.testing.assert_allclose(first.states[:, : layout.entries], np.tile(layout.start, (3, 1)), atol=1e-6)
+    assert first.weights.tolist() == pytest.approx([36 / chosen.sets.num_graphs] * 3)
+
+
+def test_the_attacker_s_layout_is_the_method_s() -> None:
+    """Slices and start agree with what clients share, and the last weight lies before the last bias."""
+    chosen = setting()
+    job = chosen.job(Plaintext())
+    client = job.opened(job.channel(SimulationCoins(0))).programs[0]
+    assert isinstance(client, program.FedVN)
+    ours = handed_out(chosen)
+    assert ours.start is not None
+    assert np.array_equal(ours.start, flat(client.shared))
+    assert np.array_equal(ours.start[ours.head_bias], flat([client.model.output.bias]))
+    assert (ours.entries, ours.classes, ours.scores) == (len(flat(client.shared)), 3, 3)
+    assert ours.start is not None
+    spread = 1 / np.sqrt(chosen.preset.hidden)  # of initial weights and biases of a layer with so many inputs
+    head = np.concatenate([ours.start[ours.head_weight], ours.start[ours.head_bias]])
+    assert 0.5 * spread < np.abs(head).max() <= spread
+    assert not ours.start[ours.nodes].any()
+
+
+def test_shares_are_those_of_graphs_that_train() -> None:
+    graphs = load_set("Motif-mini")
+    honest, paper = (replace(setting(graphs), preset=fedvn_preset(name, graphs.name)) for name in ("honest", "paper"))
+    for chosen, trains in ((honest, graphs.train), (paper, graphs.train | graphs.validation)):
+        found = secrets(chosen)
+        assert found.label_shares is not None
+        assert found.population is not None
+        own = np.flatnonzero(trains & (graphs.client_of == 1))
+        expected = np.bincount(np.asarray(graphs.targets)[own].astype(int), minlength=3) / len(own)
+        np.testing.assert_allclose(found.label_shares[1], expected)
+        np.testing.assert_allclose(found.population.sum(), 1.0)
+
+
+def test_values_have_no_labels_to_be_read() -> None:
+    """Where graphs have values for targets, clients can be told and label shares cannot."""
+    run = recorded_rounds(setting(values(), epochs=4), Plaintext(), "plaintext", "x")
+    truth = run.truth(VirtualNodeTruth)
+    assert (truth.label_shares, truth.population) == (None, None)
+    assert run.guess(named("virtual-node-labels")) is None
+    assert run.guess(named("virtual-node-population")) is None
+    guess = run.guess(named("virtual-node-clients"))
+    assert guess is not None
+    assert run.score(named("virtual-node-clients"), guess)

@@ -6,19 +6,17 @@ import numpy as np
 import pytest
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.errors import InputError
 from fgl_secure.graph.datasets import load_set
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.graph.split import SplitMasks
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Statistics, fedvn_preset
-from fgl_secure.methods.fedvn.program import SCORED, clients_of, first_model
+from fgl_secure.methods.fedvn.program import clients_of, first_model
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
-from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.presets import Selection
 from tests.error_codes import about
 from tests.methods.fedvn.sets import random_set
 
@@ -44,7 +42,7 @@ def test_equal_seeds_give_equal_bits() -> None:
     assert first.losses != other.losses
 
 
-@pytest.mark.parametrize("scheme", ["pairwise-masking", "lightsecagg", "ckks-shared-key"])
+@pytest.mark.parametrize("scheme", ["pairwise-masking", "ckks-shared-key"])
 def test_secured_training_is_training_in_the_clear(scheme: str) -> None:
     """Losses agree to the last bit, and nobody's row is among the messages."""
     sets = random_set()
@@ -57,7 +55,6 @@ def test_secured_training_is_training_in_the_clear(scheme: str) -> None:
 
 
 def test_a_run_selects_a_round_of_its_own_under_both_presets() -> None:
-    """With an accuracy of every client, of which the test accuracy is the mean."""
     for preset in (HONEST, PAPER):
         outcome, _ = run(random_set(constant=False), preset)
         assert 0 <= outcome.selected_round <= preset.epochs
@@ -65,29 +62,6 @@ def test_a_run_selects_a_round_of_its_own_under_both_presets() -> None:
         assert len(shares) == len(outcome.accuracy.per_silo)
         assert all(0 <= share <= 1 for share in shares)
         assert outcome.accuracy.test == pytest.approx(np.mean(shares))
-
-
-def test_validation_chooses_in_honest_and_test_in_paper() -> None:
-    """Only the honest preset has a validation accuracy; the published one reports the best round on the test graphs."""
-    sets = random_set()
-    honest, _ = run(sets, HONEST)
-    paper, _ = run(sets, PAPER)
-    assert honest.accuracy.validation is not None
-    assert paper.accuracy.validation is None
-    assert paper.accuracy.test is not None
-    assert paper.accuracy.test >= paper.report["last/test"]
-    assert (HONEST.selection, PAPER.selection) == (Selection.VALIDATION, Selection.TEST)
-
-
-def test_what_the_server_learns_of_validation_is_the_share_of_all_clients() -> None:
-    """The last sum holds the final model's figures alone: pooled of validation, a mean over clients of test."""
-    outcome, channel = run(random_set(), scheme="pairwise-masking")
-    view = channel.transcript.view([Party(Role.SERVER, 0)])
-    (last,) = (batch for batch in view.own(SERVER_SUM) if batch.step.round == HONEST.epochs)
-    right, scored, means, tested = np.asarray(last.values)[0].tolist()
-    assert (scored, tested) == (6, 3)
-    assert right / SCORED / scored == pytest.approx(outcome.report["last/validation"])
-    assert means / SCORED / tested == pytest.approx(outcome.report["last/test"])
 
 
 def test_what_goes_up_comes_down_as_a_mean_or_sum() -> None:
@@ -99,13 +73,6 @@ def test_what_goes_up_comes_down_as_a_mean_or_sum() -> None:
         sent = [batch for batch in channel.transcript.messages if batch.phase is phase]
         assert [batch.item_bytes for batch in sent] == [item * n for n in (4, entries, 4, entries, 4)]
         assert [batch.messages for batch in sent] == [3] * 5
-
-
-def test_values_are_learnt_as_well() -> None:
-    """With values for targets the accuracies are mean absolute errors, and the best round has the least."""
-    outcome, _ = run(random_set(values=True), replace(PAPER, epochs=4))
-    assert outcome.accuracy.test is not None
-    assert outcome.accuracy.test <= outcome.report["last/test"]
 
 
 @pytest.mark.parametrize("statistics", Statistics)
@@ -154,34 +121,10 @@ def test_numbers_out_of_range_are_refused(field: str, value: float) -> None:
         replace(HONEST, **{field: value})  # type: ignore[arg-type]
 
 
-def test_unknown_presets_and_wrong_channels_are_refused() -> None:
-    """A preset is "honest" or "paper"; a channel joins the clients of the graphs."""
-    with pytest.raises(UnknownNameError, check=about("preset")):
-        fedvn_preset("best", "Motif-basis")
-    sets, other = random_set(), load_set("Motif-mini", 0)
-    fewer = replace(sets, client_of=np.minimum(sets.client_of, 1))
-    channel = Channel(hierarchy_of(other.union()), SimulationCoins(0))
-    with pytest.raises(InputError, check=about("channel")):
-        clients_of(fewer, Plaintext(), HONEST).train(channel)
-
-
-def test_without_graphs_to_choose_it_on_the_last_round_is_reported() -> None:
-    """If there are no such graphs, or if they are trained on; of errors as of accuracies."""
-    sets = random_set()
-    nobody = np.zeros_like(sets.test)
-    for held, preset in (
-        (replace(sets, validation=nobody), HONEST),
-        (sets, replace(HONEST, validation_trains=True)),
-        (replace(sets, test=nobody), PAPER),
-    ):
-        outcome, _ = run(held, preset)
-        assert outcome.selected_round == outcome.rounds == preset.epochs
-
-
 def test_presets_are_the_public_code_s_and_the_paper_s() -> None:
     """Rates of section 6.1 and the public code's M, lambda_1 and lambda_2; choices of a run change one number."""
     paper = fedvn_preset("paper", "CMNIST")
     assert (paper.learning_rate, fedvn_preset("paper", "Motif-basis").learning_rate) == (0.01, 0.001)
     assert (paper.virtual_nodes, paper.decoupling, paper.contrast, paper.temperature) == (20, 0.1, 1.0, 0.1)
-    assert paper.with_epochs(3).with_virtual_nodes(5) == replace(paper, epochs=3, virtual_nodes=5)
-    assert paper.with_epochs(None).with_virtual_nodes(None) == paper
+    assert paper.with_given(epochs=3, virtual_nodes=5) == replace(paper, epochs=3, virtual_nodes=5)
+    assert paper.with_given(epochs=None, virtual_nodes=None) == paper

@@ -19,13 +19,11 @@ from fgl_secure.dp import (
     TabulatedNoise,
     Unit,
 )
-from fgl_secure.errors import InputError
 from fgl_secure.methods.hifgl.audit_target import canary_scores
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.statistics.lower_bounds import classic_bound, gaussian_bound
-from tests.error_codes import about
+from fgl_secure.statistics.lower_bounds import gaussian_bound
 
 DELTA, STARS = 1e-5, 4000
 MESSAGE, EDGE, NODE = Relation(Unit.MESSAGE), Relation(Unit.EDGE), Relation(Unit.NODE, 4)
@@ -138,19 +136,10 @@ def test_the_twin_itself_is_sound() -> None:
 
 
 @pytest.mark.parametrize("twin", [Omitted, WrongRoot, Reused, OneSender])
-@pytest.mark.parametrize("honest", [2, 4])
-def test_broken_noise_exceeds_the_claim(twin: type[Twin], honest: int) -> None:
+def test_broken_noise_exceeds_the_claim(twin: type[Twin]) -> None:
     """Noise omitted, of the wrong root, used twice, or of one sender where more are assumed: the claim is refuted."""
-    told = settings(4.0, honest=honest)
-    assert lower_bound(replace(told, noise=twin(told.noise, honest))) > 4.0
-
-
-def test_omitted_noise_is_refuted_without_assuming_a_gaussian() -> None:
-    """The classic bound, which assumes nothing of the noise, also refutes epsilon = 4 when there is none."""
-    told = settings(4.0)
-    scheme = Perturbed(Plaintext(), replace(told, noise=Omitted(told.noise, 2)))
-    scores = canary_scores(scheme, SimulationCoins(0), stars=STARS)
-    assert classic_bound(scores.present, scores.absent, delta=DELTA).epsilon > 4.0
+    told = settings(4.0, honest=4)
+    assert lower_bound(replace(told, noise=twin(told.noise, 4))) > 4.0
 
 
 def test_a_field_scheme_gives_the_same_scores() -> None:
@@ -164,10 +153,3 @@ def test_a_field_scheme_gives_the_same_scores() -> None:
         assert first.shape == second.shape == (200,)
         assert abs(first.mean() - second.mean()) < 5 * noise.sigma * math.sqrt(2 * 2 / 200)
         assert first.std() == pytest.approx(second.std(), rel=0.3)
-
-
-@pytest.mark.parametrize("stars", [0, 1, 7])
-def test_stars_come_in_pairs(stars: int) -> None:
-    """An audit needs equally many stars with and without a canary."""
-    with pytest.raises(InputError, check=about("stars")):
-        canary_scores(Perturbed(Plaintext(), settings()), SimulationCoins(0), stars=stars)

@@ -15,14 +15,21 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, SplitMasks
 from fgl_secure.methods import HiFGL
 from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
-from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
-from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Circumstance, Phase, PublicParameters, Recording, Role, Secret, Step, Transcript
+from fgl_secure.runtime import (
+    Circumstance,
+    Phase,
+    PublicParameters,
+    Recording,
+    Role,
+    Secret,
+    Step,
+    Transcript,
+)
 from fgl_secure.schemes import assignment
 from fgl_secure.training.parties import helpers_of
 from fgl_secure.training.presets import HONEST
@@ -84,16 +91,6 @@ def test_claims_say_what_is_hidden_of_factors() -> None:
     assert not any("share keys by sets" in each for each in other.assumptions)
     declared = [leak for leak in claim.leaks_by_design if leak.secret is Secret.PARAMETER_GRADIENT]
     assert [leak.circumstance for leak in declared] == [Circumstance.SPARSE_SUM]
-
-
-def test_noise_leaves_products_as_they_are() -> None:
-    """It is on neighbours' rows; what members hand over is summed without it, and so coded."""
-    graph = two_communities(devices=48, silos=3)
-    noisy = subject(HiFGL(epochs=1, privacy=EmbeddingPrivacy(8.0)), graph, "relay-coded")
-    assert isinstance(noisy.schemes["neighbours"], Perturbed)
-    assert isinstance(noisy.schemes["members"], CodedProducts)
-    whole = noisy.train(coins=SimulationCoins(0))
-    assert whole.rounds == 1
 
 
 def trained(graph: FederatedGraph, schemes: dict[str, Scheme], rounds: int = 1) -> tuple[Transcript, list[Any]]:

@@ -15,8 +15,7 @@ from fgl_secure.crypto.cryptography import Context
 from fgl_secure.protocols.ckks.shared_clients import GROUP, SharedKeyClients
 from fgl_secure.protocols.ckks.wire import encrypted, sealed_bytes
 from fgl_secure.runtime import Messages
-from tests.crypto.adders import Adder
-from tests.protocols.ckks.ciphertext_views import from_transforms, key_transforms, transformed, words_of
+from tests.protocols.ckks.ciphertext_views import from_transforms, key_transforms, transformed
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -137,24 +136,6 @@ def no_second_polynomial(key: PublicKey, vector: Ints) -> Iterator[bytes]:
     for coefficients in pack(vector, key.parameters):
         plain = here.residues(coefficients * scale)
         yield PREFIX.pack(key.fingerprint, 1) + ckks.save(here.trivial(plain, 0 * plain, scale))
-
-
-def mask_added_twice() -> Encrypt:
-    """c0 has p0 u + e0 twice, c1 has p1 u + e1 once."""
-
-    def zero(key: PublicKey, cipher: Any) -> None:
-        here = ring(key.parameters.chain)
-        key._encryptor.encrypt_zero(cipher)
-        words = words_of(cipher, here.chain.degree).astype(object)
-        from_transforms(here, np.stack([2 * words[0], words[1]]), cipher)
-
-    return encrypting(zero)
-
-
-def vector_added_twice(key: PublicKey, vector: Ints) -> Iterator[bytes]:
-    """Clients add their ciphertexts to themselves, and say that there is one term."""
-    for data in encrypted(key, vector):
-        yield PREFIX.pack(key.fingerprint, 1) + Adder(key).add([data, data])[PREFIX.size :]
 
 
 class FramesCutShort(SharedKeyClients):

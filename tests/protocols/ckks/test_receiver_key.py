@@ -7,14 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tenseal import sealapi
 
 from fgl_secure.coins import SimulationCoins, TapeCoins
-from fgl_secure.crypto.ckks import PublicKey, ReceiverKey, load, ring
-from fgl_secure.crypto.ckks_parameters import Parameters
-from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError, TooFewClientsError
+from fgl_secure.crypto.ckks import PublicKey
+from fgl_secure.errors import FieldRangeError, InputError, ProtocolError, TooFewClientsError
 from fgl_secure.protocols.ckks import Ckks
-from fgl_secure.protocols.ckks.wire import CIPHERTEXTS, SIZES, padded, unpadded
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
@@ -23,17 +20,14 @@ from fgl_secure.runtime import (
     Channel,
     Directory,
     MessageKind,
-    Messages,
     Phase,
     Recording,
     Role,
     Secret,
     Step,
     Strength,
-    Tampered,
 )
 from fgl_secure.runtime.channel import Loss, Tamper
-from tests.crypto.adders import Adder
 from tests.error_codes import about
 
 SILOS = 5
@@ -148,13 +142,6 @@ def test_senders_that_drop_out_are_left_out(batch_bytes: int) -> None:
     assert (incident.party.index, incident.step) == (2, STEP)
 
 
-def test_a_part_of_a_vector_would_be_seen() -> None:
-    """The broken twin: the first ciphertext of the sender that dropped out, added all the same, spoils the sum."""
-    key = ReceiverKey.generate(Parameters.for_sums(2, 5))
-    whole, partial = key.public.encrypt(np.ones(9)), key.public.encrypt(np.full(9, 5))
-    assert (key.decrypt([Adder(key.public).add([*whole, *partial])], 9) != 1).all()
-
-
 def test_a_sender_without_the_key_has_dropped_out() -> None:
     """Where the key doesn't arrive nothing is sent, least of all in the clear."""
     channel, rows = channel_of(losing(Phase.ENCRYPTION_KEY, int(CLIENTS[3]))), rows_of(4, 50, 9)
@@ -202,13 +189,6 @@ def test_a_sum_of_one_left_over_is_refused() -> None:
         opened(Ckks(), channel_of(loss), group_of(1), 50, 9).sum(rows[:1], STEP)
 
 
-def test_a_lost_sum_is_an_error() -> None:
-    """Without the encrypted sum the receiver has none."""
-    session = opened(Ckks(), channel_of(losing(Phase.CIPHERTEXT_SUMS, int(CLIENTS[0]))), group_of(), 9000, 2**25)
-    with pytest.raises(ProtocolError, check=about("machines")):
-        session.sum(rows_of(4, 9000, 2**25), STEP)
-
-
 def test_a_key_serves_all_sums_of_equal_parameters() -> None:
     """A second session on a channel sends no key again; another receiver, bound or channel has its own."""
     scheme, channel = Ckks(), channel_of()
@@ -223,56 +203,6 @@ def test_a_key_serves_all_sums_of_equal_parameters() -> None:
     assert keys_sent(group_of(), 9000, 2**35) == 5
     assert keys_sent(Group(CLIENTS[:4], int(CLIENTS[4])), 9000, 2**25) == 5
     assert keys_sent(group_of(), 9000, 2**25, channel_of()) == 5
-
-
-def garbling(phase: Phase, field: str, *, by_network: bool) -> Tamper:
-    """Somebody changes the third message of a phase in the middle of a field."""
-
-    def changed(messages: Messages) -> Tampered | None:
-        if messages.phase is not phase:
-            return None
-        worse = messages[field].copy()
-        worse[2].reshape(-1)[200:20_000] ^= 85
-        fields = {**messages.fields, field: worse}
-        return Tampered(np.arange(len(messages)), fields, by_network=by_network)
-
-    return changed
-
-
-@pytest.mark.parametrize("by_network", [False, True])
-def test_whoever_sends_no_ciphertexts_is_left_out(by_network: bool) -> None:
-    """Authenticated channels drop what the network changed; what a sender changed is no ciphertext, and refused."""
-    rows = rows_of(4, 50, 9)
-    channel = channel_of(tamper=garbling(Phase.CIPHERTEXTS, CIPHERTEXTS, by_network=by_network))
-    assert (opened(Ckks(), channel, group_of(), 50, 9).sum(rows, STEP) == np.delete(rows, 2, axis=0).sum(axis=0)).all()
-    said = {incident.what.split(":")[0] for incident in channel.transcript.incidents if incident.party.index == 3}
-    assert said >= (
-        {"a message (ciphertexts) to party 0 is refused"}
-        if not by_network
-        else {"its ciphertexts did not all arrive, so its vector is left out"}
-    )
-
-
-def test_repeated_and_reordered_messages_change_nothing() -> None:
-    """What arrives twice is counted once."""
-
-    def shuffled(messages: Messages) -> Tampered | None:
-        order = np.concatenate([np.arange(len(messages))[::-1], [0]])
-        return Tampered(order, {name: value[order] for name, value in messages.fields.items()})
-
-    rows = rows_of(4, 9000, 2**25)
-    for batch_bytes in (1, 2**28):
-        tamper: Tamper = lambda m: None if m.phase is Phase.CIPHERTEXT_SUMS else shuffled(m)  # noqa: E731
-        session = opened(Ckks(batch_bytes=batch_bytes), channel_of(tamper=tamper), group_of(), 9000, 2**25)
-        assert (session.sum(rows, STEP) == rows.sum(axis=0)).all()
-
-
-def test_lengths_beyond_what_there_is_are_refused() -> None:
-    """A ciphertext that claims more bytes than its row has is none."""
-    rows, sizes = padded([b"abc", b""], 5)
-    assert unpadded(rows, sizes, "ciphertexts") == [b"abc", b""]
-    with pytest.raises(MalformedMessageError, check=about("ciphertexts")):
-        unpadded(rows, sizes + 3, "ciphertexts")
 
 
 def test_what_cannot_be_summed_is_refused() -> None:
@@ -303,17 +233,6 @@ def seen_by(party: int, scheme: Scheme, rows: Integers) -> list[tuple[MessageKin
     return [(m.phase, next(iter(m.fields.values()))[m.receivers == party]) for m in batches if m.fields is not None]
 
 
-def test_the_server_sees_as_many_bytes_whatever_is_summed() -> None:
-    """Zeros and largest values make equal numbers of messages of equal sizes, and no two ciphertexts are equal."""
-    views = [seen_by(SERVER, Ckks(), np.full((4, 9000), value)) for value in (0, 2**25)]
-    assert [(phase, payload.shape) for phase, payload in views[0][1:]] == [
-        (phase, payload.shape) for phase, payload in views[1][1:]
-    ]
-    ciphertexts = np.concatenate([payload for view in views for phase, payload in view if phase is Phase.CIPHERTEXTS])
-    assert ciphertexts.shape[:2] == (2 * 4, 5)
-    assert len({one.tobytes() for row in ciphertexts for one in row}) == 2 * 4 * 5
-
-
 def test_the_server_holds_no_secret_key() -> None:
     """What it gets at set-up is a public key, and its messages don't contain the receiver's secret."""
     scheme, channel = Ckks(), channel_of()
@@ -330,30 +249,6 @@ def test_the_server_holds_no_secret_key() -> None:
     assert pair._secret[100:140] in pair.secret_file()
     assert pair._secret[100:140] not in heard
     assert {type(key) for key in ring_of_run.held.values()} == {PublicKey}
-
-
-def distance_from_uniform(words: NDArray[np.uint64], modulus: int) -> float:
-    """How far the mean of residues, as fractions of q, is from that of uniform ones, in standard errors."""
-    mean = float((words / modulus).mean())
-    return float(abs(mean - 0.5) * np.sqrt(12 * words.size))
-
-
-@pytest.mark.parametrize("value", [0, 2**25])
-def test_ciphertexts_look_uniform_to_the_server(value: int) -> None:
-    """Residues of ciphertexts of equal entries are no further from uniform ones than chance goes."""
-    rows = np.full((4, 9000), value)
-    channel = channel_of()
-    opened(Ckks(), channel, group_of(), 9000, 2**25).sum(rows, STEP)
-    (batch,) = (m for m in channel.transcript.messages if m.phase is Phase.CIPHERTEXTS)
-    assert batch.fields is not None
-    here = ring(Parameters.for_sums(4, 2**25, length=9000).chain)
-    words = []
-    for row, size in zip(batch.fields[CIPHERTEXTS].reshape(20, -1), batch.fields[SIZES].reshape(20), strict=True):
-        cipher = load(sealapi.Ciphertext(), here.context, row.tobytes()[20:size])
-        words.append([cipher[i] for i in range(2 * here.chain.degree)])
-    assert distance_from_uniform(np.array(words, dtype=np.uint64), here.modulus) < 5
-    in_the_clear = here.residues(np.full(4096, value * Parameters.for_sums(4, 2**25, length=9000).scale))
-    assert distance_from_uniform(in_the_clear, here.modulus) > 5  # the broken twin: encoded and not encrypted
 
 
 def test_the_receiver_gets_one_vector_and_no_term() -> None:

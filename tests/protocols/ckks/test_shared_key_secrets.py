@@ -18,7 +18,7 @@ from fgl_secure.errors import FglSecureError, ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.ckks.scheme import BYTES
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
-from fgl_secure.protocols.ckks.wire import ciphertexts_of, unwrapped, wrapped
+from fgl_secure.protocols.ckks.wire import ciphertexts_of, unwrapped
 from fgl_secure.runtime import Messages, OwnDraws, Phase, decode
 from tests.error_codes import about
 from tests.protocols.ckks import flaws
@@ -171,23 +171,6 @@ def test_a_key_in_another_s_place_is_refused_with_identities() -> None:
 def test_without_signatures_the_key_goes_to_the_server() -> None:
     """The broken twin: the group key is sealed for the server, which then opens every vector."""
     assert read_with_a_false_key(three()) == PLAIN[1].tolist()
-
-
-def bits_that_matter(made: Callable[[bytes], bytes]) -> int:
-    """How many of a seed's 256 bits change what is made of it when they are flipped."""
-    seed = bytes(range(32))
-    flips = (
-        bytes(b ^ (1 << bit) if at == i else b for at, b in enumerate(seed)) for i in range(32) for bit in range(8)
-    )
-    return sum(made(flipped) != made(seed) for flipped in flips)
-
-
-def test_seeds_enter_whole() -> None:
-    """Each of a group key's 256 bits matters, of X25519's all but the five that it fixes; the judge finds 32 of 32."""
-    file = ReceiverKey.generate(PLAN.parameters).secret_file()
-    assert bits_that_matter(lambda group: wrapped(PLAN, CONTEXT, MAKER, group, file)[:16]) == 256
-    assert bits_that_matter(lambda sealing: KeyPair(sealing).public) == 251
-    assert bits_that_matter(lambda group: wrapped(PLAN, CONTEXT, MAKER, group[:4] * 8, file)[:16]) == 32
 
 
 def independent_bits(seeds: Iterable[bytes]) -> int:

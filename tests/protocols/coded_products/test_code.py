@@ -177,17 +177,6 @@ def test_layouts_lay_static_numbers_first() -> None:
     assert second[0].tolist() == [[0, 1], [2, 3]]
 
 
-def test_shapes_that_are_none_are_refused() -> None:
-    """Sizes below 1, and layouts of nothing."""
-    with pytest.raises(InputError, check=about("terms, height and width")):
-        Product(1, 0, 2)
-    with pytest.raises(InputError, check=about("products")):
-        Layout(())
-    for static, bits in ((False, 0), (True, -1), (True, 21)):
-        with pytest.raises(InputError, check=about("left_bits")):
-            Product(1, 2, 2, static, bits)
-
-
 def test_rows_of_few_bits_take_fewer_primes_and_no_other_right_rows() -> None:
     """Bags of words need no bits behind the point: sums are a thousandth, and stand for the same numbers."""
     code = ProductCode.for_sums(left=LARGEST_LEFT, right=LARGEST_RIGHT, terms=600, product=LARGEST_PRODUCT)

@@ -1,6 +1,6 @@
 """The machines of coded products: sums of all silos, in one process or several, with some off and some lying."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -21,9 +21,6 @@ from fgl_secure.protocols.coded_products import (
     Product,
     ProductCollective,
     relays,
-)
-from fgl_secure.protocols.coded_products import (
-    parties as roles,
 )
 from fgl_secure.protocols.coded_products.encoding import Encoded
 from fgl_secure.protocols.coded_products.parties import Devices
@@ -98,27 +95,6 @@ def test_a_device_sends_both_rows_and_not_their_product(bits: int | None, primes
     assert {(b.messages, b.item_bytes - 16) for b in answers} == {(2, primes * 91_712 + 4 + 2 * 8)}
 
 
-def test_devices_of_wide_rows_speak_some_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In pieces as small as one device's rows each device says what it would say among all, and sums are equal."""
-    case, given_now, runs, batches = Members.of(WHERE, 4), factors(0, len(WHERE)), [], list[int]()
-    for largest in (LARGEST_BATCH, 3 * LAYOUT.fresh, 1):
-        monkeypatch.setattr(roles, "LARGEST_BATCH", largest)
-        channel = case.channel()
-        found = case.collective(SCHEMES[1], LAYOUT, channel).sum(*given_now, Step(0))
-        sent = [batch for batch in channel.transcript.messages if batch.phase is Phase.FACTOR_SHARES]
-        ends = sorted(
-            (*each, b.item_bytes) for b in sent for each in zip(b.senders.tolist(), b.receivers.tolist(), strict=True)
-        )
-        runs.append((found, ends))
-        batches.append(len(sent))
-    (whole, said), *others = runs
-    for found, ends in others:
-        assert all(np.array_equal(a, b) for a, b in zip(found, whole, strict=True))
-        assert ends == said
-    assert (batches[0], batches[-1]) == (4, 1 + 3 * len(WHERE))
-    assert 4 < batches[1] < batches[-1]
-
-
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 def test_what_is_expanded_anew_is_what_is_kept(scheme: CodedProducts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Relays that keep no shares which they can expand, and multiply them device by device, answer the same bits."""
@@ -127,7 +103,7 @@ def test_what_is_expanded_anew_is_what_is_kept(scheme: CodedProducts, monkeypatc
         monkeypatch.setattr(relays, "MOST_KEPT", most_kept)
         monkeypatch.setattr(relays, "LARGEST_BATCH", batch)
         one, apart = case.collective(scheme, LAYOUT), Processes(scheme)
-        for number in range(3):
+        for number in range(2):
             given_now = factors(number, len(WHERE))
             found = one.sum(*given_now, Step(number))
             assert close(found, case, given_now)
@@ -137,7 +113,7 @@ def test_what_is_expanded_anew_is_what_is_kept(scheme: CodedProducts, monkeypatc
         anew = [relay.once is not None and not relay.once.values for relay in machine._relays]
         assert anew == [most_kept == 0 and place < scheme.T for place in range(scheme.R)]
         assert all(relay.fresh is None for relay in machine._relays)
-    for whole, again in zip(kept[:3], kept[3:], strict=True):
+    for whole, again in zip(kept[:2], kept[2:], strict=True):
         assert all(np.array_equal(*each) for each in zip(whole, again, strict=True))
 
 
@@ -196,27 +172,6 @@ def test_parts_that_are_no_factor_are_refused(shapes: list[tuple[int, ...]], ord
         Parts([np.zeros(shape) for shape in shapes], order)
 
 
-def test_the_same_bytes_cut_otherwise_are_another_factor() -> None:
-    """With two terms the rows of two parts are not those of the whole, though their bytes are."""
-    whole = Parts((np.array([[[1.0], [2.0]], [[3.0], [4.0]]]),))
-    assert Parts((np.array([[[1.0]], [[2.0]]]), np.array([[[3.0]], [[4.0]]]))).digest() != whole.digest()
-    assert Parts((np.array([[[1.0]], [[3.0]]]), np.array([[[2.0]], [[4.0]]]))).digest() == whole.digest()
-
-
-def test_states_hold_shares_that_arrived_and_zeros() -> None:
-    """Of a device that sends nothing, and of what is not expanded yet, a relay's state holds nothing of others."""
-    case = Members.of(WHERE, 3)
-    silent = int(case.directory.ids(Role.DEVICE)[2])
-    sums = case.collective(CodedProducts(k_min=2), LAYOUT, case.channel(off(silent, since=0)))
-    sums.sum(*factors(0, len(WHERE)), Step(0))
-    (machine,) = (each for each in sums._machines if isinstance(each, Relays))
-    kept = [values for name, values in machine.state().items() if "/once/" in name and name[-1].isdigit()]
-    assert len(kept) == len(sums.code.fields) * 3
-    places = machine._silo_by_silo
-    assert not any(values[places[2]].any() for values in kept)
-    assert all(values[places[[0, 1, *range(3, 8)]]].any(axis=1).all() for values in kept)
-
-
 class Processes:
     """One process a silo, with its devices, and one a relay."""
 
@@ -250,40 +205,6 @@ class Processes:
         simulate(self.machines, self.channel)
         found = [machine.sums for machine in self.machines if machine.sums is not None]
         return [self.code.decode(each) for each in LAYOUT.split(np.concatenate(found))]
-
-
-class HeardTwice(Relays):
-    """Relays that get all shares a second time, in other messages."""
-
-    def take(self, messages: Messages) -> None:
-        super().take(messages)
-        if messages.phase is Phase.FACTOR_SHARES:
-            super().take(messages)
-
-
-@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
-def test_shares_that_come_twice_count_once(scheme: CodedProducts) -> None:
-    """Whether of all devices or not, and whether they are shared once or in every step."""
-    case = Members.of(WHERE, scheme.R)
-    sums, twice = case.collective(scheme, LAYOUT), case.collective(with_relays(HeardTwice)(scheme), LAYOUT)
-    for number in range(3):
-        given_now = factors(number, len(WHERE))
-        found = twice.sum(*given_now, Step(number))
-        assert all(np.array_equal(*each) for each in zip(found, sums.sum(*given_now, Step(number)), strict=True))
-        assert close(found, case, given_now)
-
-
-@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
-def test_processes_that_are_put_down_after_all_they_do_give_the_same_bits(scheme: CodedProducts) -> None:
-    """A process for each silo and relay, made anew from bytes each time, and everything in one process."""
-    apart, case = Processes(scheme), Members.of(WHERE, scheme.R)
-    together = case.collective(scheme, LAYOUT)
-    for number in range(2):
-        given_now = factors(number, len(WHERE))
-        found, whole = apart.sum(given_now, Step(number)), together.sum(*given_now, Step(number))
-        assert all(np.array_equal(a, b) for a, b in zip(found, whole, strict=True))
-        assert close(found, case, given_now)
-    assert not apart.channel.transcript.incidents
 
 
 def test_states_are_of_one_machine_alone() -> None:
@@ -618,19 +539,6 @@ def test_each_product_is_bounded_where_parts_are_in_another_order() -> None:
     assert found[0].tolist() == [[32 + 64 + 2]]
 
 
-def test_products_are_bounded_as_they_are_encoded() -> None:
-    """Two entries whose product is within the bound, and beyond it once they are rounded up, are refused."""
-    layout = Layout((Product(1, 1, 1),))
-    sums = Members.of([0], 3).collective(CodedProducts(k_min=1, product=64.0), layout)
-    unit, far = 2.0**-sums.code.left.fraction_bits, 2.0**-sums.code.right.fraction_bits
-    left, right = (np.full((1, 1, 1), each) for each in (8 + 0.5625 * unit, 8 - 0.4375 * far))
-    assert left[0, 0, 0] * right[0, 0, 0] < 64 + unit
-    assert sums.code.left.encode(left) == 8 / unit + 1
-    assert sums.code.right.encode(right) == 8 / far
-    with pytest.raises(FieldRangeError, check=about("an entry of a device's left row times one of its right row")):
-        sums.sum([left], [right], Step(0))
-
-
 @pytest.mark.parametrize("bound", [0.0, -1.0, float("nan"), float("inf"), 1e300])
 @pytest.mark.parametrize("name", ["left", "right", "product"])
 def test_bounds_are_positive_numbers(name: str, bound: float) -> None:
@@ -678,17 +586,12 @@ class Overheard(Relays):
 
     def take(self, messages: Messages) -> None:
         for other in wrong(messages):
-            before = encode_state(self.state())
+            before = named_to_bytes(self.state())
             with pytest.raises((MalformedMessageError, StaleMessageError)) as error:
                 super().take(other)
             self.__dict__.setdefault("refused", []).append(str(error.value))
-            assert encode_state(self.state()) == before
+            assert named_to_bytes(self.state()) == before
         super().take(messages)
-
-
-def encode_state(state: Mapping[str, NDArray[Any]]) -> bytes:
-    """Bytes of a state, to be compared."""
-    return named_to_bytes(state)
 
 
 def wrong(messages: Messages) -> Iterable[Messages]:

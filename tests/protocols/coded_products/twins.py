@@ -11,7 +11,6 @@ from fgl_secure.algebra.residues import Residues, Words, residues
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.coded_products.code import zero_sets
 from fgl_secure.protocols.coded_products.cryptography import IdealProductCryptography, RealProductCryptography
-from fgl_secure.protocols.coded_products.parties import Devices
 from fgl_secure.protocols.coded_products.relays import Relays, Standing
 from fgl_secure.protocols.relay_coded.cryptography import Keys
 from fgl_secure.runtime import Draws, Step
@@ -29,11 +28,6 @@ def under(cryptography: type[Any]) -> Twin:
 def with_relays(relays: type[Relays]) -> Twin:
     """The scheme with other relays."""
     return lambda scheme: replace(scheme, product_roles=replace(scheme.product_roles, relays=relays))
-
-
-def with_devices(devices: type[Devices]) -> Twin:
-    """The scheme with other devices."""
-    return lambda scheme: replace(scheme, product_roles=replace(scheme.product_roles, devices=devices))
 
 
 class NoZero(Relays):

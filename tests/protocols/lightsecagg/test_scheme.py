@@ -7,21 +7,15 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
-from fgl_secure.coins import SimulationCoins, TapeCoins
+from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError, TooManyErrors
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.lightsecagg.plan import MaskCode, check_roster
 from fgl_secure.runtime import Draws, OwnDraws, Role
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import NOW, SESSION, topology_of
+from tests.protocols.one_sum.rounds import SESSION, topology_of
 
 Ints = NDArray[np.int64]
-
-
-def test_the_name_says_what_differs_from_the_default() -> None:
-    """Parameters that are not the default's stand in brackets."""
-    assert LightSecAgg().name == "lightsecagg"
-    assert LightSecAgg(4, 101, colluding=2).name == "lightsecagg[p=101,threshold=4,colluding=2]"
 
 
 @pytest.mark.parametrize(
@@ -133,17 +127,6 @@ def test_wrong_sums_are_located_or_noticed() -> None:
         code.recover(wrong[:5], range(5), None)
 
 
-def test_batches_of_masks_are_coded_as_single_ones() -> None:
-    """Leading axes go along: what enumeration runs over all tapes is what is run once."""
-    coins = SimulationCoins(2)
-    masks, noise = coins.uniform(101, (4, 7)), coins.uniform(101, (4, *CODE.noise_shape))
-    together = CODE.encode(masks, noise)
-    for one, (mask, some) in enumerate(zip(masks, noise, strict=True)):
-        assert together[one].tolist() == CODE.encode(mask, some).tolist()
-    found, _ = CODE.recover(np.moveaxis(together, 1, 0), range(6), None)
-    assert found.tolist() == masks.tolist()
-
-
 ROSTERS = {
     "sender 1 must be on the roster": [1, 0, 1, 1],
     "whose coded masks arrived; found sender 3": [1, 1, 1, 1],
@@ -158,10 +141,3 @@ def test_a_client_refuses_what_would_open_too_much(message: str) -> None:
     check_roster(good, 1, told, 3)
     with pytest.raises(ProtocolError, match=message):
         check_roster(np.array(ROSTERS[message], dtype=np.bool_), 1, told, 3)
-
-
-def test_keys_need_coins_of_one_run() -> None:
-    """Keys cannot be those of many tapes at once: the message says so."""
-    clients = LightSecAgg(modulus=7).machines(topology_of(3, bound=1), SESSION, OwnDraws(TapeCoins(7, 1)))[1]
-    with pytest.raises(InputError, check=about("coins")):
-        clients.begin(NOW, np.zeros((3, 2), dtype=np.int64))

@@ -1,8 +1,8 @@
 """What every scheme for one sum over clients has to do while all goes well: exact sums, checks of rows, sizes."""
 
 from abc import ABC
-from collections.abc import Callable, Iterable
-from typing import ClassVar, TypeVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,13 +15,12 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.one_sum.scheme import OneSumScheme
+from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Later, Messages, OwnDraws, Recording, Role, Step, Strength
 from fgl_secure.runtime.channel import Loss
 from tests.error_codes import about
 from tests.protocols.one_sum.rounds import NOW, SESSION, Ints, Sum, directory_of, messages_in, topology_of, vectors_of
-
-Way = TypeVar("Way")
 
 
 def channel_of(clients: int, loss: Loss | None = None, seed: int = 0) -> Channel:
@@ -44,28 +43,16 @@ class SumsConformance(ABC):
         make: the scheme under test from a threshold; None takes its default.
         splits: whether the receiver may be, and whether it may not be, who adds up.
         signs: whether keys can be signed.
-        alike: whether another suite tries the same machines with other parameters in more of the ways that clients may
-            vanish, so that here fewer suffice.
     """
 
     make: ClassVar[Callable[..., OneSumScheme]]
     splits: ClassVar[tuple[bool, ...]] = (False, True)
     signs: ClassVar[bool] = True
-    alike: ClassVar[bool] = False
 
     @property
     def three(self) -> OneSumScheme:
         """The scheme with a threshold of three: for five clients."""
         return type(self).make(3)
-
-    def in_turn(self, every: Iterable[Way], turn: int) -> list[Way]:
-        """Two of five ways to vanish, or one of ten; others at every turn: each is met at four of ten, or at one."""
-        met = (0,) if self.alike else (0, 3, 5, 8)
-        return [way for at, way in enumerate(every) if (at + turn) % 10 in met]
-
-    def ways(self, every: Iterable[Way]) -> list[Way]:
-        """All of some ways to vanish, or two of five that meet every stage."""
-        return [way for at, way in enumerate(every) if not self.alike or at % 5 in (0, 3)]
 
     def five(
         self,
@@ -163,6 +150,13 @@ class SumsConformance(ABC):
         for split in self.splits:
             assert self.five(split=split).play().result == vectors_of(5).sum(axis=0).tolist()
             assert self.summed(5, vectors_of(5), split=split) == vectors_of(5).sum(axis=0).tolist()
+
+    def test_one_client_vanishes_at_each_stage(self) -> None:
+        """The sum is that of those whose vectors arrived."""
+        for gone, stage in enumerate((Stage.KEYS, Stage.SHARES, Stage.VECTORS, Stage.AGREEMENT, Stage.OPENING)):
+            run = self.five().play({gone: stage})
+            kept = [u for u in range(5) if u != gone or stage > Stage.VECTORS]
+            assert (run.included, run.result) == (kept, vectors_of(5)[kept].sum(axis=0).tolist())
 
     def test_sizes_do_not_depend_on_values(self) -> None:
         """Every message, by phase and ends, is as long whatever the vectors hold."""

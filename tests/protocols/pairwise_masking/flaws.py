@@ -1,5 +1,6 @@
 """Pairwise masking with one flaw at a time: subclasses that are handed to the scheme in place of the honest parts."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,6 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.cryptography import Context, Elements, Mask, Purpose, RealCryptography, Source
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF
-from fgl_secure.protocols.pairwise_masking.plan import Circles
 from fgl_secure.runtime import Messages, Phase
 from fgl_secure.typing import Bytes, Ids
 
@@ -98,16 +97,17 @@ class SeedsKeptOverSteps(RealCryptography):
             self._kept[key] = super().fresh(owners, count, step)
         return self._kept[key]
 
+    def stretched(self, secret: bytes, context: Context, purpose: Purpose, owner: int) -> bytes:
+        """Of no step."""
+        return super().stretched(secret, replace(context, when=bytes(16)), purpose, owner)
 
-class SeedsOfTenBits(RealCryptography):
-    """Secrets are drawn from few."""
+    def agree(self, secret: bytes, context: Context, *rest: Any, **more: Any) -> dict[int, bytes]:
+        """Of no step."""
+        return super().agree(secret, replace(context, when=bytes(16)), *rest, **more)
 
-    def fresh(self, owners: Ids, count: int, step: Any) -> Bytes:
-        """Ten bits of each, with one more that tells a client's secrets apart."""
-        drawn = super().fresh(owners, count, step).copy()
-        drawn[..., 1] %= 4
-        drawn[..., 2:] = 0
-        return drawn
+    def wrapped(self, secret: bytes, context: Context, *rest: Any) -> dict[int, bytes]:
+        """Of no step."""
+        return super().wrapped(secret, replace(context, when=bytes(16)), *rest)
 
 
 class WrongSign(Clients):
@@ -132,19 +132,6 @@ class NoOwnMask(Clients):
     def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
         masks, signs = super()._masks(at, context)
         return masks[1:], signs[1:]
-
-
-class ConstantShares(Clients):
-    """Polynomials of degree 0: every share is the secret."""
-
-    def _shares(self, at: int, circles: Circles, context: Context) -> Elements:
-        honest, length = super()._shares(at, circles, context), self.terms.length
-        seed, key = self._secrets[at, SELF].tobytes(), self._secrets[at, MASK].tobytes()
-        secrets = [
-            self._crypto.seed_words(seed, self._self_mask(at, context), honest.shape[-1], length),
-            self._crypto.key_words(key, {}, honest.shape[-1], length),
-        ]
-        return np.broadcast_to(np.stack(secrets), honest.shape)
 
 
 class AnyRosterWillDo(Clients):

@@ -21,7 +21,7 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.drawing import MASK
 from fgl_secure.runtime import decode
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import LEADER, NEVER, SESSION, Sum, changed, topology_of, vectors_of
+from tests.protocols.one_sum.rounds import LEADER, SESSION, changed, topology_of
 from tests.protocols.pairwise_masking.test_keys import listing, true_keys
 from tests.protocols.pairwise_masking.wire import EVERYBODY, TARGET, Wire, plain, total_of
 
@@ -135,17 +135,6 @@ def test_what_is_wrapped_follows_from_the_seed_that_is_shared() -> None:
     assert len(made) == 12
 
 
-@pytest.mark.parametrize("n", [4, 5])
-def test_whoever_vanishes_the_server_takes_its_masks_away_alone(n: int) -> None:
-    """Each client in turn vanishes before its vector; one of those it shares masks with, before the end as well."""
-    for gone in range(n):
-        run = Sum.of(PairwiseMasking(n - 1 if n == 4 else 3, keys=HYBRID), topology_of(n), vectors_of(n))
-        late = {(gone + 1) % n: Stage.OPENING} if n == 5 else {}
-        run.play({gone: Stage.VECTORS, **late})
-        kept = [u for u in range(n) if {gone: Stage.VECTORS}.get(u, NEVER) > Stage.VECTORS]
-        assert run.result == vectors_of(n)[kept].sum(axis=0).tolist()
-
-
 def test_every_pair_has_one_that_leads() -> None:
     """On rings and on complete graphs, and nobody leads or follows more than half of its neighbours, rounded up."""
     for n, degree in ((2, None), (3, None), (4, None), (7, None), (8, None), (9, 4), (10, 6), (10, 8)):
@@ -223,16 +212,3 @@ def test_what_is_no_key_of_ml_kem_is_refused_on_both_sides(at: int) -> None:
     with pytest.raises(ProtocolError, check=about("keys")):
         fresh.run.machines[LEADER].take(decode(changed(sent, **{name: bad}), SESSION))
     assert wire.rest() == total_of(EVERYBODY)
-
-
-def test_clients_that_agree_in_two_ways_have_no_sum() -> None:
-    """Keys of one length are none of the other, and the agreement is in what identities sign."""
-    run, other = (Sum.of(PairwiseMasking(4, keys=keys), topology_of(5), vectors_of(5)) for keys in (HYBRID, ALONE))
-    (sent,) = [one for one in next(other.turns()) if one.sender == 2]
-    with pytest.raises(ProtocolError, check=about("sealing")):
-        run.hand(sent)
-    digests = {PairwiseMasking(4, keys=keys).plan_for(topology_of(5), SESSION).digest for keys in (HYBRID, ALONE)}
-    assert len(digests) == 2
-    words = [PairwiseMasking(4, keys=keys).claim_among(5).assumptions[-1] for keys in (HYBRID, ALONE)]
-    assert ["X25519 or ML-KEM-768 a key agreement" in said for said in words] == [True, False]
-    assert PairwiseMasking(4, keys=ALONE).name == "pairwise-masking[threshold=4,x25519]"

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fgl_secure.crypto.cryptography import Purpose, RealCryptography, seed_of
+from fgl_secure.crypto.cryptography import Purpose, seed_of
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Messages, Phase, decode
@@ -155,19 +155,6 @@ def test_too_few_neighbours_are_refused() -> None:
     with pytest.raises(ProtocolError, check=about("shares")):
         wire.ask(0, told=np.array([True, True, False, False]))
     assert wire.rest() == total_of(EVERYBODY)
-
-
-def test_what_opens_a_seed_of_ten_bits() -> None:
-    """The broken twin: a mask key of ten secret bits is found from its public key, one of 256 bits is not."""
-
-    def found(wire: Wire, public: bytes) -> bool:
-        return any(wire.crypto.public(at.to_bytes(2, "little") + bytes(30)) == public for at in range(2**10))
-
-    for cryptography, expected in ((flaws.SeedsOfTenBits, True), (RealCryptography, False)):
-        wire = Wire(4, cryptography=cryptography)
-        out = next(wire.run.turns())
-        keys = [decode(sent.data, SESSION)["mask"].tobytes() for sent in out if sent.receiver == LEADER]
-        assert [found(wire, key) for key in keys[:3]] == [expected] * 3
 
 
 def test_a_seed_is_what_its_words_hold() -> None:

@@ -5,16 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.collective import Collective
+from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.one_sum.terms import Stage
-from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.plan import Ask
-from fgl_secure.runtime import Channel, Messages, Phase, Recording, Tampered
+from fgl_secure.runtime import Messages, Phase
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import LEADER, NOW, directory_of, topology_of, vectors_of
+from tests.protocols.one_sum.rounds import LEADER, NOW
 from tests.protocols.pairwise_masking import flaws
 from tests.protocols.pairwise_masking.wire import EVERYBODY, TARGET, Roster, Wire, asking, attacked, plain, total_of
 
@@ -167,22 +164,3 @@ def test_forged_votes_do_not_count() -> None:
             wire.send(0, Messages(Phase.UNMASKING, NOW, np.array([LEADER]), np.array([1]), fields))
     assert request.phase is Phase.ROSTERS
     assert wire.opened(rosters) == {}
-
-
-def test_a_driver_says_who_refused_what() -> None:
-    """Where refusals end a sum, its error has a note of each, and nothing is opened."""
-
-    def lie(messages: Messages) -> Tampered | None:
-        if messages.phase is not Phase.ROSTERS or messages.senders[0] != LEADER:
-            return None
-        asked = messages["asked"].copy()
-        asked[:, 3:] = Ask.MASK_KEY
-        return Tampered(np.arange(len(messages)), {"asked": asked})
-
-    channel = Channel(directory_of(5), SimulationCoins(0), Recording.everything(), tamper=lie)
-    with pytest.raises(TooFewClientsError, check=about("at least threshold = 4 of 5 clients")) as raised:
-        Collective(PairwiseMasking(4), topology_of(5), channel).sum(vectors_of(5), NOW)
-    notes = "\n".join(raised.value.__notes__)
-    assert notes.count("a roster must name at least threshold = 4 senders; found 3") == 3
-    assert notes.count("must be on the roster") == 2
-    assert not any(batch.phase is Phase.UNMASKING for batch in channel.transcript.messages)

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Elements, Mask, RealCryptography, seed_of, words_of
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import Ring
-from fgl_secure.errors import NotEnoughShares, ProtocolError, TooFewClientsError, TooManyErrors
+from fgl_secure.errors import ProtocolError, TooFewClientsError, TooManyErrors
 from fgl_secure.protocols.one_sum.clients import SEALING
 from fgl_secure.protocols.one_sum.terms import USUAL, Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -63,27 +63,6 @@ def test_a_share_that_does_not_open_is_not_handed_in(keys: KeyAgreement, at: int
     assert [remark.party for remark in wire.client(0).remarks] == [2] * (1 if hears else 2)
 
 
-def test_shares_that_are_the_secret_open_a_vector_to_one_client() -> None:
-    """The broken twin: where every share is the secret, one client that helps the server is enough to unmask all."""
-    wire = Wire(4, clients=flaws.ConstantShares)
-    wire.until(Stage.AGREEMENT)
-    held = wire.client(0).state()["held"][0, TARGET]
-    assert wire.unmasked(TARGET, wire.keys_of(TARGET, held[1]), held[0]) == plain()[TARGET].tolist()
-
-
-def test_one_client_s_shares_open_nothing() -> None:
-    """The same attack on honest clients finds no key, for any number of shares below the threshold."""
-    wire = Wire(4)
-    wire.until(Stage.AGREEMENT)
-    held = {v: wire.client(v).state()["held"][0, TARGET] for v in (0, 1, 3)}
-    with pytest.raises(NotEnoughShares):
-        wire.secret({v: share[0] for v, share in held.items()})
-    with pytest.raises(ProtocolError):
-        wire.keys_of(TARGET, wire.secret({**{v: share[1] for v, share in held.items()}, 4: held[3][1]}))
-    with pytest.raises(ProtocolError):
-        wire.keys_of(TARGET, held[0][1])
-
-
 def with_wrong_share(run: Sum) -> Sum:
     """Plays a sum in which the fourth client hands in a share that is not what it was given."""
     for out in run.turns():
@@ -117,19 +96,6 @@ def test_shares_that_nobody_asked_for_are_refused() -> None:
                     run.server.take(decode(changed(sent, given=np.ones((1, 5), dtype=np.bool_)), SESSION))
             run.hand(sent)
     assert run.result == total_of(range(4))
-
-
-def test_boxes_are_for_those_whose_keys_were_told() -> None:
-    """A client that leaves a neighbour out has given no answer."""
-    wire = Wire(3)
-    for out in wire.run.turns():
-        for sent in out:
-            if sent.phase is Phase.SECRET_SHARES and sent.receiver == LEADER:
-                given = np.array([[True, True, True, False]])
-                with pytest.raises(ProtocolError, check=about("boxes")):
-                    wire.run.server.take(decode(changed(sent, given=given), SESSION))
-            wire.run.hand(sent)
-    assert wire.run.result == total_of(EVERYBODY)
 
 
 def difference_of(first: Wire, second: Wire) -> list[int]:
@@ -314,18 +280,6 @@ class Counting(RealCryptography):
 class CountingKept(Counting, flaws.SeedsKeptOverSteps):
     """Counts where seeds last for several sums, whose keys do not name the step."""
 
-    def stretched(self, secret: bytes, context: Any, purpose: Any, owner: int) -> bytes:
-        """Of no step."""
-        return super().stretched(secret, type(context)(context.label, context.session, bytes(16)), purpose, owner)
-
-    def agree(self, secret: bytes, context: Any, *rest: Any) -> dict[int, bytes]:
-        """Of no step."""
-        return super().agree(secret, type(context)(context.label, context.session, bytes(16)), *rest)
-
-    def wrapped(self, secret: bytes, context: Any, *rest: Any) -> dict[int, bytes]:
-        """Of no step."""
-        return super().wrapped(secret, type(context)(context.label, context.session, bytes(16)), *rest)
-
 
 def most_uses(cryptography: type[Counting]) -> int:
     """How often the busiest of all mask keys is expanded in sums of several rounds, layers and parts."""
@@ -360,38 +314,6 @@ def test_seeds_survive_the_field(seed: bytes, modulus: int) -> None:
     assert int(words.max()) < modulus
 
 
-def test_shares_open_at_the_threshold_with_wrong_ones_corrected() -> None:
-    """Any three of seven shares open a secret, and of seven two may be wrong."""
-    sharing, secret = Sharing(PrimeField(), 7, 3), np.array([5, 6])
-    coins = SimulationCoins(0)
-    shares = sharing.share(secret, coins.uniform(PrimeField().modulus, (2, 2)), np.arange(7))
-    for holders in itertools.combinations(range(7), 3):
-        assert sharing.open(shares[list(holders)], holders, coins).tolist() == [5, 6]
-    shares[[1, 4]] = 9
-    assert sharing.open(shares, range(7), coins).tolist() == [5, 6]
-
-
-def bits_that_matter(mask_of: Callable[[bytes], bytes]) -> int:
-    """How many of a seed's 256 bits change the mask when they are flipped."""
-    seed = bytes(range(32))
-    flips = (
-        bytes(b ^ (1 << bit) if at == i else b for at, b in enumerate(seed)) for i in range(32) for bit in range(8)
-    )
-    return sum(mask_of(flipped) != mask_of(seed) for flipped in flips)
-
-
-def test_seeds_enter_whole() -> None:
-    """Each of a seed's 256 bits matters; the judge finds 32 where a seed is folded to that."""
-    wire = Wire(4)
-
-    def first_mask(seed: bytes) -> bytes:
-        words = words_of(seed, wire.scheme.modulus, wire.plan.words)
-        return wire.crypto.elements(wire.own_key(1, words), 4).tobytes()
-
-    assert bits_that_matter(first_mask) == 256
-    assert bits_that_matter(lambda seed: first_mask(seed[:4] * 8)) == 32
-
-
 def value_of(points: list[int], values: list[int], p: int) -> int:
     """The polynomial through some points at 1, by Lagrange's formula on python integers."""
     total = 0
@@ -402,9 +324,9 @@ def value_of(points: list[int], values: list[int], p: int) -> int:
     return total % p
 
 
-@pytest.mark.parametrize("modulus", [61, 2**31 - 1, 2**61 - 1])
+@pytest.mark.parametrize("modulus", [61, 2**61 - 1])
 @given(st.data(), st.integers(0, 2**32))
-@settings(max_examples=20)
+@settings(max_examples=6)
 def test_secrets_are_opened_together_as_one_by_one(modulus: int, data: st.DataObject, seed: int) -> None:
     """With holders missing and some that lie, each secret is what Lagrange's formula says of the honest shares."""
     n, k, needed = 20, 11, data.draw(st.integers(2, 6))

@@ -59,7 +59,7 @@ def summed(clients: int, vetoing: Sequence[int], channel: Channel, threshold: in
     return collective
 
 
-@pytest.mark.parametrize("clients", [2, 3, 5])
+@pytest.mark.parametrize("clients", [2, 4])
 def test_any_client_vetoes_and_nobody_else(clients: int) -> None:
     """A sum is opened exactly where no client vetoes it."""
     for size in range(clients + 1):
@@ -224,11 +224,10 @@ def coalitions(clients: int, threshold: int) -> Iterable[tuple[Party, ...]]:
             yield (SERVER, *map(silo, some))
 
 
-@pytest.mark.parametrize(("clients", "threshold"), [(3, 2), (4, 3)])
-def test_nobody_learns_who_vetoes_nor_what_anybody_added(clients: int, threshold: int) -> None:
+def test_nobody_learns_who_vetoes_nor_what_anybody_added() -> None:
     """To every coalition below the threshold vetoed sums look alike, whoever and however many veto; others do not."""
-    judge = Judge(protocol(clients, threshold))
-    for coalition in coalitions(clients, threshold):
+    judge, clients = Judge(protocol(3, 2)), 3
+    for coalition in coalitions(clients, 2):
         honest = [u for u in range(clients) if silo(u) not in coalition]
         if len(honest) < 2:
             continue
@@ -241,11 +240,10 @@ def test_nobody_learns_who_vetoes_nor_what_anybody_added(clients: int, threshold
         assert judge.distance(held(clients), held(clients, {honest[0]: 1, honest[1]: -1}), coalition) == 0
 
 
-@pytest.mark.parametrize(("clients", "threshold"), [(3, 2), (4, 3)])
-def test_a_vetoed_sum_that_is_opened_all_the_same_is_uniform(clients: int, threshold: int) -> None:
+def test_a_vetoed_sum_that_is_opened_all_the_same_is_uniform() -> None:
     """A server that goes on in spite of a veto of somebody honest learns nothing of what the others added."""
-    judge = Judge(protocol(clients, threshold, lies=True))
-    for coalition in coalitions(clients, threshold):
+    judge, clients = Judge(protocol(3, 2, lies=True)), 3
+    for coalition in coalitions(clients, 2):
         honest = [u for u in range(clients) if silo(u) not in coalition]
         if len(honest) < 2:
             continue

@@ -9,7 +9,7 @@ import pytest
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.methods import FedStruct, HiFGL
+from fgl_secure.methods import FedStruct
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.training.job import Job
 from fgl_secure.training.processes.process import Post
@@ -19,7 +19,7 @@ from tests.training.processes.middle import Middle
 from tests.training.processes.runs import SESSION
 from tests.training.processes.test_lying_server import SILOS, job_of
 
-METHODS = ((HiFGL(epochs=1), "relay-coded[k_min=1,graph-shown]"), (FedStruct(epochs=1, hops=1), "pairwise-masking"))
+METHOD, SCHEME = FedStruct(epochs=1, hops=1), "pairwise-masking"
 
 
 def signing(parties: int) -> list[tuple[Identity, Identities]]:
@@ -42,10 +42,9 @@ def run_through(run: ProgramRun, middle: Middle, job: Job, identities: list[tupl
         posts = carried(middle.passed(sent), server)
 
 
-@pytest.mark.parametrize(("method", "scheme"), METHODS, ids=lambda each: getattr(each, "name", each))
-def test_a_server_in_the_middle_reads_unsigned_silos_alone(method: HiFGL | FedStruct, scheme: str) -> None:
+def test_a_server_in_the_middle_reads_unsigned_silos_alone() -> None:
     """Unsigned, the run ends well and the server has every parcel; signed, it is refused before any is sent."""
-    job = job_of(method, scheme)
+    job = job_of(METHOD, SCHEME)
     run = ProgramRun(job.told, SILOS)
     reading, refused = (Middle(run.parties, SESSION) for _ in range(2))
     run_through(run, reading, job, [])
@@ -57,7 +56,7 @@ def test_a_server_in_the_middle_reads_unsigned_silos_alone(method: HiFGL | FedSt
 
 def test_identities_that_do_not_fit_are_refused() -> None:
     """One without the other, or another party's; nothing is made."""
-    job = job_of(*METHODS[1])
+    job = job_of(METHOD, SCHEME)
     run, (own, known) = ProgramRun(job.told, SILOS), signing(SILOS)[0]
     for number, given in ((0, (own, None)), (0, (None, known)), (1, (own, known))):
         with pytest.raises(InputError):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from fgl_reproduction.methods.fedgcn.configuration import FedGCN
 from fgl_reproduction.methods.fedgcn.program import FedGCNClient, clients_of, fedgcn_preset, row_range
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, pooled_over
 from fgl_secure.auditing.programs import beside_models
@@ -29,14 +30,14 @@ from fgl_secure.typing import Floats
 
 ONE_HOP = (
     Leak(
-        Secret.NODE_FEATURES,
+        DataSecret.NODE_FEATURES,
         Role.SILO,
         Circumstance.REPEATED_SUM,
         "sums are exact and overlap: a client subtracts those of different nodes from each other; what that determines "
         "of single nodes' rows is read, whatever computes the sums",
     ),
     Leak(
-        Secret.NODE_FEATURES,
+        DataSecret.NODE_FEATURES,
         Role.SILO,
         Circumstance.SPARSE_SUM,
         "features are summed as they are but for a factor each: a sum of a few sparse rows can be taken apart by "
@@ -61,7 +62,7 @@ ONE_HOP = (
 
 TWO_HOPS = (
     Leak(
-        Secret.FOREIGN_EDGE,
+        DataSecret.FOREIGN_EDGE,
         Role.SILO,
         Circumstance.ANY,
         "a client gets the sum around every node next to its own that enough clients have neighbours of, in the clear "

@@ -15,6 +15,7 @@ import numpy as np
 from fgl_reproduction.attacks.personal_averages import FEDPUB, PERSONAL_AVERAGES, AverageRules, ModelTruth
 from fgl_reproduction.methods.fedpub.configuration import FedPub
 from fgl_reproduction.methods.fedpub.program import FedPubClient, FedPubPreset, clients_of, fedpub_preset
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject, pooled_over
@@ -42,7 +43,7 @@ from fgl_secure.training.presets import choice_of_round
 
 EMBEDDINGS = (
     Leak(
-        Secret.LABEL_SHARES,
+        DataSecret.LABEL_SHARES,
         Role.SILO,
         Circumstance.ANY,
         "every client's functional embedding goes to all others every round: models that are alike were trained on "
@@ -76,7 +77,7 @@ AVERAGE_LEAKS = (
         "others, and one client gets sums of models that hardly change any more over many rounds",
     ),
     Leak(
-        Secret.CLASS_PRESENCE,
+        DataSecret.CLASS_PRESENCE,
         Role.SILO,
         Circumstance.ANY,
         "the average is exact, and its last bias tells which labels those who weigh most in it have",

@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from fgl_reproduction.attacks.personal_averages import OWN_EMBEDDING, WEIGHTED_SUM, AverageMessage
 from fgl_reproduction.methods.fedpub.models import MaskedGCN, own_surroundings, public_graph
-from fgl_secure.algebra.quantization import largest_magnitude
+from fgl_secure.algebra.checks import largest_magnitude
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError, UnknownNameError
 from fgl_secure.graph import FederatedGraph

@@ -19,6 +19,7 @@ from fgl_reproduction.attacks.generators import FEDSAGE, GENERATORS, ClientRows,
 from fgl_reproduction.methods.fedsage.configuration import FedSage
 from fgl_reproduction.methods.fedsage.generator import GeneratorPreset
 from fgl_reproduction.methods.fedsage.program import HONEST, FedSagePreset, clients_of, fedsage_preset
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject, pooled_over
@@ -50,7 +51,7 @@ from fgl_secure.training.server_sums import grid_for, promises
 
 TOLD = (
     Leak(
-        Secret.NODE_FEATURES,
+        DataSecret.NODE_FEATURES,
         Role.SILO,
         Circumstance.ANY,
         "every client gets the generators of all others, which were fitted to their nodes' features, and the "
@@ -65,7 +66,7 @@ TOLD = (
         "generated: how many there are is told, and how many of a node where its noise averages out",
     ),
     Leak(
-        Secret.FOREIGN_EDGE,
+        DataSecret.FOREIGN_EDGE,
         Role.SILO,
         Circumstance.ANY,
         "embeddings are made of a node's row and its neighbours': those of neighbours are alike",
@@ -85,7 +86,7 @@ GRADIENTS_IN_THE_CLEAR = (
 
 GRADIENT_SUMS = (
     Leak(
-        Secret.NODE_FEATURES,
+        DataSecret.NODE_FEATURES,
         Role.SILO,
         Circumstance.ANY,
         "the sum of the gradients is exact: from it follows, for each row that a client generates, the mean of the "

@@ -17,7 +17,7 @@ import torch
 
 from fgl_reproduction.attacks.generators import GRADIENT_SUM, INPUTS, OWN_GENERATOR
 from fgl_reproduction.methods.fedsage.generator import GeneratorPreset, NeighGen, graph_of
-from fgl_secure.algebra.quantization import largest_magnitude
+from fgl_secure.algebra.checks import largest_magnitude
 from fgl_secure.coins import Coins
 from fgl_secure.errors import ProtocolError, UnknownNameError
 from fgl_secure.graph import FederatedGraph

@@ -8,6 +8,7 @@ from typing import Any
 
 from fgl_reproduction.methods.gcfl.clusters import Clustered, ClusterRule
 from fgl_reproduction.methods.gcfl.configuration import GCFL
+from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan
 from fgl_secure.methods.fedavg.audit_target import FedAvgSubject, claim_of, fedavg_plan
@@ -20,7 +21,7 @@ NOTES = (
 
 CLUSTER_LEAKS = tuple(
     Leak(
-        Secret.LABEL_SHARES,
+        DataSecret.LABEL_SHARES,
         role,
         Circumstance.ANY,
         f"{who} learns the norm of each client's update, round by round, and who is in which cluster: clients of a "
@@ -62,7 +63,10 @@ def clustered(claim: Claim, least: int) -> Claim:
 
 
 _ALONE = Leak(
-    Secret.SUMMAND, Role.SERVER, Circumstance.ANY, "a cluster may be one client, whose update is then told to everybody"
+    Secret.SUMMAND,
+    Role.SERVER,
+    Circumstance.ANY,
+    "a cluster may be one client, whose update is then told to everybody",
 )
 
 

@@ -1,22 +1,74 @@
-"""Sums under the receiver's key keep what every scheme for one sum must, where there are no rounds of keys before."""
+"""Every scheme for one sum over clients keeps what each of them must."""
 
 import itertools
+from functools import partial
 from typing import ClassVar
 
 import pytest
 
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.ckks import Ckks, SharedKeyCkks
+from fgl_secure.protocols.lightsecagg import LightSecAgg
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Step
 from tests.error_codes import about
-from tests.protocols.one_sum.conformance import OneSumConformance
+from tests.protocols.one_sum.dropouts import DropoutConformance
 from tests.protocols.one_sum.messages import MessageConformance
 from tests.protocols.one_sum.rounds import NOW, vectors_of
 from tests.protocols.one_sum.states import StateConformance
+from tests.protocols.one_sum.sums import SumsConformance
+
+
+class TestPairwiseMasking(DropoutConformance, MessageConformance, StateConformance):
+    """As it is by default."""
+
+    make = staticmethod(PairwiseMasking)
+
+
+class TestPairwiseMaskingWithX25519(StateConformance):
+    """With keys that every version of the library has."""
+
+    make: ClassVar = partial(PairwiseMasking, keys=KeyAgreement.X25519)
+
+
+class TestPairwiseMaskingAtAPrecision(SumsConformance):
+    """Summed modulo 2^k."""
+
+    make: ClassVar = partial(PairwiseMasking, precision=8)
+
+
+class TestLightSecAgg(DropoutConformance, MessageConformance, StateConformance):
+    """As it is by default."""
+
+    make = staticmethod(LightSecAgg)
+
+
+class TestLightSecAggWithX25519(StateConformance):
+    """With keys that every version of the library has, over a field of shorter elements."""
+
+    make: ClassVar = partial(LightSecAgg, colluding=1, modulus=2**31 - 1, keys=KeyAgreement.X25519)
+
+
+class TestLightSecAggAtAPrecision(SumsConformance):
+    """Summed in a small prime field."""
+
+    make: ClassVar = partial(LightSecAgg, precision=8)
+
+
+class TestSharedKeyCkks(DropoutConformance, MessageConformance, StateConformance):
+    """As it is by default."""
+
+    make = staticmethod(SharedKeyCkks)
+    splits: ClassVar[tuple[bool, ...]] = (False,)
+
+    def test_sums_repeat_for_equal_coins(self) -> None:
+        """Keys and ciphertexts take SEAL's own randomness: not these."""
+        pytest.skip("SEAL draws its own coins")
 
 
 class TestCkks(MessageConformance, StateConformance):
-    """As it is by default."""
+    """Under the receiver's key, where there are no rounds of keys before."""
 
     make = staticmethod(Ckks)
     splits: ClassVar[tuple[bool, ...]] = (True,)
@@ -50,18 +102,3 @@ class TestCkks(MessageConformance, StateConformance):
                     run.hand(sent)
             run.begin(vectors_of(5) + 1, step)
             assert run.play().result == (vectors_of(5) + 1).sum(axis=0).tolist()
-
-    def test_a_client_takes_its_row_later(self) -> None:
-        """Rows are known from the start."""
-        pytest.skip("rows are known from the start")
-
-
-class TestSharedKeyCkks(OneSumConformance):
-    """As it is by default."""
-
-    make = staticmethod(SharedKeyCkks)
-    splits: ClassVar[tuple[bool, ...]] = (False,)
-
-    def test_sums_repeat_for_equal_coins(self) -> None:
-        """Keys and ciphertexts take SEAL's own randomness: not these."""
-        pytest.skip("SEAL draws its own coins")
