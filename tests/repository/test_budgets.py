@@ -13,7 +13,7 @@ MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 75_438, 327, 1_474
 MOST_TEST_LINES = 65_192
 """In tests/ and reproduction/reproduction_tests/; the aim is 50,000."""
 
-MOST_FILES = {"mean": 40, "neighbour sum": 32, "audit": 98}
+MOST_FILES = {"mean": 40, "neighbour sum": 32, "audit": 110}
 """Files that one call enters at most; the aim is 25, 25 and 110."""
 
 
