@@ -7,7 +7,7 @@ import pytest
 from tests.repository.test_layers import FILES, ROOT
 from tests.walks import files_entered
 
-MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 75_438, 327, 1_474
+MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 75_452, 327, 1_475
 """In the three packages; the aim is 60,000, 400 and 900."""
 
 MOST_TEST_LINES = 65_192
