@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 from fgl_secure import plugins
 from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.training.local_privacy import LocalPerturbation
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.method import Method
@@ -47,6 +48,7 @@ __all__ = [
     "FedStruct",
     "FedVN",
     "HiFGL",
+    "LocalPerturbation",
     "method",
     "names",
 ]

@@ -21,6 +21,7 @@ from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.methods.hifgl.audit_runs import ROUNDS, SCENARIOS, released, special_runs, training_run, variant_runs
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.program import silos_of
@@ -29,7 +30,7 @@ from fgl_secure.protocols.perturbed import Perturbed, hidden_messages
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Claim, Directory, Role, Step
-from fgl_secure.statistics.lower_bounds import gaussian_bound
+from fgl_secure.statistics.lower_bounds import classic_bound, gaussian_bound
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.one_process import most_terms
@@ -38,6 +39,7 @@ from fgl_secure.training.presets import Preset, choice_of_round
 
 if TYPE_CHECKING:
     from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy, HiFGL
+    from fgl_secure.training.local_privacy import LocalPerturbation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,6 +160,27 @@ NOTES = (
 )
 
 
+PERTURBED_NOTE = (
+    "Devices perturb their features before they send anything. Runs that exchange features exchange perturbed ones, "
+    "and what attacks recover there are perturbed features, which epsilon is about."
+)
+
+
+def measured_locally(local: LocalPerturbation, width: int, devices: int, seed: int) -> tuple[Measured, float]:
+    """Perturbs canaries, all features least or all largest, and says what they rule out; and the claim's delta."""
+    ends = (local.least, local.largest) if local.bounded else (-local.clip, local.clip)
+    rows = np.repeat([[end / (1 if local.bounded else np.sqrt(width))] for end in ends], width, axis=1)
+    coins, scores = SimulationCoins(seed), []
+    for row in rows:
+        found = local.perturbed(np.tile(row, (2 * privacy_cost.CANARIES, 1)), devices, coins)
+        scores.append(found.rows.sum(axis=1))
+    low, high = scores
+    if local.bounded:
+        return Measured(local.epsilon, "randomised response", classic_bound(high, low, delta=0.0)), 0.0
+    bound = gaussian_bound(high, low, delta=found.delta)
+    return Measured(local.epsilon, "privacy loss distributions", bound), found.delta
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class HiFGLSubject(Subject):
     """HiFGL under the schemes of one run.
@@ -205,10 +228,33 @@ class HiFGLSubject(Subject):
     @property
     def job(self) -> Job:
         """The silos, each with its devices."""
-        return silos_of(self.graph, self.schemes, self.preset, **self.chosen)
+        return silos_of(self.graph, self.schemes, self.preset, perturbation=self.method.perturbation, **self.chosen)
+
+    def _local_cost(self, local: LocalPerturbation, progress: Callable[[str], Progress]) -> PrivacyCost:
+        """Of perturbed features: trains once more without, and once on features that say nothing."""
+        clear = replace(self, method=replace(self.method, perturbation=None))
+        empty = np.full_like(self.graph.graph.features, (local.least + local.largest) / 2 if local.bounded else 0)
+        nothing = replace(self.graph, graph=replace(self.graph.graph, stored=read_only(empty)))
+        heard = nothing.restricted_to_split() if self.preset.split_restricted else nothing
+        without = clear.train(progress=progress("training without perturbation")).accuracy.test
+        blind = replace(self, graph=nothing, heard=heard).train(progress=progress("training without features"))
+        found, delta = measured_locally(local, self.graph.graph.num_features, self.graph.num_devices, self.seed)
+        relation = "one device's features, replaced by any others"
+        return PrivacyCost(found, delta, relation, 1, without, blind.accuracy.test)
+
+    @property
+    def _sent(self) -> FederatedGraph:
+        """`heard`, with the features that leave devices where these perturb their own."""
+        local = self.method.perturbation
+        if local is None:
+            return self.heard
+        rows = local.inputs(self.heard.graph.features, self.heard.num_devices, SimulationCoins(self.seed))
+        return replace(self.heard, graph=replace(self.heard.graph, stored=read_only(rows / np.abs(rows).max())))
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
         """Of noise on embeddings and gradients: trains once more without it, and plays canaries."""
+        if self.method.perturbation is not None:
+            return self._local_cost(self.method.perturbation, progress)
         noisy = self.noisy
         if noisy is None:
             return None
@@ -222,9 +268,9 @@ class HiFGLSubject(Subject):
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, special runs, and an exchange under each variant."""
-        heard, seed = self.heard, self.seed
+        heard, seed = self._sent, self.seed
         what = f"first round of training, {self.method.backbone}"
-        first = [self._called(training_run(self.scheme, heard, result.transcript, what))]
+        first = [self._called(training_run(self.scheme, self.heard, result.transcript, what))]
         del result  # nothing is kept here of a run that is handed on: the next one may be gigabytes as well
         yield first.pop()
         most = ROUNDS if self.noisy is None else min(ROUNDS, self.noisy.settings.target.releases)
@@ -237,7 +283,7 @@ class HiFGLSubject(Subject):
     @property
     def _static(self) -> FederatedGraph:
         """Who takes part in the release of static rows."""
-        return released(self.heard, self.seed) if self.redealt is None else self.redealt
+        return released(self._sent, self.seed) if self.redealt is None else self.redealt
 
     def read_in(self, scenarios: frozenset[str]) -> Subject:
         """Special runs are made for attacks alone."""
@@ -248,7 +294,7 @@ class HiFGLSubject(Subject):
         graph, some = self.graph.redealt(seed), self._static
         heard = graph.restricted_to_split() if self.preset.split_restricted else graph
         # of the same shape: other neighbourhoods would be more or fewer devices
-        redealt = None if some is self.heard else some.redealt(seed)
+        redealt = None if some.num_devices == self.heard.num_devices else some.redealt(seed)
         return self.brief(seed=seed, graph=graph, heard=heard, redealt=redealt)
 
     def unprotected(self) -> tuple[Subject, ...]:
@@ -271,7 +317,7 @@ def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
     return Plan(
         tuple(subjects),
         CONTROLS,
-        NOTES,
+        NOTES if method.perturbation is None else (*NOTES, PERTURBED_NOTE),
         messages=int(heard.edges.shape[1]),
         averaged=pooled_over(graph, "devices"),
         chosen_on=choice_of_round(preset.selection, graph),
