@@ -220,6 +220,8 @@ def _global_features(name: str, data: Graph, width: int, seed: int) -> NDArray[n
 
 _FEDPUB_SETTINGS = {"Cora": (30, 0.01), "CiteSeer": (100, 0.001)}
 """Rounds and rate in the configuration files of FedStruct's repository."""
+_FEDSAGE_ROUNDS = {"Cora": 40, "CiteSeer": 30}
+"""Of the generator, in the same files."""
 
 
 def published_fedpub(preset: FedPubPreset, dataset: str) -> FedPubPreset:
@@ -234,10 +236,13 @@ def published_fedpub(preset: FedPubPreset, dataset: str) -> FedPubPreset:
 
 
 def published_fedsage(preset: FedSagePreset, dataset: str) -> FedSagePreset:
-    """Return the preset with the settings of FedStruct's repository for FedSage+'s generator."""
-    rounds = 40 if dataset == "Cora" else 30
-    generator = replace(preset.generator, rounds=rounds, learning_rate=2e-3)
-    return replace(preset, generator=generator)
+    """Return the preset with the settings of FedStruct's repository for FedSage+'s generator.
+
+    Data sets without settings here keep the preset as it is.
+    """
+    if dataset not in _FEDSAGE_ROUNDS:
+        return preset
+    return replace(preset, generator=replace(preset.generator, rounds=_FEDSAGE_ROUNDS[dataset], learning_rate=2e-3))
 
 
 Make = Callable[[Setting], Measure | None]
