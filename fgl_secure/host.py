@@ -15,9 +15,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-
-from fgl_secure.algebra.checks import numpy_settings
 
 
 class _ProcessSetting:
@@ -76,6 +75,13 @@ _SHARED = (
     _ProcessSetting(torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     _ProcessSetting(_read_precision, _write_precision, "highest"),
 )
+
+
+@contextmanager
+def numpy_settings() -> Iterator[None]:
+    """Numpy's usual answers to overflow, division by zero and invalid numbers inside; also a decorator of functions."""
+    with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+        yield
 
 
 @contextmanager

@@ -28,9 +28,9 @@ from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.aggregation.simulation import Brought, Held, Maker, simulated
 from fgl_secure.aggregation.sums import Opening
 from fgl_secure.algebra import Weighing
-from fgl_secure.algebra.checks import numpy_settings
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.host import numpy_settings
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.scheme import Rounding, Scheme
 from fgl_secure.runtime import Claim

@@ -13,9 +13,9 @@ from fgl_secure.aggregation.privacy import Ledger
 from fgl_secure.aggregation.record import warn_of_lost_updates
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.sums import Opening, Purpose, Request, batches_from_bytes, batches_to_bytes
-from fgl_secure.algebra.checks import numpy_settings
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
+from fgl_secure.host import numpy_settings
 from fgl_secure.protocols.identity import Identities, Identity, Names
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import OwnDraws, Role

@@ -20,9 +20,9 @@ from fgl_secure.aggregation.sums import (
     batches_from_bytes,
     batches_to_bytes,
 )
-from fgl_secure.algebra.checks import numpy_settings
 from fgl_secure.coins import Coins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
+from fgl_secure.host import numpy_settings
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import Channel, Messages, Recording, Role
 from fgl_secure.runtime.packing import unpacked

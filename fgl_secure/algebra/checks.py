@@ -1,10 +1,8 @@
-"""Checks of real numbers, whose messages show no value, and numpy's settings while they are computed with."""
+"""Checks of real numbers before they are encoded, summed or perturbed; no message shows a value."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,13 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-
-
-@contextmanager
-def numpy_settings() -> Iterator[None]:
-    """Numpy's usual answers to overflow, division by zero and invalid numbers inside; also a decorator of functions."""
-    with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
-        yield
 
 
 def largest_magnitude(values: NDArray[Any]) -> float:

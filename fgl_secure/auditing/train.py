@@ -78,7 +78,7 @@ def _privacy_figures(cost: PrivacyCost, result: TrainingResult) -> dict[str, obj
         "lower_bound_n": bound.n,
         "lower_bound_confidence": bound.confidence,
         "test_accuracy_without_noise": cost.accuracy_without,
-        "test_accuracy_without_features": cost.accuracy_blind,
+        "test_accuracy_without_features": cost.accuracy_without_features,
     }
 
 

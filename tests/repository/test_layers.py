@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "ledger": {"errors"},
     "backbones": {"errors", "plugins", "training"},  # for names of types alone
     "threads": {"errors"},
-    "host": {"algebra"},
+    "host": set(),
     "private_files": {"errors"},
     "crypto": {"errors", "threads"},
     "coins": {"errors", "crypto"},

@@ -102,7 +102,7 @@ class HiFGL(ProgramMethod):
         EmbeddingPrivacy, "dp", "differential privacy of embeddings and gradients, on top of any scheme"
     )
     perturbation: LocalPerturbation | None = part(
-        LocalPerturbation, "local", "local differential privacy: every device perturbs its features once"
+        LocalPerturbation, "local", "local differential privacy: each device perturbs its features once"
     )
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers, widest
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.local_privacy import LocalPerturbation, mean_propagation
+from fgl_secure.training.local_privacy import LocalPerturbation, propagate_means
 from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unwritten
@@ -68,7 +68,7 @@ class HiFGL(Rounds):
         self._smoothed = perturbation is None
         self._features = unwritten(silo.features, self._device)
         if perturbation is not None:  # devices keep what they drew: a second draw would cost epsilon once more
-            self._features = self._placed(perturbation.inputs(silo.features, silo.facts.nodes, coins))
+            self._features = self._placed(perturbation.model_inputs(silo.features, silo.facts.nodes, coins))
         self._labels, self._training = self._placed(silo.labels), self._placed(silo.train)
         self._static: torch.Tensor | None = None
         if preset.static_first_layer and not self._part(0).projects_sums:
@@ -124,14 +124,13 @@ class HiFGL(Rounds):
         return h
 
     def _inputs(self) -> torch.Tensor:
-        """What the first layer gets [m, d]: features, or means of perturbed ones, made when first asked for."""
-        if not self._smoothed:
-            assert self._perturbation is not None, "features are smoothed where they are perturbed"
-            rows = mean_propagation(self.talk, self._features, self._perturbation.hops, len(self.layers))
-            self._take(rows)
+        """Return the first layer's input [m, d]: features, or means of perturbed ones, computed at the first call."""
+        if self._perturbation is not None and not self._smoothed:
+            hops, first_layer = self._perturbation.hops, len(self.layers)
+            self._keep_smoothed(propagate_means(self.talk, self._features, hops, first_layer))
         return self._features
 
-    def _take(self, smoothed: torch.Tensor) -> None:
+    def _keep_smoothed(self, smoothed: torch.Tensor) -> None:
         self._features, self._smoothed = smoothed, True
         self.talk.unchanging(smoothed)
 
@@ -202,13 +201,16 @@ class HiFGL(Rounds):
             "rate": np.array([rate, self._steps], dtype=np.float64),
             "coins": self._coins.get_state().numpy(),
             **({} if self._static is None else {"static": self._static.cpu().numpy()}),
-            **({} if self._perturbation is None else {self._kept_name: self._features.cpu().numpy()}),
+            **self._perturbed_state,
             **under("optimiser", remembered(self._optimiser)),
         }
 
     @property
-    def _kept_name(self) -> str:
-        return "smoothed" if self._smoothed else "perturbed"
+    def _perturbed_state(self) -> dict[str, Array]:
+        """What a later process must not draw again."""
+        if self._perturbation is None:
+            return {}
+        return {"smoothed" if self._smoothed else "perturbed": self._features.cpu().numpy()}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
@@ -216,7 +218,7 @@ class HiFGL(Rounds):
         if "perturbed" in state:
             self._features = self._placed(state["perturbed"])
         if "smoothed" in state:
-            self._take(self._placed(state["smoothed"]))
+            self._keep_smoothed(self._placed(state["smoothed"]))
         overwrite(list(self.layers.parameters()), state["values"])
         remind(self._optimiser, within("optimiser", state))
         self._optimiser.param_groups[0]["lr"], self._steps = float(state["rate"][0]), int(state["rate"][1])

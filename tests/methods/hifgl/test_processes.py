@@ -70,7 +70,7 @@ def graph() -> FederatedGraph:
 def test_means_of_perturbed_features_are_kept_between_turns(graph: FederatedGraph) -> None:
     """At an epsilon so large that all drivers draw the same."""
     rows = (graph.graph.features > 0).astype(np.float32)
-    binary = replace(graph, graph=replace(graph.graph, stored=read_only(rows)))
+    binary = graph.with_features(rows)
     local = LocalPerturbation(1e4, hops=2)
     job = silos_of(binary, {"neighbours": Plaintext(), "server": Plaintext()}, HIFGL, perturbation=local)
     agree(apart(job, put_down=True), in_one_process(job))
