@@ -2,7 +2,7 @@
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_equal_calls_give_equal_findings() -> None:
 
 @pytest.mark.parametrize("method", ["fedavg", FedAvg, FedAvg()])
 def test_a_method_comes_first_by_name_as_a_class_or_with_choices(method: Any) -> None:
-    trained = train(method, ring(), silos=3, seed=np.int64(1), device="cpu")
+    trained = train(method, ring(), silos=3, seed=cast(int, np.int64(1)), device="cpu")
     assert trained.plan.method == "fedavg"
     assert repr(trained).startswith("Trained(fedavg on ")
     assert len(repr(trained)) < 160 > len(repr(trained.result)) - 300

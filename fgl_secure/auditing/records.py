@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from math import isfinite
 from typing import Any, TypeAlias, TypeGuard
@@ -193,11 +193,15 @@ class Record:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Record:
         """Return the record of which `to_json` gave these values."""
-        kinds = {"ci95": _interval, "null_interval": _interval, "knowledge": Alone, "verdict": Verdict,
-                 "in_the_clear_verdict": Verdict}  # fmt: skip
-        return cls(**{
-            name: kinds[name](value) if name in kinds and value is not None else value for name, value in values.items()
-        })  # fmt: skip
+        kinds: dict[str, Callable[[Any], Any]] = {
+            "ci95": _interval,
+            "null_interval": _interval,
+            "knowledge": Alone,
+            "verdict": Verdict,
+            "in_the_clear_verdict": Verdict,
+        }
+        read = {name: None if values[name] is None else kind(values[name]) for name, kind in kinds.items()}
+        return cls(**{**values, **read})
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values; intervals become [low, high]."""

@@ -219,7 +219,7 @@ class _HoldsLinear(SAGELayer):
         self.inner = torch.nn.Linear(d_in, d_out)
 
     def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
-        return super().update(kept, sums, degrees) + self.inner(kept)
+        return super().update(kept, sums, degrees) + cast(torch.Tensor, self.inner(kept))
 
 
 def test_a_layer_that_holds_a_linear_one_is_refused(graph: FederatedGraph, monkeypatch: pytest.MonkeyPatch) -> None:
