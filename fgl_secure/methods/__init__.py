@@ -102,3 +102,7 @@ def __getattr__(name: str) -> object:
         if place.attr == name:
             return method(known)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *(place.attr for place in _places().values())})
