@@ -312,4 +312,4 @@ def test_structure_alone_is_trained_as_ever_and_tested_without_features() -> Non
         preset = replace(fedstruct_preset("paper", "digits"), epochs=2)
         task = FedStructTask(preset, RowExchange(), HOP2VEC)
         trained.append(clients_of(federated, task, kind=kind).train().report["theta"])
-    assert np.array_equal(*trained)
+    assert np.array_equal(trained[0], trained[1])
