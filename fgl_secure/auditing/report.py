@@ -15,6 +15,7 @@ from fgl_secure.attacks.registry import page_on, papers
 from fgl_secure.auditing.html import render_html, render_matrix
 from fgl_secure.auditing.matrix import Cell, matrix
 from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.plot import plot_findings
 from fgl_secure.auditing.records import Json, Record, plain_mapping
 from fgl_secure.auditing.texts import render_junit, render_markdown
 from fgl_secure.auditing.wording import Score
@@ -175,7 +176,7 @@ class Report:
     def to_dataframe(self) -> Any:  # pandas is optional
         """Return the findings as a `pandas.DataFrame`, a row per figure and a column per field of `Record`.
 
-        Intervals become two columns, such as `ci95_low` and `ci95_high`.
+        The first column is the method. Intervals become two columns, such as `ci95_low` and `ci95_high`.
 
         Raises:
             InputError: pandas is not installed.
@@ -183,14 +184,26 @@ class Report:
         try:
             from pandas import DataFrame  # noqa: PLC0415  # optional
         except ImportError as error:
-            raise InputError("pandas must be installed for to_dataframe: pip install pandas; found none") from error
+            raise InputError(
+                "pandas must be installed for to_dataframe: pip install 'fgl-secure[tables]'; found none"
+            ) from error
         rows = []
         for record in self.records:
-            row: dict[str, object] = {**record.to_json()}
+            row: dict[str, object] = {"method": self.run.get("method"), **record.to_json()}
             for name in ("ci95", "null_interval"):
                 row[f"{name}_low"], row[f"{name}_high"] = cast("list[float] | None", row.pop(name)) or (None, None)
             rows.append(row)
         return DataFrame(rows)
+
+    def plot(self) -> Any:  # matplotlib is optional
+        """Return the findings as a `matplotlib.figure.Figure`; see `fgl_secure.auditing.plot.plot_findings`.
+
+            Report.read("report").plot().savefig("findings.pdf")
+
+        Raises:
+            InputError: matplotlib is not installed, or nothing was measured.
+        """
+        return plot_findings(self.records)
 
     def __repr__(self) -> str:
         fell = len(self.contradictions)

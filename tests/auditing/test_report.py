@@ -67,6 +67,18 @@ def test_findings_become_a_data_frame_where_pandas_is_installed(monkeypatch: pyt
         REPORT.to_dataframe()
 
 
+def test_findings_are_plotted_beside_their_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = REPORT.plot().axes[0]
+    measured = [record for record in REPORT.records if record.verdict.is_measured]
+    assert [value for line in axes.get_lines() for value in line.get_xdata()] == [record.value for record in measured]
+    assert [bar.get_width() for bar in axes.patches] == [record.prior for record in measured]
+    with pytest.raises(InputError, check=about("records")):
+        replace(REPORT, records=()).plot()
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(InputError, check=about("matplotlib")):
+        REPORT.plot()
+
+
 def test_a_finding_prints_on_one_line_with_its_baseline() -> None:
     assert len(repr(RECORD)) < 160
     assert f"prior {RECORD.prior:.3f}" in repr(RECORD)
