@@ -40,9 +40,6 @@ OPTIONS: Mapping[str, Mapping[str, tuple[object, ...]]] = MappingProxyType({
 NODES, SCALES = 24, (1.0, 30.0)
 """Nodes of a random graph, and deviations of features: ReLU differs from GELU at small ones, from ReLU6 at large."""
 
-MATRIX = 2
-"""Dimensions of a weight; a bias has one."""
-
 CLOSE = 1e-4
 """Largest difference between a module and its layers, in its largest output."""
 
@@ -60,7 +57,7 @@ class _Called(TorchFunctionMode):
             each.register_forward_pre_hook(lambda found, _: self.calls.append(found))
             each.register_forward_hook(lambda found, _, __: self.calls.append(found))
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002, PLW3201
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
         """See `TorchFunctionMode`."""
         if func is not functional.dropout:
             return func(*args, **(kwargs or {}))
@@ -163,7 +160,7 @@ def _sage(part: Any, copied: _Copy) -> MessageLayer:
 
 def _gin(part: Any, copied: _Copy) -> MessageLayer:
     inner = part.nn.modules() if isinstance(part.nn, nn.Module) else ()
-    linear = [each for each in inner if getattr(getattr(each, "weight", None), "ndim", 0) == MATRIX]
+    linear = [each for each in inner if getattr(getattr(each, "weight", None), "ndim", 0) == 2]
     if not linear or isinstance(part.eps, nn.Parameter):
         raise InputError("nn of GINConv must be linear parts with ReLU between them, and eps fixed; found otherwise")
     layer = GINLayer(*(1,) * (len(linear) + 1), eps=float(part.eps))
@@ -207,7 +204,7 @@ def _check_equal(twin: nn.Module, order: list[str]) -> None:
     """Compare a module with its layers under random weights; the weights that it has could hide a part."""
     for scale in SCALES:
         for each in twin.parameters():
-            each.copy_(torch.randn_like(each) * (each.shape[1] ** -0.5 if each.ndim == MATRIX else scale))
+            each.copy_(torch.randn_like(each) * (each.shape[1] ** -0.5 if each.ndim == 2 else scale))
         x, edges = _random_graph(twin, scale)
         theirs, ours = _output(twin, x, edges), _on_whole_graph(_layers(twin, order)[0], x, edges)
         near = CLOSE * float(theirs.abs().max())
@@ -223,7 +220,7 @@ def _check_equal(twin: nn.Module, order: list[str]) -> None:
 
 def _random_graph(module: nn.Module, scale: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
     """Return features [n, d] and edges [2, m] both ways; node 0 has none."""
-    width = next(each.shape[1] for each in module.parameters() if each.ndim == MATRIX)
+    width = next(each.shape[1] for each in module.parameters() if each.ndim == 2)
     joined = (torch.rand(NODES, NODES) < 0.2).triu(1)
     joined[0] = False
     return scale * torch.randn(NODES, width), (joined | joined.T).nonzero().T
