@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -57,7 +58,7 @@ class _Called(TorchFunctionMode):
             each.register_forward_pre_hook(lambda found, _: self.calls.append(found))
             each.register_forward_hook(lambda found, _, __: self.calls.append(found))
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """See `TorchFunctionMode`."""
         if func is not functional.dropout:
             return func(*args, **(kwargs or {}))
@@ -88,8 +89,9 @@ def adapt(module: nn.Module) -> AdaptedModule:
                 f"{', '.join(unread) or 'one in several layers'}: take it out"
             )
         twin = copy.deepcopy(module).cpu().float()
-        order, dropout = _order(twin)
-        _check_equal(twin, order)
+        width = _inputs(twin)
+        order, dropout = _order(twin, width)
+        _check_equal(twin, order, width)
         layers, origins = _layers(module, order)
     return AdaptedModule(module, layers, dropout, tuple(origins))
 
@@ -175,10 +177,10 @@ _MAKERS: Mapping[str, Callable[[Any, _Copy], MessageLayer]] = MappingProxyType(
 )
 
 
-def _order(twin: nn.Module) -> tuple[list[str], float]:
+def _order(twin: nn.Module, width: int) -> tuple[list[str], float]:
     """Return the names of a module's convolutions as a call in training mode uses them, and the rate of dropout."""
     names = {part: name for name, part in twin.named_modules() if _is_served(part)}
-    x, edges = _random_graph(twin)
+    x, edges = _random_graph(width, 1.0)
     with _Called(names) as called:
         trained = _output(twin.train(), x, edges)
     order = list(dict.fromkeys(each for each in called.calls if isinstance(each, nn.Module)))
@@ -200,12 +202,12 @@ def _order(twin: nn.Module) -> tuple[list[str], float]:
     return [names[each] for each in order], rates[0] if rates else 0.0
 
 
-def _check_equal(twin: nn.Module, order: list[str]) -> None:
+def _check_equal(twin: nn.Module, order: list[str], width: int) -> None:
     """Compare a module with its layers under random weights; the weights that it has could hide a part."""
     for scale in SCALES:
         for each in twin.parameters():
             each.copy_(torch.randn_like(each) * (each.shape[1] ** -0.5 if each.ndim == 2 else scale))
-        x, edges = _random_graph(twin, scale)
+        x, edges = _random_graph(width, scale)
         theirs, ours = _output(twin, x, edges), _on_whole_graph(_layers(twin, order)[0], x, edges)
         near = CLOSE * float(theirs.abs().max())
         if ours.shape != theirs.shape or not any(
@@ -218,12 +220,21 @@ def _check_equal(twin: nn.Module, order: list[str]) -> None:
             )
 
 
-def _random_graph(module: nn.Module, scale: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return features [n, d] and edges [2, m] both ways; node 0 has none."""
-    width = next(each.shape[1] for each in module.parameters() if each.ndim == 2)
+def _random_graph(width: int, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return features [n, width] and edges [2, m] both ways; node 0 has none."""
     joined = (torch.rand(NODES, NODES) < 0.2).triu(1)
     joined[0] = False
     return scale * torch.randn(NODES, width), (joined | joined.T).nonzero().T
+
+
+def _inputs(twin: nn.Module) -> int:
+    """Return how many features a module takes: the first width among those of its weights that it runs with."""
+    *widths, last = dict.fromkeys(each.shape[1] for each in twin.parameters() if each.ndim == 2)
+    for width in widths:
+        with suppress(InputError):
+            _output(twin, *_random_graph(width, 1.0))
+            return int(width)
+    return int(last)
 
 
 def _output(module: nn.Module, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,8 @@
 """Modules of torch_geometric as backbones: the same scores and gradients, trained under schemes, or refused."""
 
 import copy
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch_geometric.nn import GAT, GCN, GIN, GCNConv, GINConv, GraphSAGE, SAGEConv, Sequential
 
 from fgl_secure import backbones, train
 from fgl_secure.errors import InputError
@@ -19,7 +19,9 @@ from fgl_secure.training.backbones import Degrees, MessageLayer
 from tests.error_codes import about
 from tests.graphs import two_communities
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # its own imports are deprecated in torch
+    from torch_geometric.nn import GAT, GCN, GIN, GCNConv, GINConv, GraphSAGE, SAGEConv, Sequential
 
 RATE = 0.4
 
@@ -30,11 +32,10 @@ def graph() -> FederatedGraph:
 
 
 @pytest.fixture(autouse=True)
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names of backbones are forgotten after each test."""
     monkeypatch.setattr(backbones, "_registered", {})
     torch.manual_seed(0)
-    yield
 
 
 class Net(nn.Module):
@@ -85,7 +86,7 @@ SERVED: dict[str, Callable[[], nn.Module]] = {
     "GraphSAGE, sum": lambda: GraphSAGE(8, 6, 2, 2, aggr="sum"),
     "GIN": lambda: GIN(8, 6, 2, 2),
     "one layer": lambda: GCNConv(8, 2),
-    "three kinds": lambda: Net(),
+    "three kinds": Net,
     "GIN of one product": lambda: chained(GINConv(nn.Linear(8, 4)), nn.ReLU(), GCNConv(4, 2)),
 }
 
