@@ -15,7 +15,9 @@ from fgl_secure import plugins
 from fgl_secure.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from fgl_secure.training.backbones import LayerMaker
+    from torch import nn
+
+    from fgl_secure.training.backbones import AdaptedModule, LayerMaker
 
 GROUP = "fgl_secure.backbones"
 """Of entry points, each of which names a class of layers, or what makes one."""
@@ -30,7 +32,7 @@ _IN_TREE = {
 }
 _PUBLISHED = {**_IN_TREE, "gcn": "PublishedGCNLayer", "sage": "PublishedSAGELayer"}
 """As the public code of HiFGL has them, where it has another one."""
-_registered: dict[str, Callable[..., Any]] = {}
+_registered: dict[str, Callable[..., Any] | AdaptedModule] = {}
 
 
 def register_backbone(name: str, layer: Callable[[int, int], Any]) -> None:
@@ -43,11 +45,48 @@ def register_backbone(name: str, layer: Callable[[int, int], Any]) -> None:
     Raises:
         InputError: the name is taken or no word, or the layer cannot be called.
     """
+    if not callable(layer):
+        raise InputError(f"layer must be what makes a layer, such as a class of layers; found {layer!r}")
+    _registered[_new(name)] = layer
+
+
+def register_pyg(name: str, module: nn.Module) -> AdaptedModule:
+    """Make a torch_geometric module known as a backbone in this process, under a name that `HiFGL` takes.
+
+    Training starts from the module's weights, whatever its seed. The module has to be called as `module(x, edge_index)`
+    and to consist of GCNConv, SAGEConv (mean or sum) or GINConv, one after another, with ReLU between them. Dropout may
+    follow each of them but the last. The module itself and its layers are compared on random graphs, so that anything
+    else in its `forward` is noticed.
+
+        from torch_geometric.nn import GraphSAGE
+
+        backbone = register_pyg("mine", GraphSAGE(64, 32, num_layers=2, out_channels=10))
+        trained = train(HiFGL(backbone="mine"), "digits", "relay-coded")
+        module = backbone.load(trained.result.report["theta"])
+
+    Args:
+        name: a word of its own.
+        module: of float parameters, all of them trained.
+
+    Returns:
+        The adapted module, whose `load` writes trained weights back.
+
+    Raises:
+        InputError: the name is taken or no word; or the module has an option, a part or a forward pass that sums over
+            neighbours don't serve.
+    """
+    adapt = importlib.import_module("fgl_secure.training.pyg_modules").adapt
+    adapted: AdaptedModule = adapt(module)
+    _registered[_new(name)] = adapted
+    return adapted
+
+
+def _new(name: str) -> str:
     if name in names():
         raise InputError(f"name of a backbone must be new; found {name!r} among {', '.join(names())}")
-    if not name.isidentifier() or not callable(layer):
-        raise InputError(f"backbone must be a word and what makes a layer; found {name!r} and {layer!r}")
-    _registered[name] = layer
+    if not name.isidentifier():
+        raise InputError(f"name of a backbone must be a word; found {name!r}")
+    return name
 
 
 def names() -> tuple[str, ...]:
@@ -56,8 +95,8 @@ def names() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_IN_TREE, *_registered, *others)))
 
 
-def maker(name: str, *, published: bool = False) -> LayerMaker:
-    """What makes the layers of a backbone.
+def maker(name: str, *, published: bool = False) -> LayerMaker | AdaptedModule:
+    """What makes the layers of a backbone, or an adapted module.
 
     Args:
         name: of the backbone.

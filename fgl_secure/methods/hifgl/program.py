@@ -58,8 +58,8 @@ class HiFGL(Rounds):
         super().__init__(talk, preset.epochs, preset.selection, preset.patience)
         self._preset, self._device, silo = preset, device or torch.device("cpu"), talk.silo
         make = maker(backbone, published=preset.published_layers)
-        self._widths = preset.widths(silo.facts.features, silo.facts.classes)
-        self.layers = make_layers(make, self._widths, seed).to(self._device)
+        widths = preset.widths(silo.facts.features, silo.facts.classes)
+        self.layers = make_layers(make, widths, seed).to(self._device)
         self._optimiser = Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
         self._steps = 0
         self._coins = torch.Generator().manual_seed(seed)
@@ -120,7 +120,7 @@ class HiFGL(Rounds):
                 kept, sums = self.talk.neighbours(part.message(kept, self._degrees), carry=kept, layer=number)
             h = part.update(kept, sums, self._degrees)
             if number < depth - 1:
-                h = self._activate(h, number, training=training)
+                h = self._activate(h, training=training)
         return h
 
     def _inputs(self) -> torch.Tensor:
@@ -151,13 +151,12 @@ class HiFGL(Rounds):
         self._static = sums
         self.talk.unchanging(sums)
 
-    def _activate(self, h: torch.Tensor, number: int, *, training: bool) -> torch.Tensor:
+    def _activate(self, h: torch.Tensor, *, training: bool) -> torch.Tensor:
         h, rate = torch.relu(h), self._preset.dropout
         if not (training and rate):
             return h
         # one seed for all silos: each draws what all of them drop, and takes its own
-        sizes, width = self.silo.facts.sizes, self._widths[number + 1]
-        drawn = [torch.rand((size, width), generator=self._coins) for size in sizes]
+        drawn = [torch.rand((size, h.shape[1]), generator=self._coins) for size in self.silo.facts.sizes]
         return h * (drawn[self.silo.silo].to(h.device) >= rate) / (1 - rate)
 
     def _step(self, judged: torch.Tensor, losses: torch.Tensor) -> Figures:
