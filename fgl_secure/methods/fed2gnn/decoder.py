@@ -331,8 +331,8 @@ class Decoder:
         """The elements of sets.
 
         Args:
-            sums: float64 [s, k, w], the first k of the K parts, k at least 1. Parts that are missing are taken to be those
-                of the mean element.
+            sums: float64 [s, k, w], the first k of the K parts, k at least 1. The mean element stands in for parts that
+                are missing.
             counts: int64 [s], from 1 to d.
 
         Returns:

@@ -55,7 +55,8 @@ class HiFGL(ProgramMethod):
 
     Attributes:
         backbone: graph neural network.
-        preset: "honest" or "paper".
+        preset: "honest", "paper" (what the text says, with Eqs. 2 and 3 as `gcn`) or "public-code" (what the authors'
+            code does).
         epochs: most training rounds; None takes the preset's.
         static_first_layer: whether the neighbours' features are summed once and for all.
         gradients: how relays sum parameter gradients of a silo's devices, where the scheme has relays: "coded" as
@@ -85,7 +86,9 @@ class HiFGL(ProgramMethod):
 
     backbone: str = choice("gcn", "graph neural network", known=names)
     preset: str = choice(
-        "honest", "honest (chosen on validation data, FedAvg) or paper (as published)", known=("honest", "paper")
+        "honest",
+        "honest (chosen on validation data, FedAvg), paper (as its text says) or public-code (as its code does)",
+        known=("honest", "paper", "public-code"),
     )
     epochs: int | None = choice(None, "most training rounds; None takes the preset's", least=1, shown="N")
     static_first_layer: bool = choice(
@@ -117,7 +120,7 @@ class HiFGL(ProgramMethod):
 
         chosen = self.training(facts.name)
         widths = chosen.widths(facts.features, facts.classes)
-        made = widest(maker(self.backbone, published=chosen.published_layers), widths)
+        made = widest(maker(self.backbone, chosen.layers_of), widths)
         return max(made, facts.features if chosen.static_first_layer else 1)
 
     def assigned(self, run: Assignment) -> Assignment:

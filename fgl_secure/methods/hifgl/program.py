@@ -51,7 +51,7 @@ class HiFGL(Rounds):
     ) -> None:
         super().__init__(talk, preset.epochs, preset.selection, preset.patience)
         self._preset, self._device, silo = preset, device or torch.device("cpu"), talk.silo
-        make = maker(backbone, published=preset.published_layers)
+        make = maker(backbone, preset.layers_of)
         self._widths = preset.widths(silo.facts.features, silo.facts.classes)
         self.layers = make_layers(make, self._widths, seed).to(self._device)
         self._optimiser = Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
@@ -73,7 +73,7 @@ class HiFGL(Rounds):
         return self._placed(counts[:, None].astype(np.float32))
 
     def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
-        """One step on the mean gradient of the silo's training devices (4.1.2, item 2), and federation (4.3)."""
+        """One step on the mean gradient of the silo's devices (4.1.2, item 2), and federation (4.3)."""
         self.talk.hand_down(self.layers)
         logits = self.forward(training=True)
         losses = functional.cross_entropy(logits, self._labels, reduction="none") * self._training
@@ -140,9 +140,11 @@ class HiFGL(Rounds):
 
     def _step(self, judged: torch.Tensor, losses: torch.Tensor) -> Figures:
         """A step of the silo's own optimiser, and the mean of all models; or of gradients, for one shared model."""
+        train = self.silo.train
+        devices = len(train) if self._preset.mean_over_devices else max(int(train.sum()), 1)
         for parameter in self.layers.parameters():
             if parameter.grad is not None:
-                parameter.grad /= max(int(self.silo.train.sum()), 1)
+                parameter.grad /= devices
         shared = self._preset.federation is Federation.SHARED
         if not shared:
             self._take_step()
@@ -255,7 +257,7 @@ def silos_of(
     if NEIGHBOURS in chosen:
         chosen.setdefault(MEMBERS, chosen[NEIGHBOURS])
     widths = preset.widths(graph.graph.num_features, graph.num_classes)
-    rows = widest(maker(backbone, published=preset.published_layers), widths)
+    rows = widest(maker(backbone, preset.layers_of), widths)
     task = Task(
         lambda talk, _: kind(talk, preset, backbone=backbone, seed=seed, device=device),
         chosen,
