@@ -41,6 +41,7 @@ class GraphBatch:
         slot_of: int64 [n], where a node stands in an array of b times `longest` places.
         longest: nodes of the largest graph.
         targets: int64 [b] or float32 [b].
+        bonds: int64 [3, m], source, target and type of each edge; None for a set whose edges have no types.
     """
 
     features: torch.Tensor
@@ -53,6 +54,7 @@ class GraphBatch:
     slot_of: torch.Tensor
     longest: int
     targets: torch.Tensor
+    bonds: torch.Tensor | None = None
 
     @property
     def graphs(self) -> int:
@@ -107,7 +109,13 @@ class GraphStore:
             put(np.arange(len(nodes)) + (longest * np.arange(len(ids)) - first)[graph_of]),
             longest,
             put(self._sets.targets[ids]),
+            None if self._sets.edge_types is None else put(self._bonds(ids, first, self._sets.edge_types)),
         )
+
+    def _bonds(self, ids: Ids, first: Ids, types: Ids) -> Ids:
+        columns, graph, _ = _ranges(self._sets.edge_starts, ids)
+        ends = self._sets.edges[:, columns] + (first - self._sets.node_starts[ids])[graph]
+        return np.concatenate([ends, types[columns][None]])
 
     def _put(self, values: NDArray[np.float32] | Ids) -> torch.Tensor:
         return torch.from_numpy(values).to(self._device)
@@ -127,6 +135,11 @@ def _warn_once() -> None:
 def types_of(sets: GraphSet) -> int:
     """One more than the largest type of a node; 0 where features are no types."""
     return int(sets.features[:, 0].max()) + 1 if sets.node_types else 0
+
+
+def bond_types_of(sets: GraphSet) -> int:
+    """One more than the largest type of an edge; 0 without types."""
+    return 0 if sets.edge_types is None else int(sets.edge_types.max(initial=0)) + 1
 
 
 def _with_ones(sets: GraphSet, kinds: int) -> Floats:

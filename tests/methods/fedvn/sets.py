@@ -34,6 +34,14 @@ def random_set(seed: int = 0, *, constant: bool = True, values: bool = False, cl
     return GraphSet.from_arrays("random", features, edges, graph_of, targets, client_of, masks, "none")
 
 
+def bonded(sets: GraphSet, kinds: int = 3) -> GraphSet:
+    """The same graphs, whose edges have types."""
+    types = sets.edges.sum(axis=0) % kinds
+    masks = SplitMasks(sets.train, sets.validation, sets.test)
+    arrays = sets.features, sets.edges, sets.graph_of, sets.targets, sets.client_of, masks, sets.shift
+    return GraphSet.from_arrays(sets.name, *arrays, edge_types=types)
+
+
 def doubled(batch: GraphBatch) -> GraphBatch:
     """The same in float64, where a comparison with a slow computation is sharp."""
     features, reach = batch.features.double(), batch.reach.to(torch.float64)

@@ -13,7 +13,7 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.training.silo import Silo
-from tests.methods.fedvn.sets import random_set
+from tests.methods.fedvn.sets import bonded, random_set
 from tests.training.processes.runs import apart
 
 HONEST, PAPER = (
@@ -49,10 +49,12 @@ def test_training_is_that_of_one_process(name: str, values: bool) -> None:
 def test_a_share_in_a_file_has_the_graphs_of_its_client(tmp_path: Path, *, constant: bool, values: bool) -> None:
     """What a client reads is what is cut out for it: its graphs with targets and splits, and how many all have."""
     same = ["features", "edges", "graph_of", "targets", "train", "validation", "test", "node_starts", "edge_starts"]
-    sets = random_set(constant=constant, values=values)
-    for client in range(sets.num_clients):
+    plain = random_set(constant=constant, values=values)
+    for sets, client in [(sets, client) for sets in (plain, bonded(plain)) for client in range(plain.num_clients)]:
         ClientGraphs.share_of(sets, client).save(tmp_path / "share")
         found, expected = ClientGraphs.held_by(Silo.load(tmp_path / "share")), sets.only(client)
         assert (found.graphs, found.outputs, found.types) == (sets.num_graphs, max(sets.num_classes, 1), 0)
+        assert found.bonds == (0 if sets is plain else 3)
+        assert np.array_equal(found.own.edge_types, expected.edge_types)
         for name in same:
             assert np.array_equal(getattr(found.own, name), getattr(expected, name)), name
