@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fgl_secure.auditing.records import Json, plain
 from fgl_secure.runtime import Circumstance, Claim, Leak, Role, SecretKind
@@ -58,6 +58,19 @@ class Cell:
     value: float | None = None
     prior: float | None = None
     metric: str = ""
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Cell:
+        """Return the cell of which `to_json` gave these values; a secret of a package that is absent is refused.
+
+        Raises:
+            ValueError: no secret or state has that name.
+        """
+        known = {str(secret): secret for secret in SecretKind.every()}
+        if values["secret"] not in known:
+            raise ValueError(f"no secret is called {values['secret']!r}")
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(**{**values, **lists, "secret": known[values["secret"]], "state": State(values["state"])})
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values."""

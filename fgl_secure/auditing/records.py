@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from math import isfinite
-from typing import TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -61,7 +61,11 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _interval(ends: list[float]) -> Interval:
+    return Interval(*ends)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Record:
     """What one attack got out of one view of one run.
 
@@ -152,6 +156,10 @@ class Record:
                 f"{str(self.verdict)!r} and {self.claim!r}"
             )
 
+    def __repr__(self) -> str:
+        said = f"{self.attack} under {self.protocol}: {self.metric} {self.value:.3f}, prior {self.prior:.3f}"
+        return f"Record({said}, {self.verdict}{', contradicts a claim' if self.contradicts_claim else ''})"
+
     @property
     def positive_holds(self) -> bool:
         """Whether the attack works where it must; True when no positive control applies."""
@@ -181,6 +189,19 @@ class Record:
     def could_tell(self) -> bool:
         """Whether the figure says something of a protocol, whichever way it came out."""
         return self.verdict.is_exposure or (self.has_power and self.detectable_advantage <= 1)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Record:
+        """Return the record of which `to_json` gave these values."""
+        kinds: dict[str, Callable[[Any], Any]] = {
+            "ci95": _interval,
+            "null_interval": _interval,
+            "knowledge": Alone,
+            "verdict": Verdict,
+            "in_the_clear_verdict": Verdict,
+        }
+        read = {name: None if values[name] is None else kind(values[name]) for name, kind in kinds.items()}
+        return cls(**{**values, **read})
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values; intervals become [low, high]."""

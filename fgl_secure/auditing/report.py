@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fgl_secure import __version__
 from fgl_secure.attacks.base import Attack
@@ -144,7 +144,53 @@ class Report:
             "report.md": render_markdown(self),
             "report.xml": render_junit(self),
         }
-        return write_files(Path(folder), texts)
+        return write_files(folder, texts)
+
+    @classmethod
+    def read(cls, path: Path | str) -> Report:
+        """Return the report that `write` wrote.
+
+            Report.read("report").to_dataframe().query("verdict == 'broken'")
+
+        Args:
+            path: of report.json, or of its folder.
+
+        Raises:
+            InputError: it can't be read, or was written by a version with another layout.
+        """
+        try:
+            place = Path(path)
+            values = json.loads((place / "report.json" if place.is_dir() else place).read_text(encoding="utf-8"))
+            if values.pop("schema") != _SCHEMA:
+                raise InputError("its layout is another version's")
+            values["matrix"] = tuple(map(Cell.from_json, values["matrix"]))
+            values["records"] = tuple(map(Record.from_json, values["records"]))
+            values["exposures"] = tuple(Exposure(**each) for each in values["exposures"])
+            return cls(**{**values, "notes": tuple(values["notes"])})
+        except (OSError, TypeError, ValueError, KeyError, AttributeError) as error:
+            raise InputError(
+                f"path must be a report.json of layout {_SCHEMA}, or its folder; found {path} ({error})"
+            ) from error
+
+    def to_dataframe(self) -> Any:  # pandas is optional
+        """Return the findings as a `pandas.DataFrame`, a row per figure and a column per field of `Record`.
+
+        Intervals become two columns, such as `ci95_low` and `ci95_high`.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        try:
+            from pandas import DataFrame  # noqa: PLC0415  # optional
+        except ImportError as error:
+            raise InputError("pandas must be installed for to_dataframe: pip install pandas; found none") from error
+        rows = []
+        for record in self.records:
+            row: dict[str, object] = {**record.to_json()}
+            for name in ("ci95", "null_interval"):
+                row[f"{name}_low"], row[f"{name}_high"] = cast("list[float] | None", row.pop(name)) or (None, None)
+            rows.append(row)
+        return DataFrame(rows)
 
     def __repr__(self) -> str:
         fell = len(self.contradictions)
@@ -160,7 +206,7 @@ def render_json(report: Report) -> str:
     return json.dumps(report.to_json(), allow_nan=False, ensure_ascii=False, indent=2) + "\n"
 
 
-def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
+def write_files(folder: Path | str, texts: Mapping[str, str]) -> tuple[Path, ...]:
     """Write files into a folder, which is made when missing: all or none.
 
     They are written beside their places and then moved there, so a failure leaves the folder as it was and a reader
@@ -174,9 +220,10 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
         InputError: when the folder is a file, cannot be made or cannot be written to.
     """
     try:
+        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         _replace_all({folder / name: text for name, text in texts.items()})
-    except OSError as error:
+    except (OSError, TypeError) as error:
         raise InputError(f"folder must be a directory that can be written to; found {folder} ({error})") from error
     return tuple(folder / name for name in texts)
 

@@ -79,9 +79,10 @@ def rows(report: Report) -> tuple[Row, ...]:
 
 
 def cell_text(cell: Cell) -> str:
-    """What became of a promise, `admitted 0.532`; what was read is given where nothing is promised against it."""
-    shown = cell.value is not None and cell.state in (State.ADMITTED, State.NO_CLAIM)
-    return f"{cell.state} {wording.figure(cell.value)}" if shown and cell.value is not None else str(cell.state)
+    """Return a state, `admitted 0.963, prior 0.856`; figures are for what is not promised."""
+    if cell.value is None or cell.prior is None or cell.state not in (State.ADMITTED, State.NO_CLAIM):
+        return str(cell.state)
+    return f"{cell.state} {wording.figure(cell.value)}, prior {wording.figure(cell.prior)}"
 
 
 def named(attacks: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from fgl_secure.auditing.matrix import Cell, State
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report
 
-LINES = 25
+LINES = 32
 """Most lines of the picture where every column has room, with two for where the files are."""
 
 _STYLES = {

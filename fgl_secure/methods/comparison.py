@@ -195,7 +195,7 @@ class Comparison:
         """
         text = json.dumps(self.as_json(), ensure_ascii=False, indent=2) + "\n"
         texts = {"compare.html": render_html(self), "compare.json": text, "compare.md": render_markdown(self)}
-        return write_files(Path(folder), texts)
+        return write_files(folder, texts)
 
     def _repr_html_(self) -> str:
         """The table, as notebooks show it."""

@@ -208,7 +208,7 @@ class AveragedPreset(Schedule):
         keep_moments: whether a client's Adam goes on from round to round, instead of starting anew.
         row_range: largest magnitude of a row of the first hop, where a scheme wants to know; more is refused.
         patience: rounds without improvement after which training stops; None never stops early.
-        selection: which accuracy picks the reported round.
+        selection: which accuracy picks the reported round; None reports the last one.
     """
 
     epochs: int = 200
@@ -222,7 +222,7 @@ class AveragedPreset(Schedule):
     keep_moments: bool = True
     row_range: float = 64.0
     patience: int | None = None
-    selection: Selection = Selection.VALIDATION
+    selection: Selection | None = Selection.VALIDATION
 
     def __post_init__(self) -> None:
         check_fields(self, counts=("hidden", "epochs", "hops", "local_steps"), shares=("dropout",))

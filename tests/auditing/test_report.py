@@ -1,8 +1,10 @@
 import json
 import os
+import sys
 from dataclasses import replace
 from math import nan
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,41 @@ def test_all_files_are_written(tmp_path: Path) -> None:
     assert (folder / "report.html").read_text(encoding="utf-8") == render_html(REPORT)
     assert (folder / "report.md").read_text(encoding="utf-8") == render_markdown(REPORT)
     assert (folder / "report.xml").read_text(encoding="utf-8") == render_junit(REPORT)
+
+
+def test_a_report_is_read_again(tmp_path: Path) -> None:
+    REPORT.write(tmp_path)
+    assert Report.read(tmp_path) == Report.read(str(tmp_path / "report.json")) == REPORT
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 2}', '{"schema": 3}', "\xff"])
+def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "report.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, check=about("path")):
+        Report.read(tmp_path)
+
+
+@pytest.mark.parametrize("path", [3, "absent"])
+def test_a_path_that_is_none_is_refused(path: Any) -> None:
+    with pytest.raises(InputError, check=about("path")):
+        Report.read(path)
+    if path == 3:
+        with pytest.raises(InputError, check=about("folder")):
+            REPORT.write(path)
+
+
+def test_findings_become_a_data_frame_where_pandas_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
+    (row, *_), low = REPORT.to_dataframe(), REPORT.records[0].ci95.low
+    assert (row["attack"], row["ci95_low"], "ci95" in row) == (REPORT.records[0].attack, low, False)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, check=about("pandas")):
+        REPORT.to_dataframe()
+
+
+def test_a_finding_prints_on_one_line_with_its_baseline() -> None:
+    assert len(repr(RECORD)) < 160
+    assert f"prior {RECORD.prior:.3f}" in repr(RECORD)
 
 
 def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:

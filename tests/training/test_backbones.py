@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure import backbones
+from fgl_secure import backbones, train
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods import HiFGL as Configuration
 from fgl_secure.methods.hifgl.program import HiFGL, silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -212,6 +213,22 @@ def test_registered_backbones_are_taken_once(graph: FederatedGraph, monkeypatch:
         with pytest.raises(InputError):
             backbones.register_backbone(name, layer)  # type: ignore[arg-type]
     assert backbones.names() == ("gcn", "sage", "gat", "gcn_without_loops", "gcn_gated", "mean")
+
+
+class _HoldsLinear(SAGELayer):
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__(d_in, d_out)
+        self.inner = torch.nn.Linear(d_in, d_out)
+
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+        return super().update(kept, sums, degrees) + cast(torch.Tensor, self.inner(kept))
+
+
+def test_a_layer_that_holds_a_linear_one_is_refused(graph: FederatedGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients per device are collected where parameters are used, which is not seen in `torch.nn.Linear`."""
+    monkeypatch.setattr(backbones, "_registered", {"linear": _HoldsLinear})
+    with pytest.raises(InputError, check=about("backbone")):
+        train(Configuration(backbone="linear", epochs=1), graph, "relay-coded", device="cpu")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from fgl_secure.auditing.method import Method
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, PrecisionWarning
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -53,7 +52,7 @@ def graph_with(change: str, devices: int = 48, silos: int = 3) -> FederatedGraph
 
 
 def with_features(graph: FederatedGraph, x: NDArray[np.float32]) -> FederatedGraph:
-    return replace(graph, graph=replace(graph.graph, stored=read_only(x.astype(np.float32))))
+    return graph.with_features(x)
 
 
 def reports(graph: FederatedGraph, schemes: dict[str, Scheme], preset: Preset = HIFGL) -> Reports:

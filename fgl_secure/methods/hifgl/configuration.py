@@ -10,6 +10,7 @@ from fgl_secure.auditing.method import ProgramMethod
 from fgl_secure.backbones import maker, names
 from fgl_secure.choices import check_choices, choice, part, required
 from fgl_secure.errors import InputError
+from fgl_secure.training.local_privacy import LocalPerturbation
 
 if TYPE_CHECKING:
     import torch
@@ -61,7 +62,8 @@ class HiFGL(ProgramMethod):
         static_first_layer: whether the neighbours' features are summed once and for all.
         gradients: how relays sum parameter gradients of a silo's devices, where the scheme has relays: "coded" as
             products of two rows, or "dense", which masks every entry of every device's gradients.
-        privacy: of what devices send; None for no noise.
+        privacy: of what devices send, with noise in every message; None for no noise.
+        perturbation: of features at devices, once for the whole run; None trains on them as they are.
 
     Raises:
         UnknownNameError: there is no such backbone or preset.
@@ -102,6 +104,14 @@ class HiFGL(ProgramMethod):
     privacy: EmbeddingPrivacy | None = part(
         EmbeddingPrivacy, "dp", "differential privacy of embeddings and gradients, on top of any scheme"
     )
+    perturbation: LocalPerturbation | None = part(
+        LocalPerturbation, "local", "local differential privacy: each device perturbs its features once"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.privacy is not None and self.perturbation is not None:
+            raise InputError("perturbation must be None where privacy adds noise to every message; both were given")
 
     @property
     def usual(self) -> Usual:
@@ -112,7 +122,8 @@ class HiFGL(ProgramMethod):
         """See `ProgramMethod.program`."""
         from fgl_secure.methods.hifgl.program import HiFGL as Program  # torch comes with it
 
-        return Program(talk, self.training(talk.silo.facts.name), backbone=self.backbone, seed=seed, device=device)
+        chosen, local = self.training(talk.silo.facts.name), self.perturbation
+        return Program(talk, chosen, backbone=self.backbone, seed=seed, device=device, perturbation=local)
 
     def width(self, facts: Facts) -> int:
         """See `ProgramMethod.width`."""
@@ -121,7 +132,7 @@ class HiFGL(ProgramMethod):
         chosen = self.training(facts.name)
         widths = chosen.widths(facts.features, facts.classes)
         made = widest(maker(self.backbone, chosen.layers_of), widths)
-        return max(made, facts.features if chosen.static_first_layer else 1)
+        return max(made, facts.features if chosen.static_first_layer or self.perturbation is not None else 1)
 
     def assigned(self, run: Assignment) -> Assignment:
         """With products for members whose scheme has them, where gradients are to be coded."""

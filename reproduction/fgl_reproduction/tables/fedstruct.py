@@ -101,8 +101,9 @@ _DATA_NOTE = "Photo is Amazon Photo. Chameleon's links count in both directions,
 _MODEL_NOTE = (
     "FedStruct's f is a decoupled GCN with Table 5's widths, the baselines' GNN is GraphSAGE; dropout and GraphSAGE's "
     "widths are the public code's. FedGCN has two graph convolutions and its own settings (docs/fedgcn.md); the server "
-    "of the paper's row knows the whole graph, here it learns no edge. FedSage+ has GraphSAGE and its own settings "
-    "(docs/fedsage.md). FED-PUB has its own, too (docs/fedpub.md)."
+    "of the paper's row knows the whole graph, here it learns no edge. FedSage+ (docs/fedsage.md) and FED-PUB "
+    "(docs/fedpub.md) have their own settings; under `paper`, on Cora and CiteSeer, FedSage+ has the generator's "
+    "rounds and rate of FedStruct's repository, and FED-PUB its rounds and rate."
 )
 _MISSING_NOTE = "Not available: of the paper's data sets Amazon Ratings."
 

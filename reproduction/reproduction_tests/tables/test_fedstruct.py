@@ -8,6 +8,9 @@ import pytest
 
 import fgl_secure
 from fgl_reproduction.methods import FedGCN, FedPub, FedSage
+from fgl_reproduction.methods.fedpub.program import clients_of as fedpub_clients
+from fgl_reproduction.methods.fedpub.program import fedpub_preset
+from fgl_reproduction.methods.fedsage.program import fedsage_preset
 from fgl_reproduction.tables import fedstruct_runs as table_runs
 from fgl_reproduction.tables.catalogue import table as table_of
 from fgl_reproduction.tables.fedstruct import (
@@ -102,6 +105,28 @@ def test_a_rival_is_a_run_of_the_table(run: Make, method: Any) -> None:
     train = fgl_secure.train(method(epochs=1), Setting(3).federated(data, 0), "plaintext", seed=0)
     assert train.accuracy.test is not None
     assert found == 100 * train.accuracy.test
+
+
+@pytest.mark.parametrize(
+    ("dataset", "rounds", "rate", "generator_rounds"),
+    [("Cora", 30, 0.01, 40), ("CiteSeer", 100, 0.001, 30), ("digits", 100, 0.01, None)],
+)
+def test_rivals_have_the_settings_of_fedstructs_repository(
+    dataset: str, rounds: int, rate: float, generator_rounds: int | None
+) -> None:
+    """Rounds and rates are those of its configuration file for the data set; FedPub is tested after the last one."""
+    fedpub = table_runs.published_fedpub(fedpub_preset("paper"), dataset)
+    assert (fedpub.epochs, fedpub.learning_rate) == (rounds, rate)
+    assert fedpub.tested_averaged == (fedpub.selection is None) == (dataset != "digits")
+    usual = fedsage_preset("paper").generator
+    told = usual if generator_rounds is None else replace(usual, rounds=generator_rounds, learning_rate=0.002)
+    assert table_runs.published_fedsage(fedsage_preset("paper"), dataset).generator == told
+    measure = FEDPUB(Setting(3))
+    assert measure is not None
+    data = replace(small_graph("digits"), name=dataset)
+    found = measure(data, Choices("paper", epochs=1), 0)[ACCURACY]
+    graph = Setting(3).federated(undirected(data), 0)
+    assert found == 100 * float(fedpub_clients(graph, {}, fedpub.with_epochs(1)).train().report["test"])
 
 
 def test_numbers_of_clients_choose_cases() -> None:

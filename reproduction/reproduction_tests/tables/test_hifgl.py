@@ -62,7 +62,7 @@ def _mean(printed: object, data: str, case: Case, metric: str) -> float:
 def test_gains_without_a_span_are_undefined() -> None:
     """Where Global is no better than Local-MLP there is no gain to speak of, but Local-MLP's own is zero."""
     gains = FRAMEWORKS.derived[0].compute(dict.fromkeys(FRAMEWORKS.cases, 0.5))
-    assert [gains[case] for case in FRAMEWORKS.cases] == [0.0] + [None] * 18
+    assert [gains[case] for case in FRAMEWORKS.cases] == [0.0] + [None] * 19
 
 
 def test_tables_have_the_papers_settings() -> None:
@@ -76,7 +76,7 @@ def test_tables_have_the_papers_settings() -> None:
         "FedAvg-GCN, with own rows", "FedAvg-GCN, with own rows, tested on all edges",
     ]  # fmt: skip
     assert [case.method for case in FRAMEWORKS.cases if case.line == "HiFGL-GCN"] == [
-        "HiFGL-GCN", "HiFGL-GCN, with own rows",
+        "HiFGL-GCN", "HiFGL-GCN, with own rows", "HiFGL-GCN, the public code's rate and width",
     ]  # fmt: skip
     assert [case.method for case in FRAMEWORKS.cases if case.line == "HiFGL-GraphSage"] == ["HiFGL-GraphSage"]
     layers = {case.method: getattr(case.measure, "backbone", None) for case in FRAMEWORKS.cases}
@@ -107,6 +107,16 @@ def test_runs_repeat_with_their_seed(preset: str) -> None:
     data, run = load("digits"), Training(FEDAVG, "sage")
     first, again, other = (run(data, Choices(preset, epochs=3), seed)[ACCURACY] for seed in (0, 0, 1))
     assert first == again != other
+
+
+def test_rate_and_width_of_the_public_code_are_those_of_the_data_set() -> None:
+    """The line trains as the honest preset does, with rate, decay and width of the public code (128 on PubMed)."""
+    data = replace(load("digits"), name="PubMed")
+    found = Training(HIFGL, "gcn", public_rate=True)(data, Choices(epochs=3), 0)[ACCURACY]
+    training = replace(preset("honest", "PubMed"), epochs=3, learning_rate=0.1, decay_every=8, hidden=128)
+    result = train_framework(HIFGL, federated(data, 5, 0), training, backbone="gcn", seed=0)
+    assert found == result.accuracy.test
+    assert found != Training(HIFGL, "gcn")(data, Choices(epochs=3), 0)[ACCURACY]
 
 
 def test_the_protocol_is_that_of_hifgl() -> None:
@@ -187,7 +197,7 @@ def test_command_prints_json_and_nothing_else(
     said = capsys.readouterr()
     data = json.loads(said.out)
     assert said.err == ""
-    assert (data["table"], data["preset"], data["seeds"], len(data["rows"])) == ("hifgl-table3", "honest", [0, 1], 38)
+    assert (data["table"], data["preset"], data["seeds"], len(data["rows"])) == ("hifgl-table3", "honest", [0, 1], 40)
     assert all(0 <= row["ours_mean"] <= 1 for row in data["rows"] if row["metric"] == "accuracy")
     assert {(row["paper_mean"], row["paper_std"], row["within"]) for row in data["rows"]} == {(None, None, None)}
 

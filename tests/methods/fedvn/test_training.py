@@ -124,6 +124,7 @@ def test_numbers_out_of_range_are_refused(field: str, value: float) -> None:
 def test_presets_are_the_public_code_s_and_the_paper_s() -> None:
     """Rates of section 6.1 and the public code's M, lambda_1 and lambda_2; choices of a run change one number."""
     paper = fedvn_preset("paper", "CMNIST")
+    assert [fedvn_preset("paper", f"Motif-{domain}").epochs for domain in ("basis", "size")] == [100, 200]
     assert (paper.learning_rate, fedvn_preset("paper", "Motif-basis").learning_rate) == (0.01, 0.001)
     assert (paper.virtual_nodes, paper.decoupling, paper.contrast, paper.temperature) == (20, 0.1, 1.0, 0.1)
     assert paper.with_given(epochs=3, virtual_nodes=5) == replace(paper, epochs=3, virtual_nodes=5)

@@ -18,6 +18,7 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.training.job import Job
+from fgl_secure.training.local_privacy import LocalPerturbation
 from fgl_secure.training.presets import HONEST, Federation, Preset
 from tests.graphs import two_communities
 from tests.training.processes.runs import Reports, agree, apart, in_lockstep
@@ -64,6 +65,15 @@ OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded, bool]] = {
 @pytest.fixture(scope="module")
 def graph() -> FederatedGraph:
     return two_communities(devices=48, silos=3)
+
+
+def test_means_of_perturbed_features_are_kept_between_turns(graph: FederatedGraph) -> None:
+    """At an epsilon so large that all drivers draw the same."""
+    rows = (graph.graph.features > 0).astype(np.float32)
+    binary = graph.with_features(rows)
+    local = LocalPerturbation(1e4, hops=2)
+    job = silos_of(binary, {"neighbours": Plaintext(), "server": Plaintext()}, HIFGL, perturbation=local)
+    agree(apart(job, put_down=True), in_one_process(job))
 
 
 def in_one_process(job: Job) -> Reports:
