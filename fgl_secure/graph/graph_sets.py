@@ -101,28 +101,29 @@ def _checked_node_types(features: NDArray[np.float32], node_types: bool) -> None
 
 
 def _checked_edge_types(values: ArrayLike, edges: ArrayLike, graph: Graph) -> NDArray[np.int64]:
-    """The type of each edge of the graph, in its canonical order.
+    """Return the type of each edge in the graph's canonical order, int64 [m].
 
     Raises:
-        InputError: Types are not one integer from 0 an edge, or those of one edge differ; the message names the edge.
+        InputError: Types are not one integer from 0 per edge, or an edge's two directions have different types.
     """
     types, given = integers("edge_types", values), integers("edges", edges)
     if types.shape != given.shape[1:]:
-        raise InputError(f"edge_types must have shape ({given.shape[1]},), one an edge; found shape {types.shape}")
+        raise InputError(f"edge_types must have shape ({given.shape[1]},), one per edge; found shape {types.shape}")
     if len(types) and types.min() < 0:
         raise InputError(f"edge_types must be 0 or more; edge {int(types.argmin())} has {types.min()}")
+    # both directions of an edge have one code
     code = given.max(axis=0, initial=0) * graph.num_nodes + given.min(axis=0, initial=graph.num_nodes)
-    known, first, which = np.unique(code, return_index=True, return_inverse=True)
-    differing = types != types[first][which]
+    pairs, first, pair_of = np.unique(code, return_index=True, return_inverse=True)
+    differing = types != types[first][pair_of]
     if differing.any():
         edge = int(np.argmax(differing))
         source, target = given[:, edge]
         raise InputError(
             f"edge_types must be the same in both directions; {source} -> {target} has {types[edge]} and "
-            f"{types[first][which][edge]}: give an edge one type"
+            f"{types[first][pair_of][edge]}: give an edge one type"
         )
     wanted = graph.edges.max(axis=0, initial=0) * graph.num_nodes + graph.edges.min(axis=0, initial=graph.num_nodes)
-    return read_only(types[first][np.searchsorted(known, wanted)])
+    return read_only(types[first][np.searchsorted(pairs, wanted)])
 
 
 def _checked_targets(values: ArrayLike, num_graphs: int) -> NDArray[np.int64] | NDArray[np.float32]:

@@ -27,6 +27,25 @@ MOST_KINDS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TypedEdges:
+    """The m directed edges of a batch, sorted by target and source.
+
+    Attributes:
+        types: int64 [m], the type of each edge.
+        sources: CSR [m, n], a one per edge at its source.
+        outgoing: CSR [n, m], its transpose: a one per node at each edge that leaves it.
+        targets: CSR [m, n], a one per edge at its target.
+        incoming: CSR [n, m], its transpose.
+    """
+
+    types: torch.Tensor
+    sources: torch.Tensor
+    outgoing: torch.Tensor
+    targets: torch.Tensor
+    incoming: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class GraphBatch:
     """Graphs as one graph of many components.
 
@@ -41,7 +60,7 @@ class GraphBatch:
         slot_of: int64 [n], where a node stands in an array of b times `longest` places.
         longest: nodes of the largest graph.
         targets: int64 [b] or float32 [b].
-        bonds: int64 [3, m], source, target and type of each edge; None for a set whose edges have no types.
+        bonds: the edges with their types; None for a set whose edges have no types.
     """
 
     features: torch.Tensor
@@ -54,7 +73,7 @@ class GraphBatch:
     slot_of: torch.Tensor
     longest: int
     targets: torch.Tensor
-    bonds: torch.Tensor | None = None
+    bonds: TypedEdges | None
 
     @property
     def graphs(self) -> int:
@@ -109,13 +128,26 @@ class GraphStore:
             put(np.arange(len(nodes)) + (longest * np.arange(len(ids)) - first)[graph_of]),
             longest,
             put(self._sets.targets[ids]),
-            None if self._sets.edge_types is None else put(self._bonds(ids, first, self._sets.edge_types)),
+            None
+            if self._sets.edge_types is None
+            else self._typed_edges(ids, first, pointers - np.arange(len(pointers)), self._sets.edge_types),
         )
 
-    def _bonds(self, ids: Ids, first: Ids, types: Ids) -> Ids:
+    def _typed_edges(self, ids: Ids, first: Ids, pointers: Ids, types: Ids) -> TypedEdges:
+        """The edges of graphs whose nodes begin at `first`; a node's incoming edges begin at its pointer."""
         columns, graph, _ = _ranges(self._sets.edge_starts, ids)
-        ends = self._sets.edges[:, columns] + (first - self._sets.node_starts[ids])[graph]
-        return np.concatenate([ends, types[columns][None]])
+        sources, targets = self._sets.edges[:, columns] + (first - self._sets.node_starts[ids])[graph]
+        count, nodes = len(columns), len(pointers) - 1
+        numbers, ones = np.arange(count + 1), np.ones(count, np.float32)
+        # every edge goes both ways, so a node has as many outgoing edges as incoming ones
+        outgoing = np.lexsort((targets, sources))
+        return TypedEdges(
+            self._put(types[columns]),
+            self._csr(numbers, sources, ones, nodes),
+            self._csr(pointers, outgoing, ones, count),
+            self._csr(numbers, targets, ones, nodes),
+            self._csr(pointers, numbers[:-1], ones, count),
+        )
 
     def _put(self, values: NDArray[np.float32] | Ids) -> torch.Tensor:
         return torch.from_numpy(values).to(self._device)
@@ -138,7 +170,7 @@ def types_of(sets: GraphSet) -> int:
 
 
 def bond_types_of(sets: GraphSet) -> int:
-    """One more than the largest type of an edge; 0 without types."""
+    """Return one more than the largest type of an edge; 0 without types."""
     return 0 if sets.edge_types is None else int(sets.edge_types.max(initial=0)) + 1
 
 

@@ -248,8 +248,8 @@ class Encoder(nn.Module):
         preset: widths and layers.
         virtual: whether there are virtual nodes.
         draws: of the initial weights.
-        bonds: types of edges. Where there are any, a neighbour's message is relu(h_j + e_ij) with an embedding e of the
-            edge's type in each layer (GINE, Hu et al. 2020); 0 for messages h_j.
+        bonds: number of edge types. If above 0, a neighbour's message is relu(h_j + e_ij), where each layer learns an
+            embedding e per type (GINE, Hu et al. 2020); if 0, it is h_j.
     """
 
     def __init__(
@@ -264,9 +264,9 @@ class Encoder(nn.Module):
             VirtualUpdate(hidden, preset.virtual_nodes, kept=kept, draws=draws) for _ in range(updates)
         )
         self._injection = preset.injection
-        edge = np.sqrt(6 / (bonds + hidden))  # as Glorot and Bengio draw
+        bound = np.sqrt(6 / (bonds + hidden))  # as Glorot and Bengio draw
         self.bonds = nn.ParameterList(
-            torch.empty(bonds, hidden).uniform_(-edge, edge, generator=draws)
+            torch.empty(bonds, hidden).uniform_(-bound, bound, generator=draws)
             for _ in range(preset.layers if bonds else 0)
         )
 
@@ -309,11 +309,14 @@ class Encoder(nn.Module):
         return found
 
     def _summed(self, number: int, h: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
-        """The sum of a node's row and its neighbours' messages, float32 [n, hidden]."""
+        """Add its neighbours' messages to each node's row, float32 [n, hidden]."""
         if not self.bonds or batch.bonds is None:
             return multiply(batch.reach, batch.reach, h)
-        source, target, kind = batch.bonds
-        return h.index_add(0, target, functional.relu(h[source] + self.bonds[number][kind]))
+        edges, table = batch.bonds, self.bonds[number]
+        # one-hot rows, since a product repeats its bits on any device and a gather's gradient does not
+        bonds = functional.one_hot(edges.types, len(table)).to(h.dtype) @ table
+        messages = functional.relu(multiply(edges.sources, edges.outgoing, h) + bonds)
+        return h + multiply(edges.incoming, edges.targets, messages)
 
     def _first(self, batch: GraphBatch) -> torch.Tensor:
         if self.bonds:
@@ -387,7 +390,7 @@ class EdgeGenerator(nn.Module):
         inputs: features of a node, the constant one included.
         preset: widths, layers and M.
         draws: of the initial weights.
-        bonds: types of edges, as for `Encoder`.
+        bonds: number of edge types, as for `Encoder`.
     """
 
     def __init__(self, inputs: int, preset: FedVNPreset, draws: torch.Generator, bonds: int = 0) -> None:

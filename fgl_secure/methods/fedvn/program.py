@@ -60,21 +60,21 @@ class ClientGraphs:
         graphs: of all clients together.
         outputs: of the model: classes, or 1 for values.
         types: of nodes; 0 where features are no types.
-        bonds: types of edges; 0 without any.
+        bonds: number of edge types; 0 if edges have none.
     """
 
     own: GraphSet
     graphs: int
     outputs: int
     types: int
-    bonds: int = 0
+    bonds: int
 
     @staticmethod
     def share_of(sets: GraphSet, client: int) -> Silo:
         """Cuts what a client has out of a set, where somebody has all of it: for simulations and for tests."""
         own = sets.only(client)
         bonds = {} if own.edge_types is None else {"bonds": own.edge_types}
-        known = np.array([sets.num_graphs, types_of(sets), *[bond_types_of(sets)] * len(bonds)], dtype=np.int64)
+        known = np.array([sets.num_graphs, types_of(sets), bond_types_of(sets)], dtype=np.int64)
         share = Silo.of(sets.union(), client)
         return replace(share, own={"graph of": own.graph_of, "targets": own.targets, "known": known, **bonds})
 
@@ -82,7 +82,7 @@ class ClientGraphs:
     def held_by(cls, silo: Silo) -> ClientGraphs:
         """The graphs in a client's share; nodes have the masks of their graph."""
         graph_of, targets = silo.own["graph of"], silo.own["targets"]
-        graphs, types, *bonds = silo.own["known"].tolist()
+        graphs, types, bonds = silo.own["known"].tolist()
         starts, edges = np.arange(len(targets) + 1), silo.local(silo.edges)
         nodes = np.searchsorted(graph_of, starts)
         first, clients = nodes[:-1], np.zeros(len(targets), dtype=np.int64)
@@ -102,7 +102,7 @@ class ClientGraphs:
             begin,
             silo.own.get("bonds"),
         )
-        return cls(own, graphs, silo.facts.classes, types, *bonds)
+        return cls(own, graphs, silo.facts.classes, types, bonds)
 
 
 class FedVN(Rounds):
@@ -328,7 +328,7 @@ def first_model(inputs: int, outputs: int, preset: FedVNPreset, seed: int, bonds
         outputs: classes, or 1 for values.
         preset: widths and layers.
         seed: of the initial weights.
-        bonds: types of edges; 0 without any.
+        bonds: number of edge types; 0 if edges have none.
     """
     draws = torch.Generator().manual_seed(seed)
     return GraphModel(Encoder(inputs, preset, virtual=True, draws=draws, bonds=bonds), outputs, preset.hidden, draws)

@@ -20,10 +20,11 @@ HONEST, PAPER = (
     replace(fedvn_preset(name, "random"), hidden=6, virtual_nodes=3, batch=4, epochs=2, floor=0.01)
     for name in ("honest", "paper")
 )
-RUNS: dict[str, tuple[FedVNPreset, Scheme, bool]] = {
-    "in the clear": (HONEST, Plaintext(), False),
-    "masked, put down": (replace(HONEST, dropout=0.3), PairwiseMasking(), True),
-    "as published, masked": (replace(PAPER, injection=Injection.OUTPUT), PairwiseMasking(), False),
+RUNS: dict[str, tuple[FedVNPreset, Scheme, bool, bool]] = {
+    "in the clear": (HONEST, Plaintext(), False, False),
+    "masked, put down": (replace(HONEST, dropout=0.3), PairwiseMasking(), True, False),
+    "as published, masked": (replace(PAPER, injection=Injection.OUTPUT), PairwiseMasking(), False, False),
+    "with types of edges, masked": (HONEST, PairwiseMasking(), False, True),
 }
 
 
@@ -31,8 +32,9 @@ RUNS: dict[str, tuple[FedVNPreset, Scheme, bool]] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_training_is_that_of_one_process(name: str, values: bool) -> None:
     """Losses, what clients share, selected round and accuracies agree, of labels and of values."""
-    preset, scheme, put_down = RUNS[name]
+    preset, scheme, put_down, typed = RUNS[name]
     sets = random_set(values=values)
+    sets = bonded(sets) if typed else sets
     job = clients_of(sets, scheme, preset)
     process = job.opened(job.channel(SimulationCoins(0)))
     process.begin()
