@@ -87,7 +87,7 @@ class HiFGL(Rounds):
         """One step on the mean gradient of the silo's devices (4.1.2, item 2), and federation (4.3)."""
         self.talk.hand_down(self.layers)
         logits = self.forward(training=True)
-        losses = functional.cross_entropy(logits, self._labels, reduction="none") * self._training
+        losses = self.task_losses(logits) * self._training
         judged = self.judged() if self.judges_apart else logits.detach()
         self.talk.backward(losses.sum())
         self.talk.gradients()
@@ -96,7 +96,15 @@ class HiFGL(Rounds):
     def judge(self, number: int) -> Figures | None:  # noqa: ARG002  # whenever it is
         """Hands out the models as they are, and scores them."""
         self.talk.hand_down(self.layers)
-        return self.told(_classes(self.judged()))[1]
+        return self.told(self.predictions(self.judged()))[1]
+
+    def task_losses(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the loss of each of the silo's devices, [m], of outputs [m, classes]."""
+        return functional.cross_entropy(outputs, self._labels, reduction="none")
+
+    def predictions(self, outputs: torch.Tensor) -> Array:
+        """Return what is predicted for each of the silo's devices: its class, int64 [m]."""
+        return outputs.argmax(dim=1).cpu().numpy()
 
     @property
     def judges_apart(self) -> bool:
@@ -171,7 +179,7 @@ class HiFGL(Rounds):
         if not shared:
             self._take_step()
         federated = [p.grad for p in self.layers.parameters() if p.grad is not None] if shared else self.averaged
-        mean, figures = self.told(_classes(judged), losses.cpu().numpy(), flat(federated))
+        mean, figures = self.told(self.predictions(judged), losses.cpu().numpy(), flat(federated))
         overwrite(federated, mean.astype(np.float32))
         if shared:
             self._take_step()
@@ -228,11 +236,6 @@ class HiFGL(Rounds):
         self._static = None
         if "static" in state:
             self._keep(self._placed(state["static"]))
-
-
-def _classes(logits: torch.Tensor) -> NDArray[np.int64]:
-    predicted: NDArray[np.int64] = logits.argmax(dim=1).cpu().numpy()
-    return predicted
 
 
 def exchange(
