@@ -10,7 +10,9 @@ audit(HiFGL(backbone="sage"), "Cora", ["secmp", "relay-coded"])
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from fgl_secure.graph import Data, FederatedGraph
 from fgl_secure.graph.data import GraphSets
 from fgl_secure.graph.own_files import warned
 from fgl_secure.host import library_settings
+from fgl_secure.progress import shown
 from fgl_secure.schemes import Assignment
 from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress
@@ -54,7 +57,7 @@ def audit(
     seed: int = 0,
     device: str = "auto",
     command: str = "",
-    progress: Callable[[str], Progress] | None = None,
+    progress: Callable[[str], Progress] | bool | None = None,
     verbose: bool = True,
 ) -> Report:
     """Trains a method under each of some schemes, attacks every recorded run and reports.
@@ -74,7 +77,9 @@ def audit(
         seed: of partition, split, initial weights and coins: equal seeds give equal reports.
         device: where model compute runs: "auto", "cpu" or "cuda".
         command: how to repeat it, for the report; the call itself unless given.
-        progress: given what is being done, in words, what to call after each step of it: a round, or an attack.
+        progress: whether to show on the standard error stream what is being done: bars on a terminal, a line every 30
+            seconds elsewhere. None shows it outside notebooks. Or a function that takes what is being done, in words,
+            and returns what to call after each step of it: a round, or an attack.
         verbose: whether to warn, by `DataWarning`, of what is dropped, not used or missing of a graph of one's own.
 
     Raises:
@@ -84,10 +89,11 @@ def audit(
     with warned(verbose=verbose):
         chosen, source = _chosen(of, data, method, silos, split, seed)
         named = _one_of("scheme", schemes, scheme)
-        return auditing.audit(
-            chosen, source, named, attacks, seed=int(seed), device=device, progress=progress,
-            command=command or _call(chosen, source, named, attacks, int(seed)),
-        )  # fmt: skip
+        with _shown(progress) as phases:
+            return auditing.audit(
+                chosen, source, named, attacks, seed=int(seed), device=device, progress=phases,
+                command=command or _call(chosen, source, named, attacks, int(seed)),
+            )  # fmt: skip
 
 
 @library_settings()
@@ -103,7 +109,7 @@ def train(
     seed: int = 0,
     device: str = "auto",
     coins: Coins | None = None,
-    progress: Callable[[str], Progress] | None = None,
+    progress: Callable[[str], Progress] | bool | None = None,
     verbose: bool = True,
 ) -> Trained:
     """Trains a method once.
@@ -131,7 +137,19 @@ def train(
     """
     with warned(verbose=verbose):
         chosen, source = _chosen(of, data, method, silos, split, seed)
-        return training.train(chosen, source, scheme, seed=int(seed), device=device, coins=coins, progress=progress)
+        with _shown(progress) as phases:
+            return training.train(chosen, source, scheme, seed=int(seed), device=device, coins=coins, progress=phases)
+
+
+def _shown(
+    progress: Callable[[str], Progress] | bool | None,
+) -> AbstractContextManager[Callable[[str], Progress] | None]:
+    if isinstance(progress, bool) or progress is None:
+        in_notebook = "ipykernel" in sys.modules  # lines in pipes would be kept as outputs of cells
+        return shown(quiet=in_notebook if progress is None else not progress)
+    if not callable(progress):
+        raise InputError(f"progress must be a bool, None or a function; found {type(progress).__name__}")
+    return nullcontext(progress)
 
 
 def _chosen(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from fgl_secure import progress
 from fgl_secure.algebra import PrimeField
-from fgl_secure.cli import progress
 
 # Compiled kernels make first examples slow, and a conformance suite runs inherited tests from several classes.
 _EXPECTED = (HealthCheck.too_slow, HealthCheck.differing_executors)

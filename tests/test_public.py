@@ -1,5 +1,6 @@
 """What `from fgl_secure import audit, train` takes: data first or a method first, and silos in every way."""
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any, cast
@@ -119,3 +120,15 @@ def test_a_seed_of_another_kind_is_refused(seed: Any) -> None:
     """By name, before anything is loaded or trained."""
     with pytest.raises(InputError, check=about("seed")):
         train(FedAvg(epochs=1), "digits", "plaintext", seed=seed)
+
+
+@pytest.mark.parametrize(("progress", "lines"), [(None, True), (True, True), (False, False)])
+def test_progress_is_shown_unless_it_is_switched_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, progress: bool | None, lines: bool
+) -> None:
+    monkeypatch.setattr("fgl_secure.progress.EVERY", 0.001)
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    train(FedAvg(epochs=2), ring(), silos=3, device="cpu", progress=progress)
+    assert ("training under pairwise-masking" in capsys.readouterr().err) is lines
+    with pytest.raises(InputError, check=about("progress")):
+        train(FedAvg(epochs=2), ring(), silos=3, progress=cast(Any, "loud"))

@@ -17,15 +17,15 @@ from fgl_secure.cli.config import RUN_FILE, run_file
 from fgl_secure.cli.options import configured, data_of
 from fgl_secure.cli.output import CONTRADICTED, OK, OutputError, say
 from fgl_secure.cli.parser import SCRIPTS
-from fgl_secure.cli.progress import Runs, shown
 from fgl_secure.errors import InputError
 from fgl_secure.ledger import Ledger
+from fgl_secure.progress import Runs, shown
 
 if TYPE_CHECKING:
     from fgl_secure.auditing import Report
     from fgl_secure.auditing.method import Method, Source
     from fgl_secure.auditing.train import Trained
-    from fgl_secure.cli.progress import Phases
+    from fgl_secure.progress import Phases
 
 
 def audit(chosen: argparse.Namespace, words: list[str]) -> int:

@@ -20,7 +20,6 @@ from fgl_secure.cli.output import (
     FAULT,
     INTERRUPTED,
     OK,
-    complain,
     flush,
     say,
     standard_streams,
@@ -28,6 +27,7 @@ from fgl_secure.cli.output import (
 from fgl_secure.cli.parser import ASKED, candidates
 from fgl_secure.cli.usage import METHOD, parser_for
 from fgl_secure.errors import DataWarning, FglSecureError, InputError
+from fgl_secure.progress import complain
 
 __all__ = ["BAD_INPUT", "CONTRADICTED", "FAULT", "INTERRUPTED", "OK", "main", "with_method"]
 

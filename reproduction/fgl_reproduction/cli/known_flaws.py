@@ -7,9 +7,9 @@ import json
 import shlex
 
 from fgl_secure.cli.output import CONTRADICTED, OK, say
-from fgl_secure.cli.progress import shown
 from fgl_secure.cli.subcommand import Subcommand
 from fgl_secure.cli.usage import add_common_options
+from fgl_secure.progress import shown
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

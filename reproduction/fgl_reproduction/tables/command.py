@@ -54,8 +54,8 @@ def _run(chosen: argparse.Namespace, _words: list[str]) -> int:
     from fgl_reproduction.tables.printing import describe, figures  # noqa: PLC0415
     from fgl_reproduction.tables.reproduce import reproduce  # noqa: PLC0415
     from fgl_reproduction.tables.table import Choices  # noqa: PLC0415
-    from fgl_secure.cli.progress import Runs, shown  # noqa: PLC0415
     from fgl_secure.ledger import Ledger  # noqa: PLC0415
+    from fgl_secure.progress import Runs, shown  # noqa: PLC0415
 
     table, ledger = table_of(chosen.table), Ledger(chosen.runs)
     choices = Choices(

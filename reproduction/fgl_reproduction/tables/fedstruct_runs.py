@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -31,7 +32,7 @@ from fgl_secure.graph.structure_features import adjacency_powers, combined_adjac
 from fgl_secure.methods.fedstruct.client import neighbour_means
 from fgl_secure.methods.fedstruct.exchange import Exchange, HopwiseExchange, RowExchange
 from fgl_secure.methods.fedstruct.preset import FeatureModelKind, FedStructPreset, fedstruct_preset
-from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructTask, Given, client_features, clients_of
+from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask, Given, client_features, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.topology import CLIENTS as CLIENTS_SUM
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
@@ -75,6 +76,16 @@ class Setting:
         return FederatedGraph.from_assignment(data, client_of, masks, self.partition)
 
 
+class StructureScored(FedStruct):
+    """A client whose model trains as FedStruct's, and predicts from structure embeddings alone."""
+
+    def scores(self) -> torch.Tensor:
+        """The scores of own nodes, float [m, classes]; when not training, those of structure features."""
+        if self.structure is None or torch.is_grad_enabled():
+            return super().scores()
+        return self.structure.combine(self.model.embeddings())
+
+
 @dataclass(frozen=True, slots=True)
 class FedStructRun:
     """One run of FedStruct, as a measure.
@@ -88,6 +99,7 @@ class FedStructRun:
             knows.
         known: whether the server knows the graph (App. H), so that structure features are those of the whole graph
             whatever the preset.
+        structure_alone: whether the trained model is tested without its scores of own features and edges (6.2).
     """
 
     features: str
@@ -96,6 +108,7 @@ class FedStructRun:
     hops: int | None = None
     model: FeatureModelKind = FeatureModelKind.DGCN
     known: bool = False
+    structure_alone: bool = False
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
@@ -112,7 +125,8 @@ class FedStructRun:
 
         channel = Channel(hierarchy_of(federated), SimulationCoins(seed))
         task = FedStructTask(preset, exchange, self.features, seed)
-        return _measured(clients_of(federated, task, device=choices.place, given=given).train(channel))
+        kind = StructureScored if self.structure_alone else FedStruct
+        return _measured(clients_of(federated, task, device=choices.place, given=given, kind=kind).train(channel))
 
     def _preset(self, data: Graph, choices: Choices) -> FedStructPreset:
         preset = chosen(data, choices)

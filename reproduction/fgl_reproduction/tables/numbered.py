@@ -82,7 +82,7 @@ NUMBERED: tuple[Numbered, ...] = (
         figure4=(
             "fedstruct-fig4",
             "fedstruct-fig4d",
-            "without the curves of FedSage+, FedPub, FedGCN and of structure embeddings alone",
+            "without the curves of GNNs over their layers in part (b)",
         ),
         figure5=_DRAWING,
         figure6=("fedstruct-fig6",),

@@ -46,6 +46,7 @@ from fgl_reproduction.tables.fedstruct_runs import (
     FedStructRun,
     Make,
     Setting,
+    StructureScored,
     undirected,
 )
 from fgl_reproduction.tables.printing import describe
@@ -55,8 +56,9 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph, load
 from fgl_secure.graph.partition import partition
 from fgl_secure.methods.fedstruct.client import neighbour_means
-from fgl_secure.methods.fedstruct.preset import FeatureModelKind
-from fgl_secure.methods.fedstruct.program import HOP2VEC
+from fgl_secure.methods.fedstruct.exchange import RowExchange
+from fgl_secure.methods.fedstruct.preset import FeatureModelKind, fedstruct_preset
+from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask, clients_of
 from reproduction_tests.tables.small import NODES, run_small, small_graph
 from tests.error_codes import about
 
@@ -298,3 +300,16 @@ def test_cost_tables_have_every_algorithm() -> None:
         for method in ("FedStruct", "FedStruct + Hop2Vec", "FedSage+")
     ]
     assert [case.method for case in COSTS_KNOWN.cases] == ["FedStruct", "FedStruct + Hop2Vec"]
+
+
+def test_structure_alone_is_trained_as_ever_and_tested_without_features() -> None:
+    """Both end with the same parameters, and predict differently."""
+    data, choices = small_graph("digits"), Choices("paper", epochs=3)
+    usual, alone = (FedStructRun(HOP2VEC, Setting(3), structure_alone=each)(data, choices, 0) for each in (False, True))
+    assert usual != alone
+    federated, trained = Setting(3).federated(data, 0), []
+    for kind in (FedStruct, StructureScored):
+        preset = replace(fedstruct_preset("paper", "digits"), epochs=2)
+        task = FedStructTask(preset, RowExchange(), HOP2VEC)
+        trained.append(clients_of(federated, task, kind=kind).train().report["theta"])
+    assert np.array_equal(trained[0], trained[1])

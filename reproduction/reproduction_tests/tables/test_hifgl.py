@@ -26,6 +26,17 @@ from fgl_reproduction.tables.hifgl import (
     federated,
 )
 from fgl_reproduction.tables.hifgl_baselines import FEDAVG, HIFGL, train_framework
+from fgl_reproduction.tables.hifgl_complexity import (
+    CODES,
+    COMPLEXITY,
+    COUNTED,
+    DECODED,
+    ENCODED,
+    LINES,
+    MODEL,
+    MU,
+    TERM,
+)
 from fgl_reproduction.tables.reproduce import reproduce
 from fgl_reproduction.tables.rows import printed_figures
 from fgl_reproduction.tables.table import Case, Choices, PaperTable
@@ -213,3 +224,17 @@ def test_command_prints_a_table(
     assert said.err == ""
     assert said.out.startswith("HiFGL (KDD 2024), Figure 5")
     assert sum(line.startswith("digits") for line in said.out.splitlines()) == 48
+
+
+@pytest.mark.usefixtures("few_digits")
+def test_messages_are_counted_beside_the_papers_terms() -> None:
+    """Codes, sums and models take what A.4 says. mu takes more, for a mask is a vector as wide as the widest row."""
+    graph, cases = load("digits"), {(case.setting, case.method): case.measure for case in COMPLEXITY.cases}
+    found = {key: measure(graph, QUICK, 0) for key, measure in cases.items() if measure is not None}
+    for masks in (1, 2, 4):
+        ours = {line: found[f"T {masks}", line] for line in LINES}
+        assert all(ours[line][COUNTED] == ours[line][TERM] > 0 for line in (CODES, DECODED, MODEL))
+        assert ours[ENCODED][COUNTED] == (masks + 1) * ours[DECODED][TERM]
+        edges, hidden = graph.edges.shape[1], preset(QUICK.preset, graph.name).hidden
+        assert 1e3 * ours[MU][TERM] == edges * (3 * masks + 2)
+        assert 1e3 * ours[MU][COUNTED] == edges * (2 * masks + 2 + masks * hidden)
