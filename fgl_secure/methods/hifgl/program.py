@@ -104,7 +104,8 @@ class HiFGL(Rounds):
 
     def predictions(self, outputs: torch.Tensor) -> Array:
         """Return what is predicted for each of the silo's devices: its class, int64 [m]."""
-        return outputs.argmax(dim=1).cpu().numpy()
+        classes: Array = outputs.argmax(dim=1).cpu().numpy()
+        return classes
 
     @property
     def judges_apart(self) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from torch.nn import functional
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -39,7 +40,7 @@ class NodeRegression(HiFGL):
         choices: as of `HiFGL`.
     """
 
-    count_scales = np.array([_UNIT, 1, _UNIT, 1, _UNIT, _UNIT])
+    count_scales: ClassVar[Array] = np.array([_UNIT, 1, _UNIT, 1, _UNIT, _UNIT])
 
     def __init__(self, talk: Collectives, preset: Preset, **choices: Any) -> None:
         super().__init__(talk, preset, **choices)
@@ -48,11 +49,12 @@ class NodeRegression(HiFGL):
 
     def task_losses(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the squared error of each device, [m]."""
-        return (outputs[:, 0] - self._targets) ** 2
+        return functional.mse_loss(outputs[:, 0], self._targets, reduction="none")
 
     def predictions(self, outputs: torch.Tensor) -> Floats:
         """Return the value predicted for each device, float64 [m]."""
-        return outputs[:, 0].double().cpu().numpy()
+        values: Floats = outputs[:, 0].double().cpu().numpy()
+        return values
 
     def marks(self, predicted: Array) -> Array:
         """Return what devices add to the counts, float64 [m, 6].
@@ -119,7 +121,5 @@ def node_regression(
     return replace(job, shares=tuple(shares))
 
 
-def _with_targets(share: Silo, values: Floats) -> Silo:
-    return replace(
-        share, facts=replace(share.facts, large_features=True), own={_TARGETS: values[share.nodes].astype(np.float32)}
-    )
+def _with_targets(share: Silo, values: Array) -> Silo:
+    return replace(share, facts=replace(share.facts, large_features=True), own={_TARGETS: values[share.nodes]})

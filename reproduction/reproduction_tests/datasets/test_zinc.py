@@ -58,8 +58,8 @@ def test_a_known_molecule() -> None:
     """Toluene: seven carbons, seven bonds in both directions, and benzene as scaffold."""
     toluene = parsed("Cc1ccccc1")
     assert atom_types(toluene).tolist() == [1] * 7
-    *edges, types = bonds(toluene)
-    edges = np.array(edges)
+    found = bonds(toluene)
+    edges, types = found[:2], found[2]
     assert edges.shape == (2, 14)
     assert np.bincount(types).tolist() == [2, 0, 0, 12]  # one single bond and six aromatic ones
     assert set(map(tuple, edges.T.tolist())) == set(map(tuple, edges[::-1].T.tolist()))

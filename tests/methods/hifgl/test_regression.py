@@ -48,7 +48,8 @@ def dense_predictions(graph: FederatedGraph, theta: Floats | None = None) -> Flo
     propagation, h = scale[:, None] * adjacency * scale, torch.tensor(graph.features)
     for number, layer in enumerate(layers):
         h = propagation @ (torch.relu(h) if number else h) @ layer.weight + layer.bias
-    return h[:, 0].detach().numpy()
+    outputs: Floats = h[:, 0].detach().double().numpy()
+    return outputs
 
 
 def trained(graph: FederatedGraph, targets: Floats, scheme: Scheme | None = None, epochs: int = 4) -> TrainingResult:
