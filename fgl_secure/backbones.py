@@ -30,8 +30,12 @@ _IN_TREE = {
     "gcn_without_loops": "GCNWithoutLoopsLayer",
     "gcn_gated": "GatedGCNLayer",
 }
-_PUBLISHED = {**_IN_TREE, "gcn": "PublishedGCNLayer", "sage": "PublishedSAGELayer"}
-"""As the public code of HiFGL has them, where it has another one."""
+_OTHERS = {
+    "literature": {},
+    "paper": {"gcn": "GCNWithoutLoopsLayer"},
+    "public-code": {"gcn": "PublishedGCNLayer", "sage": "PublishedSAGELayer"},
+}
+"""The layers that HiFGL's paper and its public code have in place of those of the literature."""
 _registered: dict[str, Callable[..., Any] | AdaptedModule] = {}
 
 
@@ -95,12 +99,12 @@ def names() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_IN_TREE, *_registered, *others)))
 
 
-def maker(name: str, *, published: bool = False) -> LayerMaker | AdaptedModule:
+def maker(name: str, layers_of: str = "literature") -> LayerMaker | AdaptedModule:
     """What makes the layers of a backbone, or an adapted module.
 
     Args:
         name: of the backbone.
-        published: whether to take the layers of HiFGL's public code, where it has them.
+        layers_of: "literature"; "paper" or "public-code" take those of HiFGL where it has others.
 
     Raises:
         UnknownNameError: there is none of that name.
@@ -108,7 +112,7 @@ def maker(name: str, *, published: bool = False) -> LayerMaker | AdaptedModule:
     """
     if name in _IN_TREE:
         module = importlib.import_module(_PLACE)
-        return cast("LayerMaker", getattr(module, (_PUBLISHED if published else _IN_TREE)[name]))
+        return cast("LayerMaker", getattr(module, _OTHERS[layers_of].get(name, _IN_TREE[name])))
     if name in _registered:
         return _registered[name]
     for point in plugins.installed_plugins(GROUP):

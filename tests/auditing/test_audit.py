@@ -68,7 +68,7 @@ def test_progress_counts_the_rounds_of_each_protocol() -> None:
 def test_declared_leaks_contradict_nothing_and_others_do() -> None:
     """Where splits leave devices with one neighbour, the silo's reading contradicts a claim and the device's not."""
     names = ("single-neighbour-device", "single-neighbour-silo")
-    report = audit(HiFGL(preset="paper", epochs=1), None, "secmp", names)
+    report = audit(HiFGL(preset="public-code", epochs=1), None, "secmp", names)
     (device, share), (silo, same) = (_found(report, f"single-neighbour-{who}") for who in ("device", "silo"))
     assert share.value == same.value > 0.1
     assert (share.verdict, same.verdict) == (Verdict.CONTEXT, Verdict.CONTEXT)

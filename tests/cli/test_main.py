@@ -152,7 +152,9 @@ class TestAudit:
 
     def test_declared_leak_exits_0(self, cli: Cli, few: tuple[str, ...]) -> None:
         """What a protocol says of itself contradicts nothing, however completely it is read."""
-        result = cli(*AUDIT, *few, "--preset", "paper", "--scheme", "secmp", "--attack", "single-neighbour-device")
+        result = cli(
+            *AUDIT, *few, "--preset", "public-code", "--scheme", "secmp", "--attack", "single-neighbour-device"
+        )
         assert (result.status, result.err) == (OK, "")
         assert "admitted 1.000" in result.out
 

@@ -184,7 +184,9 @@ def test_layers_of_hifgl_train_alike_under_every_scheme(
     runs = []
     for each in (Plaintext(), SECURED[scheme]):
         channel = Channel(hierarchy_of(graph, each.helpers), SimulationCoins(0))
-        job = silos_of(graph, each, replace(QUICK, published_layers=published), backbone=backbone)
+        job = silos_of(
+            graph, each, replace(QUICK, layers_of="public-code" if published else "literature"), backbone=backbone
+        )
         runs.append(job.train(channel))
     plain, secured = runs
     assert np.allclose(plain.losses, secured.losses, atol=1e-3)

@@ -115,7 +115,7 @@ def test_scores_and_gradients_are_those_of_the_module(graph: FederatedGraph, nam
     expected = ours if name != "three kinds" else torch.log_softmax(ours, dim=1)
     torch.testing.assert_close(expected, theirs, rtol=1e-4, atol=1e-4)
     for scores in (theirs, ours):
-        functional.cross_entropy(scores, labels).backward()
+        torch.autograd.backward(functional.cross_entropy(scores, labels))
     for origin, each in zip(adapted.origins, layers.parameters(), strict=True):
         assert origin.grad is not None
         torch.testing.assert_close(each.grad, origin.grad.t(), rtol=1e-3, atol=1e-4)
@@ -153,8 +153,9 @@ def test_a_module_learns_as_the_shipped_backbone_of_its_kind(
     """On the same data, from other initial weights: within a fifth of its test nodes."""
     backbones.register_pyg("mine", kind(8, 64, 2, 2))
     found = [train(HiFGL(backbone=each, epochs=12), graph, scheme, device="cpu") for each in ("mine", backbone)]
-    assert abs(found[0].accuracy.test - found[1].accuracy.test) <= 0.2
-    assert found[0].accuracy.test > 0.7
+    mine, shipped = (each.accuracy.test or 0 for each in found)
+    assert abs(mine - shipped) <= 0.2
+    assert mine > 0.7
 
 
 def test_weights_widths_and_dropout_are_the_modules() -> None:

@@ -161,6 +161,7 @@ def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
         teaching=method.lambda_1,
         learning=method.lambda_2,
         width=method.d_s,
+        propagations=method.k,
         local_epochs=method.local_epochs,
     )
     shared, schemes = asked.shared(graph, preset), server_schemes(asked.runs, graph.num_silos)

@@ -56,7 +56,8 @@ class HiFGL(ProgramMethod):
 
     Attributes:
         backbone: graph neural network.
-        preset: "honest" or "paper".
+        preset: "honest", "paper" (what the text says, with Eqs. 2 and 3 as `gcn`) or "public-code" (what the authors'
+            code does).
         epochs: most training rounds; None takes the preset's.
         static_first_layer: whether the neighbours' features are summed once and for all.
         gradients: how relays sum parameter gradients of a silo's devices, where the scheme has relays: "coded" as
@@ -87,7 +88,9 @@ class HiFGL(ProgramMethod):
 
     backbone: str = choice("gcn", "graph neural network", known=names)
     preset: str = choice(
-        "honest", "honest (chosen on validation data, FedAvg) or paper (as published)", known=("honest", "paper")
+        "honest",
+        "honest (chosen on validation data, FedAvg), paper (as its text says) or public-code (as its code does)",
+        known=("honest", "paper", "public-code"),
     )
     epochs: int | None = choice(None, "most training rounds; None takes the preset's", least=1, shown="N")
     static_first_layer: bool = choice(
@@ -128,7 +131,7 @@ class HiFGL(ProgramMethod):
 
         chosen = self.training(facts.name)
         widths = chosen.widths(facts.features, facts.classes)
-        made = widest(maker(self.backbone, published=chosen.published_layers), widths)
+        made = widest(maker(self.backbone, chosen.layers_of), widths)
         return max(made, facts.features if chosen.static_first_layer or self.perturbation is not None else 1)
 
     def assigned(self, run: Assignment) -> Assignment:
@@ -152,7 +155,7 @@ class HiFGL(ProgramMethod):
         from fgl_secure.training.presets import preset  # as above
 
         found = preset(self.preset, dataset).with_epochs(self.epochs)
-        made = maker(self.backbone, published=found.published_layers)
+        made = maker(self.backbone, found.layers_of)
         if isinstance(made, AdaptedModule):
             found = replace(found, layers=len(made.layers), hidden=made.widest, dropout=made.dropout)
         return replace(found, static_first_layer=self.static_first_layer)

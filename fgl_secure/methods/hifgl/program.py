@@ -57,7 +57,7 @@ class HiFGL(Rounds):
     ) -> None:
         super().__init__(talk, preset.epochs, preset.selection, preset.patience)
         self._preset, self._device, silo = preset, device or torch.device("cpu"), talk.silo
-        make = maker(backbone, published=preset.published_layers)
+        make = maker(backbone, preset.layers_of)
         widths = preset.widths(silo.facts.features, silo.facts.classes)
         self.layers = make_layers(make, widths, seed).to(self._device)
         self._optimiser = Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
@@ -84,10 +84,10 @@ class HiFGL(Rounds):
         return self._placed(counts[:, None].astype(np.float32))
 
     def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
-        """One step on the mean gradient of the silo's training devices (4.1.2, item 2), and federation (4.3)."""
+        """One step on the mean gradient of the silo's devices (4.1.2, item 2), and federation (4.3)."""
         self.talk.hand_down(self.layers)
         logits = self.forward(training=True)
-        losses = functional.cross_entropy(logits, self._labels, reduction="none") * self._training
+        losses = self.task_losses(logits) * self._training
         judged = self.judged() if self.judges_apart else logits.detach()
         self.talk.backward(losses.sum())
         self.talk.gradients()
@@ -96,7 +96,16 @@ class HiFGL(Rounds):
     def judge(self, number: int) -> Figures | None:  # noqa: ARG002  # whenever it is
         """Hands out the models as they are, and scores them."""
         self.talk.hand_down(self.layers)
-        return self.told(_classes(self.judged()))[1]
+        return self.told(self.predictions(self.judged()))[1]
+
+    def task_losses(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the loss of each of the silo's devices, [m], of outputs [m, classes]."""
+        return functional.cross_entropy(outputs, self._labels, reduction="none")
+
+    def predictions(self, outputs: torch.Tensor) -> Array:
+        """Return what is predicted for each of the silo's devices: its class, int64 [m]."""
+        classes: Array = outputs.argmax(dim=1).cpu().numpy()
+        return classes
 
     @property
     def judges_apart(self) -> bool:
@@ -161,14 +170,16 @@ class HiFGL(Rounds):
 
     def _step(self, judged: torch.Tensor, losses: torch.Tensor) -> Figures:
         """A step of the silo's own optimiser, and the mean of all models; or of gradients, for one shared model."""
+        train = self.silo.train
+        devices = len(train) if self._preset.mean_over_devices else max(int(train.sum()), 1)
         for parameter in self.layers.parameters():
             if parameter.grad is not None:
-                parameter.grad /= max(int(self.silo.train.sum()), 1)
+                parameter.grad /= devices
         shared = self._preset.federation is Federation.SHARED
         if not shared:
             self._take_step()
         federated = [p.grad for p in self.layers.parameters() if p.grad is not None] if shared else self.averaged
-        mean, figures = self.told(_classes(judged), losses.cpu().numpy(), flat(federated))
+        mean, figures = self.told(self.predictions(judged), losses.cpu().numpy(), flat(federated))
         overwrite(federated, mean.astype(np.float32))
         if shared:
             self._take_step()
@@ -225,11 +236,6 @@ class HiFGL(Rounds):
         self._static = None
         if "static" in state:
             self._keep(self._placed(state["static"]))
-
-
-def _classes(logits: torch.Tensor) -> NDArray[np.int64]:
-    predicted: NDArray[np.int64] = logits.argmax(dim=1).cpu().numpy()
-    return predicted
 
 
 def exchange(
@@ -290,7 +296,7 @@ def silos_of(
     if NEIGHBOURS in chosen:
         chosen.setdefault(MEMBERS, chosen[NEIGHBOURS])
     widths = preset.widths(graph.graph.num_features, graph.num_classes)
-    rows = widest(maker(backbone, published=preset.published_layers), widths)
+    rows = widest(maker(backbone, preset.layers_of), widths)
     choices = {"backbone": backbone, "seed": seed, "device": device}
     features = graph.graph.num_features if preset.static_first_layer or perturbation is not None else 1
 

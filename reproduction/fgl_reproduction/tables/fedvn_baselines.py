@@ -112,7 +112,7 @@ class Averaging(FedVN):
 
     def first_model(self, draws: torch.Generator) -> GraphModel:
         """The model that all clients start from."""
-        encoder = Encoder(self.store.width, self.preset, virtual=False, draws=draws)
+        encoder = Encoder(self.store.width, self.preset, virtual=False, draws=draws, bonds=self.held.bonds)
         return GraphModel(encoder, self.held.outputs, self.preset.hidden, draws)
 
     @property

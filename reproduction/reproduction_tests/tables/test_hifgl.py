@@ -112,7 +112,7 @@ def test_silos_are_of_equal_size_and_hold_equal_parts_of_the_split() -> None:
     assert (graph.test_mask == again.test_mask).all()
 
 
-@pytest.mark.parametrize("preset", ["honest", "paper"])
+@pytest.mark.parametrize("preset", ["honest", "paper", "public-code"])
 def test_runs_repeat_with_their_seed(preset: str) -> None:
     """The same seed gives the same accuracy, another seed another one."""
     data, run = load("digits"), Training(FEDAVG, "sage")

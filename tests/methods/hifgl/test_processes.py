@@ -31,7 +31,7 @@ IN_THE_CLEAR: dict[str, tuple[Preset, str, int]] = {
     "three layers, large groups": (replace(HIFGL, layers=3), "gcn", 4),
     "one model": (replace(HIFGL, federation=Federation.SHARED), "gcn", 1),
     "stops early": (replace(HIFGL, patience=1, epochs=30), "gcn", 1),
-    "published sage": (replace(HIFGL, published_layers=True), "sage", 1),
+    "published sage": (replace(HIFGL, layers_of="public-code"), "sage", 1),
 }
 OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded, bool]] = {
     "gcn": (HIFGL, "gcn", RelayCoded(k_min=1, profile=Profile.SHOWN), False),
