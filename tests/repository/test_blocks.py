@@ -15,11 +15,11 @@ from tests.repository import blocks
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     str(path.relative_to(ROOT))
-    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "reproduction/**/*.md")
     for path in ROOT.glob(pattern)
     if blocks.blocks(path.read_text(encoding="utf-8"))
 )
-ALONE = ("docs/fedstruct.md", "docs/secure_aggregation.md")
+ALONE = ("docs/secure_aggregation.md",)
 """Pages whose blocks stand alone, and print what they say: test_docs.py runs them."""
 TEN_LINES = "docs/in_ten_lines.md"
 """Its blocks stand alone as well, each of ten lines at most."""

@@ -16,17 +16,10 @@ NOT_YET = frozenset(
         "docs/coded_computing.md",
         "docs/command_line.md",
         "docs/data.md",
-        "docs/ditto.md",
         "docs/fed2gnn.md",
-        "docs/fedgcn.md",
-        "docs/fedpub.md",
-        "docs/fedsage.md",
         "docs/fedspray.md",
-        "docs/fedstar.md",
-        "docs/fedstruct.md",
         "docs/fedvn.md",
         "docs/flower.md",
-        "docs/gcfl.md",
         "docs/hifgl.md",
         "docs/known_flaws.md",
         "docs/limits.md",
@@ -78,7 +71,7 @@ def faults(text: str) -> list[str]:
 
 
 def pages() -> list[str]:
-    found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "reproduction").rglob("*.md")]
     return sorted(path.relative_to(ROOT).as_posix() for path in found)
 
 
