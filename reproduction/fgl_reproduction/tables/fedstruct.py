@@ -103,8 +103,8 @@ _MODEL_NOTE = (
     "widths are the public code's. FedGCN has two graph convolutions and its own settings "
     "(reproduction/docs/fedgcn.md); the server of the paper's row knows the whole graph, here it learns no edge. "
     "FedSage+ (reproduction/docs/fedsage.md) and FED-PUB (reproduction/docs/fedpub.md) have their own settings; under "
-    "`paper`, on Cora and CiteSeer, FedSage+ has the generator's rounds and rate of FedStruct's repository, and FED-PUB "
-    "its rounds and rate."
+    "`paper`, on Cora and CiteSeer, FedSage+ has the generator's rounds and rate of FedStruct's repository, and "
+    "FED-PUB its rounds and rate."
 )
 _MISSING_NOTE = "Not available: of the paper's data sets Amazon Ratings."
 
