@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from fgl_secure import plugins
 from fgl_secure.errors import InputError, UnknownNameError
@@ -39,58 +39,57 @@ _OTHERS = {
 _registered: dict[str, Callable[..., Any] | AdaptedModule] = {}
 
 
-def register_backbone(name: str, layer: Callable[[int, int], Any]) -> None:
-    """Makes a backbone known in this process, under a name that configurations take from then on.
-
-    Args:
-        name: a word of its own.
-        layer: makes a layer from the widths of its input and of its output; a class of layers does.
-
-    Raises:
-        InputError: the name is taken or no word, or the layer cannot be called.
-    """
-    if not callable(layer):
-        raise InputError(f"layer must be what makes a layer, such as a class of layers; found {layer!r}")
-    _registered[_new(name)] = layer
+@overload
+def register_backbone(name: str, layer: nn.Module) -> AdaptedModule: ...
 
 
-def register_pyg(name: str, module: nn.Module) -> AdaptedModule:
-    """Make a torch_geometric module known as a backbone in this process, under a name that `HiFGL` takes.
+@overload
+def register_backbone(name: str, layer: Callable[[int, int], Any]) -> None: ...
 
-    Training starts from the module's weights, whatever its seed. The module has to be called as `module(x, edge_index)`
-    and to consist of GCNConv, SAGEConv (mean or sum) or GINConv, one after another, with ReLU between them. Dropout may
-    follow each of them but the last. The module itself and its layers are compared on random graphs, so that anything
-    else in its `forward` is noticed.
+
+def register_backbone(name: str, layer: Any) -> AdaptedModule | None:  # see the overloads
+    """Make a backbone known in this process, under a name that `HiFGL(backbone=...)` takes.
+
+        class MyLayer(fgl_secure.training.backbones.MessageLayer): ...
+
+        register_backbone("mine", MyLayer)
+        train(HiFGL(backbone="mine"), data)
+
+    A module of PyTorch Geometric is a backbone, too. Training starts from its weights, whatever its seed. It has to be
+    called as `module(x, edge_index)` and to consist of GCNConv, SAGEConv (mean or sum) or GINConv, one after another,
+    with ReLU between them. Dropout may follow each of them but the last. The module and layers made of it are compared
+    on random graphs, so that anything else in its `forward` is noticed.
 
         from torch_geometric.nn import GraphSAGE
 
-        backbone = register_pyg("mine", GraphSAGE(64, 32, num_layers=2, out_channels=10))
-        trained = train(HiFGL(backbone="mine"), "digits", "relay-coded")
+        backbone = register_backbone("sage2", GraphSAGE(64, 32, num_layers=2, out_channels=10))
+        trained = train(HiFGL(backbone="sage2"), "digits", "relay-coded")
         module = backbone.load(trained.result.report["theta"])
 
     Args:
         name: a word of its own.
-        module: of float parameters, all of them trained.
+        layer: makes a layer, `layer(d_in, d_out)`, such as a class of layers; or a module of float parameters, all of
+            them trained.
 
     Returns:
-        The adapted module, whose `load` writes trained weights back.
+        For a module the adapted one, whose `load` writes trained weights back; otherwise None.
 
     Raises:
-        InputError: the name is taken or no word; or the module has an option, a part or a forward pass that sums over
-            neighbours don't serve.
+        InputError: the name is taken or no word; the layer cannot be called; or the module has an option, a part or a
+            forward pass that sums over neighbours don't serve.
     """
-    adapt = importlib.import_module("fgl_secure.training.pyg_modules").adapt
-    adapted: AdaptedModule = adapt(module)
-    _registered[_new(name)] = adapted
-    return adapted
-
-
-def _new(name: str) -> str:
     if name in names():
         raise InputError(f"name of a backbone must be new; found {name!r} among {', '.join(names())}")
     if not name.isidentifier():
         raise InputError(f"name of a backbone must be a word; found {name!r}")
-    return name
+    if not callable(layer):
+        raise InputError(f"layer must be what makes a layer, such as a class of layers; found {layer!r}")
+    if isinstance(layer, type) or not hasattr(layer, "named_parameters"):
+        _registered[name] = layer
+        return None
+    adapted: AdaptedModule = importlib.import_module("fgl_secure.training.pyg_modules").adapt(layer)
+    _registered[name] = adapted
+    return adapted
 
 
 def names() -> tuple[str, ...]:

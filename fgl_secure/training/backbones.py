@@ -394,7 +394,7 @@ LayerMaker = Callable[[int, int], MessageLayer]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdaptedModule:
-    """A torch_geometric module as a backbone: layers with its widths and weights; see `backbones.register_pyg`.
+    """A torch_geometric module as a backbone: layers with its widths and weights; see `backbones.register_backbone`.
 
     Attributes:
         module: the module; its weights stay as they are until `load` replaces them.

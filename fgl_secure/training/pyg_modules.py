@@ -70,7 +70,7 @@ class _Called(TorchFunctionMode):
 
 
 def adapt(module: nn.Module) -> AdaptedModule:
-    """Return a torch_geometric module as a backbone; see `fgl_secure.backbones.register_pyg`.
+    """Return a torch_geometric module as a backbone; see `fgl_secure.backbones.register_backbone`.
 
     Raises:
         InputError: it is none, or has an option, a part or a forward pass that sums over neighbours don't serve.

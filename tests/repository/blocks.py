@@ -35,6 +35,7 @@ clients, rounds, train_locally = [data, data, data], 1, lambda model, client: mo
 """,
     "docs/audit_your_graph.md": GRAPHS,
     "docs/coded_computing.md": "import numpy; blocks = numpy.arange(6).reshape(2, 3)",
+    "docs/fedstruct.md": GRAPHS,
     "docs/flower.md": "from flwr.clientapp import ClientApp; from flwr.serverapp.strategy import FedAvg",
     "docs/paper_figures.md": GRAPHS,
     "docs/quick_start.md": GRAPHS,
@@ -49,6 +50,7 @@ from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
 SMALLER = MappingProxyType(
     {
         '"digits"': "SMALL",
+        "GraphSAGE(64, 32, num_layers=2, out_channels=10": "GraphSAGE(8, 32, num_layers=2, out_channels=2",
         "train(HiFGL(epochs=20), scheme": "train(HiFGL(epochs=1), SMALL, scheme",
         "LabelPropagation()": "LabelPropagation(epochs=2)",
         'backbone="two_heads"': 'backbone="two_heads", epochs=1',

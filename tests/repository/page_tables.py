@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
+from os.path import relpath
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,9 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Channel, Circumstance, Claim, Directory, Role, SecretKind, Step
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+REPRODUCTION = ROOT / "reproduction" / "docs"
 SECTION = re.compile(r"(<!-- made: ([\w-]+)(?: ([\w-]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 SECRETS = SecretKind.every()
@@ -40,6 +43,17 @@ ANYBODY = 1_000_000
 def page(text: str) -> str:
     """A page with its sections made anew."""
     return SECTION.sub(lambda found: f"{found[1]}{made(found[2], found[3])}\n{found[4]}", text)
+
+
+def pages() -> list[Path]:
+    """Pages of both distributions."""
+    return sorted([*DOCS.rglob("*.md"), *REPRODUCTION.rglob("*.md")])
+
+
+def method_page(name: str) -> Path:
+    """The page on a method, in docs/ or beside the second distribution."""
+    first = DOCS / f"{name}.md"
+    return first if first.exists() else REPRODUCTION / f"{name}.md"
 
 
 def made(kind: str, name: str | None) -> str:
@@ -144,7 +158,8 @@ def _methods() -> Iterator[str]:
     for name in names():
         kind = method(name)
         sums = ", ".join(f"`{each}`" for each in kind.topologies)
-        yield f"| [{kind.title}]({name}.md) | {kind.task} | {sums} | `{kind.trained}` |"
+        link = relpath(method_page(name), DOCS)
+        yield f"| [{kind.title}]({link}) | {kind.task} | {sums} | `{kind.trained}` |"
 
 
 def _states() -> Iterator[str]:
@@ -270,12 +285,12 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 def main() -> None:
     """Writes the sections of all pages anew."""
-    for path in sorted(DOCS.rglob("*.md")):
+    for path in pages():
         text = path.read_text(encoding="utf-8")
         new = page(text)
         if new != text:
             path.write_text(new, encoding="utf-8")
-            print(path.relative_to(DOCS.parent))
+            print(path.relative_to(ROOT))
 
 
 if __name__ == "__main__":

@@ -12,17 +12,10 @@ BANNED = r"nobody|somebody|everybody|whoever|anybody|one's|by way of|by the cloc
 NOT_YET = frozenset(
     {
         "docs/command_line.md",
-        "docs/ditto.md",
         "docs/fed2gnn.md",
-        "docs/fedgcn.md",
-        "docs/fedpub.md",
-        "docs/fedsage.md",
         "docs/fedspray.md",
-        "docs/fedstar.md",
-        "docs/fedstruct.md",
         "docs/fedvn.md",
         "docs/flower.md",
-        "docs/gcfl.md",
         "docs/hifgl.md",
         "docs/privacy_tests.md",
         "docs/secure_aggregation.md",
@@ -59,7 +52,7 @@ def faults(text: str) -> list[str]:
 
 
 def pages() -> list[str]:
-    found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "reproduction").rglob("*.md")]
     return sorted(path.relative_to(ROOT).as_posix() for path in found)
 
 

@@ -29,10 +29,10 @@ from tests.repository.blocks import blocks
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-MADE = [path for path in sorted(DOCS.rglob("*.md")) if page_tables.SECTION.search(path.read_text(encoding="utf-8"))]
+MADE = [path for path in page_tables.pages() if page_tables.SECTION.search(path.read_text(encoding="utf-8"))]
 
 
-@pytest.mark.parametrize("path", MADE, ids=lambda path: str(path.relative_to(DOCS)))
+@pytest.mark.parametrize("path", MADE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_sections_say_what_the_code_says(path: Path) -> None:
     """Run `python -m tests.repository.page_tables` where this fails, and read what changed."""
     text = path.read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def test_every_scheme_has_a_page(name: str) -> None:
 @pytest.mark.parametrize("name", names())
 def test_every_method_has_a_page(name: str) -> None:
     """It has what the method's configuration says."""
-    assert f"<!-- made: method {name} -->" in (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    assert f"<!-- made: method {name} -->" in page_tables.method_page(name).read_text(encoding="utf-8")
 
 
 def test_warnings_about_pages_are_errors() -> None:
@@ -71,7 +71,7 @@ def test_warnings_about_pages_are_errors() -> None:
 def test_every_page_is_in_the_site() -> None:
     """A page that the navigation lacks is found by nobody."""
     named = _pages_of(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
-    there = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    there = {path.relative_to(DOCS if DOCS in path.parents else ROOT).as_posix() for path in page_tables.pages()}
     assert there - named == set()
     assert {page for page in named - there if not (ROOT / page).exists()} == set()
 
@@ -162,15 +162,16 @@ def test_pages_and_examples_use_supported_names() -> None:
 ENTRY_POINTS = ("fgl_secure.controls", "fgl_secure.datasets", "fgl_secure.subcommands")
 """Groups that no module is called like."""
 
-WHOLE = ("fedstruct.md", "secure_aggregation.md")
+WHOLE = ("secure_aggregation.md",)
 """Pages whose examples stand alone, and print what they say; test_blocks.py runs those of the others."""
 
 
 AT_ROOT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
-PAGES = sorted([*AT_ROOT, *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+BELOW = [page for folder in ("docs", "examples", "reproduction") for page in (ROOT / folder).rglob("*.md")]
+PAGES = sorted([*AT_ROOT, *BELOW])
 
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
-PATH = re.compile(r"\b(?:tests|docs|attacks|protocols|fgl_secure)/[\w/]+\.(?:py|md)\b")
+PATH = re.compile(r"\b(?:tests|docs|attacks|protocols|fgl_secure|reproduction)/[\w/]+\.(?:py|md)\b")
 MODULE = re.compile(r"\bfgl_secure(?:\.[a-z_]\w*)+")
 COMMAND = re.compile(r"^(?:\$ )?fgl-secure (?!.*[\[|])(.*?)(?:\s+#.*)?$|`fgl-secure (\w[^`\[|]*)`", flags=re.MULTILINE)
 STAND_INS = {"METHOD": "hifgl", "NAME": "secmp", "TABLE": "hifgl-table3"}

@@ -108,7 +108,7 @@ def on_whole_graph(layers: nn.ModuleList, x: torch.Tensor, edges: torch.Tensor) 
 def test_scores_and_gradients_are_those_of_the_module(graph: FederatedGraph, name: str) -> None:
     """Of every node and of every parameter, to 1e-4."""
     module = SERVED[name]().eval()
-    adapted = backbones.register_pyg("mine", module)
+    adapted = backbones.register_backbone("mine", module)
     layers = adapted.copied(8, 2)
     x, edges, labels = torch.tensor(graph.features), torch.tensor(graph.edges), torch.tensor(graph.labels)
     theirs, ours = module(x, edges), on_whole_graph(layers, x, edges)
@@ -131,7 +131,7 @@ def test_modules_train_alike_under_every_scheme(graph: FederatedGraph, name: str
     runs = []
     for number, scheme in enumerate(SCHEMES):
         module = copy.deepcopy(start)
-        adapted = backbones.register_pyg(f"net{number}", module)
+        adapted = backbones.register_backbone(f"net{number}", module)
         found = train(HiFGL(backbone=f"net{number}", epochs=6), graph, scheme, device="cpu")
         assert adapted.load(found.result.report["theta"]) is module
         runs.append((found, module))
@@ -151,7 +151,7 @@ def test_a_module_learns_as_the_shipped_backbone_of_its_kind(
     graph: FederatedGraph, kind: Callable[..., nn.Module], backbone: str, scheme: str
 ) -> None:
     """On the same data, from other initial weights: within a fifth of its test nodes."""
-    backbones.register_pyg("mine", kind(8, 64, 2, 2))
+    backbones.register_backbone("mine", kind(8, 64, 2, 2))
     found = [train(HiFGL(backbone=each, epochs=12), graph, scheme, device="cpu") for each in ("mine", backbone)]
     mine, shipped = (each.accuracy.test or 0 for each in found)
     assert abs(mine - shipped) <= 0.2
@@ -160,7 +160,7 @@ def test_a_module_learns_as_the_shipped_backbone_of_its_kind(
 
 def test_weights_widths_and_dropout_are_the_modules() -> None:
     """Not the preset's, whatever the seed; a graph of another shape is refused, and so are weights of another size."""
-    adapted = backbones.register_pyg("mine", Net())
+    adapted = backbones.register_backbone("mine", Net())
     chosen = HiFGL(backbone="mine").training("digits")
     assert (chosen.layers, chosen.hidden, chosen.dropout) == (3, 9, RATE)
     assert [p.tolist() for p in adapted.copied(8, 2).parameters()] == [p.t().tolist() for p in adapted.origins]
@@ -205,7 +205,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no activation": (lambda: chained(GCNConv(8, 4), GCNConv(4, 2)), "module"),
     "no forward": (lambda: nn.ModuleList([GCNConv(8, 2)]), "module"),
     "no convolution": (lambda: nn.Linear(8, 2), "module"),
-    "no module": (lambda: "GCN", "module"),
+    "no module": (lambda: "GCN", "layer"),
 }
 
 
@@ -214,16 +214,16 @@ def test_what_sums_do_not_serve_is_refused(name: str) -> None:
     """By the part or option that it is about; nothing is registered."""
     make, argument = REFUSED[name]
     with pytest.raises(InputError, check=about(argument)):
-        backbones.register_pyg("mine", make())
+        backbones.register_backbone("mine", make())
     assert "mine" not in backbones.names()
     with pytest.raises(InputError, check=about("name of a backbone")):
-        backbones.register_pyg("gcn", GCNConv(8, 2))
+        backbones.register_backbone("gcn", GCNConv(8, 2))
 
 
 def test_registering_leaves_the_module_and_the_generator_as_they_are() -> None:
     module = Net()
     before, state = copy.deepcopy(module.state_dict()), torch.get_rng_state()
-    backbones.register_pyg("mine", module)
+    backbones.register_backbone("mine", module)
     assert module.training
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())

@@ -100,10 +100,11 @@ _SPLIT_NOTE = (
 _DATA_NOTE = "Photo is Amazon Photo. Chameleon's links count in both directions, as in the public code."
 _MODEL_NOTE = (
     "FedStruct's f is a decoupled GCN with Table 5's widths, the baselines' GNN is GraphSAGE; dropout and GraphSAGE's "
-    "widths are the public code's. FedGCN has two graph convolutions and its own settings (docs/fedgcn.md); the server "
-    "of the paper's row knows the whole graph, here it learns no edge. FedSage+ (docs/fedsage.md) and FED-PUB "
-    "(docs/fedpub.md) have their own settings; under `paper`, on Cora and CiteSeer, FedSage+ has the generator's "
-    "rounds and rate of FedStruct's repository, and FED-PUB its rounds and rate."
+    "widths are the public code's. FedGCN has two graph convolutions and its own settings "
+    "(reproduction/docs/fedgcn.md); the server of the paper's row knows the whole graph, here it learns no edge. "
+    "FedSage+ (reproduction/docs/fedsage.md) and FED-PUB (reproduction/docs/fedpub.md) have their own settings; under "
+    "`paper`, on Cora and CiteSeer, FedSage+ has the generator's rounds and rate of FedStruct's repository, and "
+    "FED-PUB its rounds and rate."
 )
 _MISSING_NOTE = "Not available: of the paper's data sets Amazon Ratings."
 

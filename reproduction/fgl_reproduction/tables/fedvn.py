@@ -80,8 +80,8 @@ _NOTES = (
     _DRAWN,
     f"{_GRIDS}. FedProx has mu = .01, Ditto lambda = .1, GCFL+ the thresholds of its own code, FedStar "
     "the structure features of its own: of all four the paper does not say. On Motif (basis) the printed figures are "
-    "those of a structure encoder without such features and of a larger lambda: lines of their own (docs/fedstar.md, "
-    "docs/ditto.md).",
+    "those of a structure encoder without such features and of a larger lambda: lines of their own "
+    "(reproduction/docs/fedstar.md, reproduction/docs/ditto.md).",
     f"{_BY_NAME}; ZINC, whose figures are errors, wants the extra `molecules` and is fedvn-table1-zinc.",
     f"Not implemented: {', '.join(NOT_IMPLEMENTED)}; of the paper's data sets SST2 (see docs/fedvn.md).",
 )

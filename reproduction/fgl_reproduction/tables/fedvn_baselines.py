@@ -365,7 +365,7 @@ class _Symmetric:
 FEDVN, WITHOUT_GENERATORS = "FedVN", "FedVN without edge generators"
 FEDAVG, DITTO, FEDSTAR = "FedAvg", "Ditto", "FedStar"
 BLIND_FEDSTAR = "FedStar without structure features"
-"""FedVN's table prints of FedStar on Motif (basis) what it reaches without them (docs/fedstar.md)."""
+"""FedVN's table prints of FedStar on Motif (basis) what it reaches without them (reproduction/docs/fedstar.md)."""
 
 PROGRAMS: Mapping[str, Callable[..., FedVN]] = MappingProxyType({
     "Self-training": partial(Averaging, shared=Shared.NOTHING),

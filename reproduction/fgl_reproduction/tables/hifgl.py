@@ -226,8 +226,8 @@ ALGORITHMS = PAPER.table(
         *_cases((HIFGL,)),
     ),
     notes=(
-        "FedSage+ has its own settings (docs/fedsage.md), for the paper prints none.",
-        "FED-PUB has its own network, rounds and rate (docs/fedpub.md), and its averages are in the clear.",
+        "FedSage+ has its own settings (reproduction/docs/fedsage.md), for the paper prints none.",
+        "FED-PUB has its own network, rounds and rate (reproduction/docs/fedpub.md), and plaintext averages.",
         f"FedProx averages after {FEDPROX.local_steps} local steps, with mu = .01, and takes as many steps in all as "
         "FedAvg: a first step starts at the server's model, where its term has no gradient. The paper names neither.",
         f"Not implemented: {', '.join(NOT_IMPLEMENTED)}. FedPerGNN (Wu et al. 2022) predicts ratings: a client is a "

@@ -76,7 +76,7 @@ def test_attacks_are_found_by_their_entry_points() -> None:
         "encoder-degrees",
     )
     pages = {attacks.attack(name).card.page for name in found}
-    assert pages == {"docs/fedpub.md", "docs/fedsage.md", "docs/fedstar.md"}
+    assert pages == {"reproduction/docs/fedpub.md", "reproduction/docs/fedsage.md", "reproduction/docs/fedstar.md"}
     assert all((Path(__file__).parents[3] / page).is_file() for page in pages)
 
 
