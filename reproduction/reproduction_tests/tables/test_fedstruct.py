@@ -193,9 +193,7 @@ RUN_ELSEWHERE = ("FedSage+", "FedPub", "FedGCN-1hop", "FedGCN-2hop", "FedGCN")
 """Rivals are run by tests of their own, and take longer."""
 
 
-@pytest.mark.parametrize(
-    ("table", "setting"), [(PARTITIONS, "random"), (KNOWN_GRAPH, "random"), (LABELS, "labelled 50 %")]
-)
+@pytest.mark.parametrize(("table", "setting"), [(PARTITIONS, "random"), (LABELS, "labelled 50 %")])
 def test_new_tables_run(table: PaperTable, setting: str) -> None:
     """One partition of each; every line has an accuracy. Random walks, which take seconds, have a test of their own."""
     done = run_small(
