@@ -266,42 +266,28 @@ BAD = {
     "unknown preset": ("audit", "--preset", "best"),
     "unknown backbone": ("audit", "--backbone", "gat"),
     "unknown device": ("audit", "--device", "tpu"),
-    "unknown mu": ("audit", "--scheme", "secmp[mu=server]"),
     "unknown topology": ("audit", "--scheme", "neighbors=secmp"),
     "topology of another method": ("audit", "--scheme", "clients=ckks"),
     "scheme of another topology": ("audit", "--scheme", "ckks"),
-    "unknown parameter": ("audit", "--scheme", "secmp[k_min=3]"),
     "scheme that is none": ("audit", "--scheme", "secmp["),
     "data folder without files": ("audit", "--dataset", "Cora", "--data-root", "nowhere"),
     "own graph that is not there": ("audit", "--dataset", "mine.npz"),
     "silo file that is not there": ("audit", "--silo-file", "silos.txt"),
     "value beyond the bound": (*AUDIT, "--scheme", "secmp[bound=1e-6]"),
-    "bound of zero": ("audit", "--scheme", "secmp[bound=0]"),
     "T too large for the field": ("audit", "--scheme", "secmp[p=11,T=5]"),
-    "T of zero": ("audit", "--scheme", "secmp[T=0]"),
-    "T beyond what a message carries": ("audit", "--scheme", "secmp[T=65]"),
     "attack that measures nothing of its scheme": (*AUDIT, "--scheme", "secmp", "--attack", "clear-values"),
     "attack that has nothing to measure": (*AUDIT, "--scheme", "secmp", "--attack", "visible-edges"),
     "k_min above all degrees": ("audit", "--scheme", "relay-coded[k_min=10000]"),
-    "field too small for the sums": ("audit", "--scheme", "secmp[p=11]"),
-    "field too small for points": ("audit", "--scheme", "secmp[p=3,wrap]"),
     "field not a prime": ("audit", "--scheme", "secmp[p=12]"),
-    "field too large": ("audit", "--scheme", "secmp[p=2305843009213693951]"),
-    "too many fraction bits": ("audit", "--scheme", "secmp[fraction_bits=53]"),
-    "negative silos": ("audit", "--silos", "-1"),
     "no silos": ("audit", "--silos", "0"),
     "more silos than devices": ("audit", "--silos", "1798"),
-    "more silos than communities": ("audit", "--partition", "louvain", "--silos", "1000"),
     "no epochs": ("audit", "--epochs", "0"),
     "negative seed": ("audit", "--seed", "-1"),
     "epochs no integer": ("audit", "--epochs", "two"),
-    "silos no integer": ("audit", "--silos", "2.5"),
-    "field no integer": ("audit", "--scheme", "secmp[p=p]"),
     "bound no number": ("audit", "--scheme", "secmp[bound=big]"),
     "training an unknown method": ("train", "fedprox"),
     "training no method": ("train",),
     "training under an unknown scheme": ("train", "hifgl", "--scheme", "magic"),
-    "listing an unknown kind": ("list", "colours"),
 }
 
 
@@ -412,27 +398,16 @@ class TestBadInput:
         assert "ind.citeseer.x" in err
         assert "download" in err
 
-    @pytest.mark.parametrize(
-        ("features", "silos", "rule"),
-        [
-            ([[1.0], [float("nan")], [1.0], [1.0]], "0 0 1 1", "features must be finite; node 1"),
-            ([[1.0], [1.0], [1.0], [-float("inf")]], "0 0 1 1", "features must be finite; node 3"),
-            ([[1.0]] * 4, "0 0 1", "silo_of must have shape (4,)"),
-            ([[1.0]] * 4, "0 0 2 2", "silo 1 has no node"),
-            ([[1.0]] * 4, "0 0 one one", "must hold one integer per node"),
-        ],
-        ids=["NaN", "infinite", "too few", "empty silo", "words"],
-    )
-    def test_bad_graphs_of_ones_own_exit_2(
-        self, cli: Cli, tmp_path: Path, features: list[list[float]], silos: str, rule: str
-    ) -> None:
-        """Features that are not finite and assignments of the wrong length or with an empty silo are refused."""
+    def test_bad_graphs_of_ones_own_exit_2(self, cli: Cli, tmp_path: Path) -> None:
+        """One line names the rule; tests/graph have what is refused."""
         ring = np.arange(4)
-        np.savez(tmp_path / "mine.npz", x=np.array(features), y=ring % 2, edge_index=np.stack([ring, (ring + 1) % 4]))
-        (tmp_path / "silos.txt").write_text(silos, encoding="utf-8")
+        np.savez(
+            tmp_path / "mine.npz", x=np.full((4, 1), np.nan), y=ring % 2, edge_index=np.stack([ring, (ring + 1) % 4])
+        )
+        (tmp_path / "silos.txt").write_text("0 0 1 1", encoding="utf-8")
         result = cli("audit", "--dataset", "mine.npz", "--silo-file", "silos.txt")
         assert (result.status, result.out, result.err.count("\n")) == (BAD_INPUT, "", 1)
-        assert rule in result.err
+        assert "features must be finite; node 0" in result.err
         assert {path.name for path in tmp_path.iterdir()} == {"mine.npz", "silos.txt"}
 
     def test_failure_leaves_an_old_report_alone(self, cli: Cli, tmp_path: Path) -> None:
@@ -501,17 +476,6 @@ class TestProcess:
                                   timeout=120, env={**os.environ, "PYTHONUNBUFFERED": "1"})  # fmt: skip
         assert done.returncode == BAD_INPUT
         assert FULL.fullmatch(done.stderr)
-
-    def test_list_into_a_closed_pipe_in_a_process_of_its_own(self, tmp_path: Path) -> None:
-        """The interpreter, too, has nothing to complain of when it ends."""
-        reading, writing = os.pipe()
-        os.close(reading)
-        command = [sys.executable, "-W", "error", "-m", "fgl_secure", "list", "--help"]
-        with open(writing, "wb") as closed:
-            done = subprocess.run(
-                command, stdout=closed, stderr=subprocess.PIPE, cwd=tmp_path, check=False, timeout=120
-            )
-        assert (done.returncode, done.stderr) == (OK, b"")
 
     def test_bad_input_in_a_pipe(self, tmp_path: Path) -> None:
         """A mistake gives status 2 and one line, no traceback."""

@@ -230,7 +230,7 @@ SCHEMES = (
 
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
 @pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.name)
-@pytest.mark.parametrize("scheme", [SCHEMES[0], *SCHEMES[2:]], ids=lambda s: f"{s.name}-{s.R}-{s.resends}")
+@pytest.mark.parametrize("scheme", SCHEMES[2:], ids=lambda s: f"{s.name}-{s.R}-{s.resends}")
 def test_whatever_the_network_does_no_sum_is_wrong(scheme: RelayCoded, phase: Phase, act: Act) -> None:
     """Each phase under each act: all sums hold messages of their own target, once each, or an error names a party.
 
@@ -385,7 +385,7 @@ def without_relay(relay: int, since: Phase) -> Loss:
 
 @pytest.mark.parametrize("profile", Profile)
 @pytest.mark.parametrize("since", DEAD_FROM, ids=lambda phase: phase.name)
-@pytest.mark.parametrize("which", [0, 1, 2, 3])
+@pytest.mark.parametrize("which", [0, 3])
 def test_a_relay_to_spare_may_die_at_any_time(profile: Profile, since: Phase, which: int) -> None:
     """With R = T + 2 any relay, expanding or not, may die at any time: sums are whole, and it is named."""
     scheme = RelayCoded(bound=16.0, k_min=1, T=2, R=4, profile=profile)
@@ -423,7 +423,7 @@ def lying(relay: int, phase: Phase = Phase.SHARE_SUMS) -> Tamper:
 
 @pytest.mark.parametrize("profile", Profile)
 @pytest.mark.parametrize("phase", [Phase.SHARE_SUMS, Phase.COUNTS], ids=lambda phase: phase.name)
-@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("which", [0, 3])
 def test_a_relay_that_lies_is_named_and_corrected(profile: Profile, phase: Phase, which: int) -> None:
     """With R = T + 3 one relay with wrong sums or counts is located and named, and the sums are right."""
     relay = int(meshed(4).directory.ids(Role.RELAY)[which])
@@ -587,12 +587,11 @@ STAGES = (
 )
 
 
-@pytest.mark.parametrize("off", [0, 3])
+@pytest.mark.parametrize("off", [3])
 @pytest.mark.parametrize("since", STAGES, ids=lambda phase: phase.name)
 @pytest.mark.parametrize(
     "scheme",
-    [RelayCoded(bound=16.0, k_min=2, profile=Profile.SHOWN),
-     RelayCoded(bound=16.0, k_min=2, T=2, R=4, profile=Profile.SHOWN),
+    [RelayCoded(bound=16.0, k_min=2, T=2, R=4, profile=Profile.SHOWN),
      RelayCoded(bound=16.0, k_min=2, profile=Profile.HIDDEN),
      RelayCoded(bound=16.0, k_min=2, tags=Tagging.SEALED)],
     ids=lambda s: f"{s.name}-{s.R}",

@@ -67,15 +67,19 @@ def opened(
 
 
 @settings(deadline=None)
-@given(graphs(12), st.integers(0, 2**32 - 1), st.sampled_from([(1, 2), (1, 3), (2, 4)]))
-def test_sums_are_those_over_partners(graph: tuple[Pairs, int], seed: int, relays: tuple[int, int]) -> None:
+@given(
+    graphs(12), st.integers(0, 2**32 - 1), st.sampled_from([(1, 2), (1, 3), (2, 4)]), st.sampled_from([SEALED, TOLD])
+)
+def test_sums_are_those_over_partners(
+    graph: tuple[Pairs, int], seed: int, relays: tuple[int, int], scheme: RelayCoded
+) -> None:
     """Forward and back, over neighbours and over those that requests found, with relays to spare and without."""
     pairs, nodes = graph
     parties, grouping = grouping_of(pairs, nodes, relays=relays[1])
     partners = agree(grouping, Partnering(D, 3), channel_of(parties, seed))
     topology = Topology(NEIGHBOURS, partners.grouping, 2, circuits=partners.circuits, keys=partners.keys)
     channel = channel_of(parties, seed)
-    collective = Collective(replace(SEALED, T=relays[0], R=relays[1]), topology, channel)
+    collective = Collective(replace(scheme, T=relays[0], R=relays[1]), topology, channel)
     rows = np.random.default_rng(seed).integers(-4, 5, size=(nodes, 2)).astype(np.float64)
     for step in STEPS:
         assert np.allclose(collective.sum(rows, step), ideal(partners.grouping, rows, step))

@@ -23,7 +23,6 @@ DEVICES = np.arange(10, 34)
 OWN = SILOS[(DEVICES - 10) // 6]
 """Six devices a silo."""
 RELAYS = (50, 51)
-TO_RELAYS = (Phase.SHARE_HEADERS, Phase.SHARES, Phase.FETCH)
 CERTAIN = 1e-9
 
 
@@ -171,20 +170,6 @@ def test_a_copy_that_comes_late_keeps_its_name() -> None:
         assert known[number] == (silo, place)
 
 
-def test_what_a_relay_asks_for_again_is_said_again() -> None:
-    """By silo and place, byte for byte, to that relay."""
-    mix = mixing(uniform(0))
-    said = handed_on(mix, [shares(relay) for relay in RELAYS])
-    headers = of_phase(Phase.SHARE_HEADERS, said, RELAYS[1])
-    wanted = headers.rows(np.array([3, 7]))
-    ends = wanted.receivers, wanted.senders
-    again = handed_on(mix, [Messages(Phase.RESENDS, STEP, *ends, {wire.SLOT: wanted[wire.SLOT].astype(np.uint32)})])
-    for phase in (Phase.SHARE_HEADERS, Phase.SHARES):
-        one, whole = of_phase(phase, again, RELAYS[1]), of_phase(phase, said, RELAYS[1])
-        assert all(np.array_equal(value, whole[name][[3, 7]]) for name, value in one.fields.items())
-    assert {int(each.receivers[0]) for each in again} == {RELAYS[1]}
-
-
 def answers(fetched: Messages) -> Messages:
     """A relay's answers: to each the number of the device that it came from."""
     devices = np.asarray(fetched[wire.OPENING])[:, 0, 0]
@@ -244,27 +229,3 @@ def test_a_silo_that_hands_nothing_on_is_left_out_in_later_steps_until_it_is_hea
     lost = []
     assert step(lambda messages: lost.append((messages.receivers == 4).any()) or messages) >= {1, 2, 3}  # type: ignore[func-returns-value]
     assert step(lambda messages: messages) == {1, 2, 3, 4}
-
-
-def test_a_state_goes_on() -> None:
-    """Between any two turns, with messages on their way and some asked for again."""
-
-    def run(*, restored: bool) -> list[Messages]:
-        mix, out = mixing(uniform(0)), []
-        waiting = [*(shares(relay) for relay in RELAYS), *(fetches(relay) for relay in RELAYS)]
-        for _ in range(3):
-            for each in waiting:
-                mix.take(each)
-            if restored:
-                state, coins = mix.state(), mix._coins
-                mix = mixing(coins)
-                mix.restore(state)
-            said = mix.leave(STEP)
-            waiting = [each for each in said if each.phase is Phase.MIXED]
-            out += said
-        return out
-
-    for one, other in zip(run(restored=False), run(restored=True), strict=True):
-        assert one.phase is other.phase
-        assert np.array_equal(one.receivers, other.receivers)
-        assert all(np.array_equal(one[name], other[name]) for name in one.fields)

@@ -82,16 +82,6 @@ def found(plan: Plan, senders: list[int], receivers: list[int], places: list[int
     return [int(place) for place in at]
 
 
-def test_tags_are_for_the_messages_of_their_ends() -> None:
-    """In whatever order they come; two messages between the same two are told apart by their number."""
-    plan = planned([0, 2, 2], [1, 1, 3], [10, 11, 12, 13])
-    assert plan.out.senders.tolist() == [10, 12, 12]
-    assert found(plan, [11, 11, 13], [10, 12, 12], [0, 0, 0]) == [0, 1, 2]
-    assert found(plan, [13, 11], [12, 10], [0, 0]) == [2, 0]
-    twice = planned([0, 0], [1, 1], [10, 11])
-    assert found(twice, [11, 11], [10, 10], [1, 0]) == [1, 0]
-
-
 def test_tags_that_nobody_waits_for_are_for_no_message() -> None:
     """From strangers, under numbers that there are not, however large, and where nobody waits for any."""
     plan = planned([0, 2], [1, 3], [10, 11, 12, 13])

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
@@ -14,14 +12,11 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners import agree
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
-from fgl_secure.protocols.relay_coded.devices import Devices
-from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
-from fgl_secure.runtime import Channel, Direction, OwnDraws, Phase, Recording, Role, Step, decode, encode
+from fgl_secure.runtime import Channel, Direction, Phase, Recording, Role, Step
 from fgl_secure.training.one_process import most_terms, open_neighbours
-from tests.protocols.partners.graphs import Apart, Pairs, channel_of, graphs, grouping_of
-from tests.protocols.processes import SESSION
+from tests.protocols.partners.graphs import Pairs, channel_of, grouping_of
 
 SCHEME = RelayCoded(profile=Profile.HIDDEN, max_degree=5, k_min=3, bound=8.0, keys=KeyAgreement.X25519)
 RULES = Partnering(5, 3)
@@ -44,64 +39,6 @@ def ideal(grouping: Grouping, rows: NDArray[Any], step: Step) -> NDArray[Any]:
     out = np.zeros((len(way.group_owner), rows.shape[1]), dtype=rows.dtype)
     np.add.at(out, way.target, rows[way.source])
     return out
-
-
-@given(graphs(12), st.integers(0, 2**32 - 1))
-def test_sums_are_those_over_partners(graph: tuple[Pairs, int], seed: int) -> None:
-    """Forward and backward, over neighbours and over those that requests found."""
-    collective, _ = opened(*graph, seed)
-    rows = np.random.default_rng(seed).integers(-4, 5, size=(graph[1], 2)).astype(np.float64)
-    for step in STEPS:
-        assert np.allclose(collective.sum(rows, step), ideal(collective.topology.grouping, rows, step))
-
-
-@pytest.mark.parametrize("tags", Tagging)
-def test_sums_are_the_same_with_a_process_for_each_silo_and_relay(tags: Tagging) -> None:
-    """Tags are handed on from process to process, or none are told; each is put down and taken up after every turn."""
-    scheme = replace(SCHEME, tags=tags)
-    parties, grouping = grouping_of(PATH, 12, 4)
-    silos, relays = parties.ids(Role.SILO), parties.ids(Role.RELAY)
-    devices = [grouping.row_owner[grouping.row_custodian == silo] for silo in silos]
-    agreement = Apart(grouping, RULES, devices)
-    agreement.run()
-    whole = Apart(grouping, RULES, [grouping.owners])
-    whole.run()
-    assert all(len(partners.circuits.ends.T) for partners in agreement.partners)
-    known = [
-        Topology(NEIGHBOURS, each.grouping, 2, helpers=relays, circuits=each.circuits, others=silos, keys=each.keys)
-        for each in agreement.partners
-    ]
-    nobody = np.empty(0, dtype=np.int64)
-    known += [Topology(NEIGHBOURS, Grouping(*[nobody] * 6), 2, helpers=relays) for _ in relays]
-    hosted = [np.append(silo, here) for silo, here in zip(silos, devices, strict=True)]
-    hosted += list(relays[:, None])
-    draws = [OwnDraws(SimulationCoins(number)) for number in range(len(hosted))]
-
-    def made() -> list[SumMachine]:
-        processes = zip(known, draws, hosted, strict=True)
-        return [each for told, own, here in processes for each in scheme.machines(told, SESSION, own, here)]
-
-    machines = made()
-    for step in STEPS:
-        rows = np.random.default_rng(step.round).integers(0, 9, size=(12, 2))
-        for machine in machines:
-            own = np.isin(grouping.row_owner, machine.parties)
-            machine.begin(step, rows[own] if own.any() else None)
-        while not all(machine.sums is not None for machine in machines if isinstance(machine, Devices)):
-            said = [encode(messages) for machine in machines for messages in machine.turn()]
-            states, machines = [machine.state() for machine in machines], made()
-            for machine, state in zip(machines, states, strict=True):
-                machine.restore(state)
-            for messages in map(decode, said):
-                for machine in machines:
-                    mine = np.isin(messages.receivers, machine.parties)
-                    if mine.any():
-                        machine.take(messages.rows(mine))
-        found = np.zeros((12, 2), dtype=np.int64)
-        for machine in machines:
-            if machine.sums is not None:
-                found[np.isin(grouping.group_owner, machine.parties)] = machine.sums
-        assert np.array_equal(found, ideal(whole.partners[0].grouping, rows, step))
 
 
 def test_rows_are_written_for_as_many_partners_as_there_may_be() -> None:
