@@ -92,7 +92,7 @@ from fgl_secure.methods import HiFGL
 from fgl_secure.graph import datasets
 from fgl_secure.threads import most
 from tests.graphs import first_digits
-datasets.load_digits_graph = lambda: first_digits(600)
+datasets.load_digits_graph = lambda: first_digits(400)
 for _ in range(2):
     result = train(HiFGL(epochs=1), device="cpu", coins=SimulationCoins(7)).result
     end = repr(result.losses).encode() + result.report["theta"].tobytes()

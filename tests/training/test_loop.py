@@ -136,7 +136,7 @@ def test_training_loads_no_compiler() -> None:
     code = (
         "import sys; from fgl_secure.cli.main import main; from fgl_secure.graph import datasets\n"
         "from tests.graphs import first_digits\n"
-        "datasets.load_digits_graph = lambda: first_digits(300)\n"
+        "datasets.load_digits_graph = lambda: first_digits(60)\n"
         "for method in ('hifgl', 'fedstruct'):\n"
         "    assert main(['train', method, '--epochs', '1', '-q']) == 0\n"
         "assert 'torch._dynamo' not in sys.modules\n"
