@@ -146,7 +146,8 @@ def said_by(sources: list[str], folder: Path) -> str:
         patch.setattr(plt, "show", draw)
         patch.setattr(logging.root, "handlers", [])  # what nobody handles goes to stderr
         plt.switch_backend("agg")
-        with contextlib.redirect_stderr(io.StringIO()) as said:
+        with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.ExitStack() as behind:
+            behind.callback(plt.close, "all")
             for source in sources:
                 execute(source, names)
     return said.getvalue()
@@ -159,32 +160,22 @@ def test_notebook_runs(path: Path, tmp_path: Path) -> None:
     assert said_by([cell.source for cell in code_cells(read(path))], tmp_path) == ""
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "1 / 0",
-        "undefined",
-        "import warnings; warnings.warn('said', stacklevel=1)",
-        "import matplotlib.pyplot as plt; plt.figure().text(0, 0, '$\\\\nothing$')",
-    ],
-)
-def test_a_cell_that_fails_is_noticed(bad: str, tmp_path: Path) -> None:
-    """Be it when a figure is drawn; and a name of one notebook is none of the next."""
-    assert said_by(["undefined = 1", "undefined"], tmp_path) == ""
-    with pytest.raises((ArithmeticError, NameError, ValueError, UserWarning)):
-        said_by([bad], tmp_path)
+FAILING = (
+    "1 / 0", "undefined", "import warnings; warnings.warn('said', stacklevel=1)", "plt.figure().text(0, 0, r'$\\no$')",
+)  # fmt: skip
+SPEAKING = (
+    "import sys; print('said', file=sys.stderr)", "import logging; logging.getLogger('nobody').warning('said')",
+    "class Bad:\n    def _repr_html_(self): return 1 / 0\nBad()",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "import sys; print('said', file=sys.stderr)",
-        "import logging; logging.getLogger('nobody').warning('said')",
-        "class Bad:\n    def _repr_html_(self): return 1 / 0\nBad()",
-    ],
-)
-def test_what_a_cell_says_on_stderr_is_noticed(bad: str, tmp_path: Path) -> None:
-    assert said_by([bad], tmp_path)
+@pytest.mark.parametrize("bad", [*FAILING, *SPEAKING])
+def test_a_bad_cell_is_noticed(bad: str, tmp_path: Path) -> None:
+    """Be it when a figure is drawn or a value is shown; and a name of one notebook is none of the next."""
+    loads = "import matplotlib.pyplot as plt"
+    assert said_by([loads, "undefined = 1", "undefined"], tmp_path) == ""
+    with pytest.raises(Exception) if bad in FAILING else contextlib.nullcontext():  # noqa: PT011  # of any kind
+        assert said_by([loads, bad], tmp_path)
 
 
 def test_a_notebook_runs_in_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
