@@ -1,17 +1,13 @@
-"""Runs the Python of a page, as somebody would who reads it from top to bottom: `python -m tests.repository.blocks`.
+"""Runs the Python of a page, as somebody would who reads it from top to bottom.
 
 Blocks of a page share their names. What a page leaves to its reader (a graph, a model, a loop) is in `STAND_INS`, and
 `SMALLER` says what is small here that pages have large; behind a page's blocks runs what they must have come to.
 """
 
 import io
-import json
-import os
 import re
 import sys
 import traceback
-import warnings
-from collections.abc import Iterable
 from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -98,17 +94,11 @@ def fault(text: str, before: str = "", behind: str = "") -> str:
     return ""
 
 
-def faults(pages: Iterable[str]) -> dict[str, str]:
-    """By page, what goes wrong; each is run in a folder of its own."""
-    found = {}
-    for page in pages:
-        text = (ROOT / page).read_text(encoding="utf-8")
-        with TemporaryDirectory() as folder, chdir(folder), redirect_stdout(io.StringIO()):
-            found[page] = fault(text, STAND_INS.get(page, ""), MUST_HOLD.get(page, ""))
-    return found
-
-
-if __name__ == "__main__":
-    warnings.simplefilter("ignore", DeprecationWarning)  # of libraries, when they are imported
-    os.environ.setdefault("MPLBACKEND", "agg")
-    print(json.dumps(faults(sys.argv[1:])))
+def fault_of(page: str) -> str:
+    """What goes wrong on a page of the repository, which is run in a folder of its own."""
+    text, path = (ROOT / page).read_text(encoding="utf-8"), list(sys.path)
+    with TemporaryDirectory() as folder, chdir(folder), redirect_stdout(io.StringIO()):
+        try:
+            return fault(text, STAND_INS.get(page, ""), MUST_HOLD.get(page, ""))
+        finally:
+            sys.path[:] = path  # where a page adds a folder

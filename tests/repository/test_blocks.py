@@ -1,11 +1,9 @@
 """Every block of a page is of a language that is checked: Python runs, and commands are there."""
 
 import importlib.util
-import json
 import re
 import shlex
 import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -67,20 +65,11 @@ def _is_there(words: list[str], folder: Path) -> bool:
     return words[0] == "python" and (folder / words[1]).exists()
 
 
-@pytest.fixture(scope="module")
-def ran() -> dict[str, str]:
-    """By page, what went wrong; one interpreter for all, as loading torch takes longer than any page."""
-    command = [sys.executable, "-m", "tests.repository.blocks", *python_pages()]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert run.returncode == 0, run.stderr
-    found: dict[str, str] = json.loads(run.stdout)
-    return found
-
-
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("page", python_pages())
-def test_python_of_pages_runs(page: str, ran: dict[str, str]) -> None:
+def test_python_of_pages_runs(page: str) -> None:
     """From top to bottom, with stand-ins for what the reader has."""
-    assert not ran[page], ran[page]
+    assert blocks.fault_of(page) == ""
 
 
 def test_each_part_takes_ten_lines() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Injection, fedvn_preset
 from fgl_secure.methods.fedvn.program import ClientGraphs, clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -14,7 +13,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.training.silo import Silo
 from tests.methods.fedvn.sets import bonded, random_set
-from tests.training.processes.runs import apart
+from tests.training.processes.runs import agree_with_one_process
 
 HONEST, PAPER = (
     replace(fedvn_preset(name, "random"), hidden=6, virtual_nodes=3, batch=4, epochs=2, floor=0.01)
@@ -35,15 +34,8 @@ def test_training_is_that_of_one_process(name: str, values: bool) -> None:
     preset, scheme, put_down, typed = RUNS[name]
     sets = random_set(values=values)
     sets = bonded(sets) if typed else sets
-    job = clients_of(sets, scheme, preset)
-    process = job.opened(job.channel(SimulationCoins(0)))
-    process.begin()
-    assert [process.round(number) for number in range(3)] == [True, True, False]
-    found = apart(job, put_down=put_down)
-    for silo, program in enumerate(process.programs):
-        assert found[silo].keys() == program.report.keys()
-        for key, value in program.report.items():
-            assert np.array_equal(found[silo][key], value, equal_nan=True), key
+    found = agree_with_one_process(clients_of(sets, scheme, preset), put_down=put_down)
+    assert [len(report["losses"]) for report in found.values()] == [2] * sets.num_clients
 
 
 @pytest.mark.parametrize("values", [False, True])

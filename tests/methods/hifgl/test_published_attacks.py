@@ -1,6 +1,7 @@
 """What sums, counts and patterns give away on the public citation graphs."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from fgl_secure.protocols.secmp import SecretMessagePassing
 SCHEME = SecretMessagePassing(bound=1.0, fraction_bits=16)
 
 
+@cache
 def _federated(name: str, data_root: Path) -> FederatedGraph:
     graph = load(name, data_root)
     return FederatedGraph.from_assignment(graph, partition("random", graph, 5, 0), random_split(graph.num_nodes, 0))
