@@ -35,7 +35,7 @@ SECTION = re.compile(r"(<!-- made: ([\w-]+)(?: ([\w-]+))? -->\n).*?(<!-- end -->
 SECRETS = SecretKind.every()
 """In the order in which pages list them."""
 CLIENTS_THERE = 10
-"""Silos in the sums that tables are about: the number that the figures of docs/secure_aggregation.md are for."""
+"""Silos in the sums that tables are about: the number that the figures of docs/schemes/index.md are for."""
 ANYBODY = 1_000_000
 """From so many colluding parties on, any number may collude."""
 

@@ -18,11 +18,19 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
     if blocks.blocks(path.read_text(encoding="utf-8"))
 )
-ALONE = ("docs/secure_aggregation.md",)
+ALONE = (
+    "docs/add_noise.md",
+    "docs/deploy_processes.md",
+    "docs/many_clients.md",
+    "docs/partial_participation.md",
+    "docs/secure_aggregation.md",
+    "docs/small_updates.md",
+    "docs/sparse_updates.md",
+)
 """Pages whose blocks stand alone, and print what they say: test_docs.py runs them."""
 TEN_LINES = "docs/in_ten_lines.md"
 """Its blocks stand alone as well, each of ten lines at most."""
-PIECES = ("docs/secure_aggregation.md",)
+PIECES = ("docs/partial_participation.md",)
 """Pages with lines for other people's loops, in blocks without a language, which no file here runs as they stand."""
 LANGUAGES = {"python", "sh", "text"}
 OURS = {"fgl-secure"}

@@ -40,7 +40,7 @@ def rewritten(outside: ModuleType, page: str, link: str) -> str:
         ("README.md", "CONTRIBUTING.md", "CONTRIBUTING.md"),
         ("docs/results/gradients.md", "../../notebooks/06_gradient_inversion.ipynb",
          "../notebooks/06_gradient_inversion.ipynb"),
-        ("docs/flower.md", "../examples/flower_silos", "examples/flower_silos/README.md"),
+        ("docs/flower_silos.md", "../examples/flower_silos", "examples/flower_silos/README.md"),
         ("docs/hifgl.md", "schemes/secmp.md", "schemes/secmp.md"),
     ],
 )  # fmt: skip

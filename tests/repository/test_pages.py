@@ -161,7 +161,15 @@ def test_pages_and_examples_use_supported_names() -> None:
 ENTRY_POINTS = ("fgl_secure.controls", "fgl_secure.datasets", "fgl_secure.subcommands")
 """Groups that no module is called like."""
 
-WHOLE = ("secure_aggregation.md",)
+WHOLE = (
+    "add_noise.md",
+    "deploy_processes.md",
+    "many_clients.md",
+    "partial_participation.md",
+    "secure_aggregation.md",
+    "small_updates.md",
+    "sparse_updates.md",
+)
 """Pages whose examples stand alone, and print what they say; test_blocks.py runs those of the others."""
 
 
