@@ -28,8 +28,8 @@ OPTIONS: Mapping[str, tuple[type[Method], Mapping[str, object]]] = {
 
 def losses(kind: type[Method], **options: object) -> list[float]:
     method: Any = kind
-    rounds, data = (1, None) if kind is FedVN else (2, two_communities(devices=40, silos=2))
-    return list(train(method(epochs=rounds, **options), data, "plaintext").result.losses)
+    data = None if kind is FedVN else two_communities(devices=40, silos=2)
+    return list(train(method(epochs=2, **options), data, "plaintext").result.losses)
 
 
 @pytest.fixture(scope="module")
