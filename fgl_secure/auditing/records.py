@@ -96,9 +96,9 @@ class Record:
         detectable_advantage: the smallest true figure that the verdict rule calls a leak 99 times in 100, at this n
             and this prior; above 1 means that even a full break could have been missed.
         verdict: see `judge`.
-        contradicts_claim: whether the figure contradicts what the protocol claims.
+        violates_guarantee: whether the figure violates what the protocol claims.
         finding: one plain sentence.
-        claim: the sentence of the claim that is contradicted, or "".
+        claim: the sentence of the claim that is violated, or "".
 
     Raises:
         InputError: A figure of the attack lies out of range or outside its interval, or a text is empty.
@@ -126,7 +126,7 @@ class Record:
     null_interval: Interval | None = None
     detectable_advantage: float
     verdict: Verdict
-    contradicts_claim: bool = False
+    violates_guarantee: bool = False
     finding: str
     claim: str = ""
 
@@ -150,15 +150,15 @@ class Record:
             raise InputError(f"ci95 must contain value = {self.value}; found {self.ci95!r}")
         if self.verdict.is_measured and self.null_interval is None:
             raise InputError(f"null_control must be given for the verdict {str(self.verdict)!r}; found None")
-        if self.contradicts_claim and not (self.verdict.is_exposure and self.claim.strip()):
+        if self.violates_guarantee and not (self.verdict.is_exposure and self.claim.strip()):
             raise InputError(
-                f"contradicts_claim must come with the verdict broken or leaks and the claim's sentence; found "
+                f"violates_guarantee must come with the verdict broken or leaks and the claim's sentence; found "
                 f"{str(self.verdict)!r} and {self.claim!r}"
             )
 
     def __repr__(self) -> str:
         said = f"{self.attack} under {self.protocol}: {self.metric} {self.value:.3f}, prior {self.prior:.3f}"
-        return f"Record({said}, {self.verdict}{', contradicts a claim' if self.contradicts_claim else ''})"
+        return f"Record({said}, {self.verdict}{', violates a guarantee' if self.violates_guarantee else ''})"
 
     @property
     def positive_holds(self) -> bool:

@@ -68,7 +68,7 @@ class Report:
         attacks: by name of an attack: summary (how it works), source, papers (name to address), page, observer, secret,
             circumstance and knows; may lack those of some records.
         exposures: who saw what.
-        claims: protocol name to protects, tested (what some figure could have contradicted), leaks_by_design, assumes
+        claims: protocol name to protects, tested (what some figure could have violated), leaks_by_design, assumes
             (lists of sentences) and source (text or list).
         notes: sentences that a reader should know.
     """
@@ -103,9 +103,9 @@ class Report:
         return str(self.run.get("protocol", known[-1] if known else "the run"))
 
     @property
-    def contradictions(self) -> tuple[Record, ...]:
-        """The findings that contradict what their protocol claims."""
-        return tuple(record for record in self.records if record.contradicts_claim)
+    def violations(self) -> tuple[Record, ...]:
+        """The findings that violate what their protocol claims."""
+        return tuple(record for record in self.records if record.violates_guarantee)
 
     @property
     def score(self) -> Score:
@@ -206,8 +206,8 @@ class Report:
         return plot_findings(self.records)
 
     def __repr__(self) -> str:
-        fell = len(self.contradictions)
-        return f"Report({', '.join(self.protocols)}: {len(self.records)} findings, {fell} of them contradict a claim)"
+        fell = len(self.violations)
+        return f"Report({', '.join(self.protocols)}: {len(self.records)} findings, {fell} of them violate a guarantee)"
 
     def _repr_html_(self) -> str:
         """The matrix, as notebooks show it."""
@@ -338,7 +338,7 @@ def report_of(
 
 
 def promises_tested(plan: Plan, records: list[Record], chosen: tuple[Attack[Any, Any], ...]) -> dict[str, list[str]]:
-    """By scheme, the sentences of its claim that some figure could have contradicted.
+    """By scheme, the sentences of its claim that some figure could have violated.
 
     That takes an attack on what is promised, by those against whom, with controls that hold, enough units for a full
     break to be seen, and something that the attack finds on this subject in the clear.
@@ -396,7 +396,7 @@ def _notes(plan: Plan) -> tuple[str, ...]:
         *([f"Reported round: {plan.chosen_on}."] if plan.chosen_on.endswith(LAST_ROUND) else []),
         *plan.notes,
         "Every party attacks alone, with what was sent to it and what it drew itself. All parties run in one process.",
-        "An attack that finds nothing to read under a protocol has no row there.",
+        "An attack that finds no message that it can use under a protocol has no row there.",
     )
 
 

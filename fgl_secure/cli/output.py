@@ -11,8 +11,8 @@ from io import TextIOWrapper
 from fgl_secure.errors import FglSecureError
 from fgl_secure.progress import close_quietly
 
-OK, FAULT, BAD_INPUT, CONTRADICTED, INTERRUPTED = 0, 1, 2, 3, 130
-"""Done; a fault of this program; bad usage, input or output; evidence contradicts a claim; Ctrl-C."""
+OK, FAULT, BAD_INPUT, VIOLATED, INTERRUPTED = 0, 1, 2, 3, 130
+"""Done; a fault of this program; bad usage, input or output; evidence violates a guarantee; Ctrl-C."""
 
 
 class OutputError(FglSecureError):

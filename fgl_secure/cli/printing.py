@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 120
 """Columns where the output is not a terminal."""
-_STYLES = {"contradicted": "red", "found": "yellow", "quiet": "default"}
+_STYLES = {"violated": "red", "found": "yellow", "quiet": "default"}
 _RIGHT = (2, 3, 4, 7)
 
 

@@ -160,4 +160,4 @@ def test_protocols_come_in_the_order_of_the_run() -> None:
     report: Report = replace(REPORT, claims={"other": {}})
     assert report.protocols == ("plaintext", "secmp", "other")
     assert report.audited == "secmp"
-    assert report.contradictions == (RECORD,)
+    assert report.violations == (RECORD,)

@@ -25,7 +25,7 @@ def test_a_pipe_gets_plain_text(width: int, verbose: bool) -> None:
     assert "\x1b" not in text
     assert max(len(line) for line in text.splitlines()) <= width
     said = "".join(text.split())
-    assert "contradicted" in said
+    assert "violated" in said
     assert not verbose or "notdetected" in said
 
 
@@ -55,10 +55,10 @@ def test_many_schemes_stand_below_each_other() -> None:
 def test_the_matrix_comes_first_and_contradictions_follow() -> None:
     """The reader meets the matrix, then what fell, then accuracy and cost; claims in full come on request."""
     text = printed()
-    places = [text.index(word) for word in ("hidden", "1 promise contradicted, by shared-mask", "accuracy 81.1 %")]
+    places = [text.index(word) for word in ("hidden", "1 guarantee violated, by shared-mask", "accuracy 81.1 %")]
     assert places == sorted(places)
     assert CLAIM not in text
-    assert f"contradicts: {CLAIM}" in printed(verbose=True)
+    assert f"violates: {CLAIM}" in printed(verbose=True)
 
 
 def test_errors_are_not_called_accuracy() -> None:
@@ -79,4 +79,4 @@ def test_markup_and_control_codes_in_names_are_inert() -> None:
 def test_an_ascii_stream_is_enough() -> None:
     """A stream that takes only ASCII gets the whole report, figures that were not measured included."""
     text = printed(replace(REPORT, cost={**COST, "seconds": None}), width=140, encoding="ascii", verbose=True)
-    assert "promise contradicted" in text
+    assert "guarantee violated" in text

@@ -15,7 +15,7 @@ import torch
 
 from fgl_secure import __version__, schemes
 from fgl_secure.attacks.registry import attacks
-from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
+from fgl_secure.cli.main import BAD_INPUT, OK, VIOLATED, main
 from fgl_secure.graph import available
 from fgl_secure.graph.datasets import load_digits_graph
 from fgl_secure.runtime import Channel
@@ -92,20 +92,20 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 class TestAudit:
     def test_demonstration_finds_breaks_and_exits_0(self, cli: Cli, tmp_path: Path, few: tuple[str, ...]) -> None:
-        """Without --scheme what is found is the finding: the report names contradictions, and the status is 0."""
+        """Without --scheme what is found is the finding: the report names violations, and the status is 0."""
         result = cli(*AUDIT, *few, "--attack", "visible-devices")
         assert (result.status, result.err) == (OK, "")
-        assert "secmp: 1 promise contradicted, by visible-devices" in result.out
+        assert "secmp: 1 guarantee violated, by visible-devices" in result.out
         assert {path.name for path in (tmp_path / "fgl-secure-report").iterdir()} == FILES
 
     def test_contradicted_scheme_exits_3(self, audited: tuple[Result, Path]) -> None:
-        """With --scheme secmp evidence contradicts its claim, and the status is 3, with both reports written."""
+        """With --scheme secmp evidence violates its claim, and the status is 3, with both reports written."""
         result, folder = audited
-        assert (result.status, result.err) == (CONTRADICTED, "")
-        assert "1 promise contradicted, by all-codes" in result.out
+        assert (result.status, result.err) == (VIOLATED, "")
+        assert "1 guarantee violated, by all-codes" in result.out
         data = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         assert data["run"]["protocols"] == ["secmp"]
-        assert any(record["contradicts_claim"] for record in data["records"])
+        assert any(record["violates_guarantee"] for record in data["records"])
         assert {path.name for path in folder.iterdir()} == FILES
 
     def test_report_names_the_command(self, audited: tuple[Result, Path]) -> None:
@@ -125,38 +125,38 @@ class TestAudit:
         assert "all-codes" in page
 
     def test_scheme_without_a_claim_exits_0(self, cli: Cli, few: tuple[str, ...]) -> None:
-        """Plaintext promises nothing, so reading it completely contradicts nothing."""
+        """Plaintext promises nothing, so reading it completely violates nothing."""
         result = cli(*AUDIT, *few, *CHEAP)
         assert (result.status, result.err) == (OK, "")
-        assert "no claim 1.000" in result.out
+        assert "no guarantee" in result.out
 
     def test_contradiction_of_one_among_several_exits_3(self, cli: Cli, few: tuple[str, ...]) -> None:
-        """One contradicted scheme among those named is enough for status 3."""
+        """One violated scheme among those named is enough for status 3."""
         names = ("--scheme", "secmp", "--scheme", "plaintext")
-        assert cli(*AUDIT, *few, *names, "--attack", "visible-devices").status == CONTRADICTED
+        assert cli(*AUDIT, *few, *names, "--attack", "visible-devices").status == VIOLATED
 
     def test_scheme_that_is_not_contradicted_exits_0(self, cli: Cli) -> None:
         """Attacks that find nothing leave the status 0: where there is one silo, it sees no foreign device."""
         result = cli(*AUDIT, "--silos", "1", "--scheme", "secmp", "--attack", "visible-devices")
         assert (result.status, result.err) == (OK, "")
-        assert "kept so far" not in result.out  # in the clear, too, there is nothing to find
-        assert "contradicted" not in result.out
+        assert "no violation" not in result.out  # in the clear, too, there is nothing to find
+        assert "violated" not in result.out
 
     def test_scheme_with_nothing_measured_says_so(self, cli: Cli, few: tuple[str, ...]) -> None:
         """An attack that reads one scheme of two and nothing of the other leaves the other's claims untested."""
         result = cli(*AUDIT, *few, *CHEAP, "--scheme", "secmp")
         assert (result.status, result.err) == (OK, "")
         told = " ".join(result.out.split())
-        assert "Nothing was measured under secmp, which says nothing of its 4 claims." in told
-        assert "No finding contradicts" not in told
+        assert "Nothing was measured under secmp, which says nothing of its 4 guarantees." in told
+        assert "No finding violates" not in told
 
     def test_declared_leak_exits_0(self, cli: Cli, few: tuple[str, ...]) -> None:
-        """What a protocol says of itself contradicts nothing, however completely it is read."""
+        """What a protocol says of itself violates nothing, however completely it is read."""
         result = cli(
             *AUDIT, *few, "--preset", "public-code", "--scheme", "secmp", "--attack", "single-neighbour-device"
         )
         assert (result.status, result.err) == (OK, "")
-        assert "admitted 1.000" in result.out
+        assert "declared leakage" in result.out
 
     def test_report_is_replaced(self, cli: Cli, tmp_path: Path, few: tuple[str, ...]) -> None:
         """A second audit into the same folder replaces the report and leaves other files alone."""
@@ -433,7 +433,7 @@ class TestProcess:
     def test_audit_in_a_pipe(self, tmp_path: Path, few: tuple[str, ...]) -> None:
         """In a pipe there is no progress bar, no colour and no warning, and the status is 3."""
         done = _separate(tmp_path, (*AUDIT, *few, "--scheme", "secmp", "--attack", "all-codes", "--out", "out"))
-        assert (done.returncode, _without_progress(done.stderr)) == (CONTRADICTED, "")
+        assert (done.returncode, _without_progress(done.stderr)) == (VIOLATED, "")
         assert "\x1b" not in done.stdout
         assert "\r" not in done.stdout
         assert "training under" not in done.stdout
@@ -444,7 +444,7 @@ class TestProcess:
 
     @pytest.mark.parametrize(
         ("words", "status"),
-        [(("list",), OK), ((*AUDIT, "--scheme", "secmp", "--attack", "all-codes"), CONTRADICTED)],
+        [(("list",), OK), ((*AUDIT, "--scheme", "secmp", "--attack", "all-codes"), VIOLATED)],
         ids=["list", "audit"],
     )
     def test_closed_pipe_keeps_the_status(

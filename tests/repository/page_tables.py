@@ -83,7 +83,7 @@ def topology(name: str, among: Directory) -> Topology:
 
 
 def _schemes() -> Iterator[str]:
-    yield "| scheme | what it does | sums | promises |"
+    yield "| scheme | what it does | sums | guarantees |"
     yield "|---|---|---|---|"
     for name in schemes.names():
         serving = _serving(name)
@@ -106,7 +106,7 @@ def _scheme(name: str) -> Iterator[str]:
         under = f" under `{variant.name}`" if variant != scheme else ""
         for where, claim in _by_claim(variant):
             yield ""
-            yield f"### Promises for {' and '.join(f'`{each}`' for each in where)}{under}"
+            yield f"### Guarantees for {' and '.join(f'`{each}`' for each in where)}{under}"
             yield ""
             yield from _claimed(claim)
         for each in _serving(name):
@@ -141,7 +141,7 @@ def _method(name: str) -> Iterator[str]:
 def _runs(kind: type[Method]) -> Iterator[str]:
     """What is promised in the runs that an audit of the method has where nobody names any."""
     claims = {each.name: each.claims[each.name] for each in kind().plan().subjects}
-    yield "What is promised to be hidden from whom, in the runs of its audit:"
+    yield "What is guaranteed to be hidden from whom, in the runs of its audit:"
     yield ""
     pairs = dict.fromkeys(pair for claim in claims.values() for pair in _pairs(claim))
     order = sorted(pairs, key=lambda pair: (SECRETS.index(pair[0]), list(Role).index(pair[1])))
@@ -201,10 +201,10 @@ def _claimed(claim: Claim) -> Iterator[str]:
     against = (f"to hold against {_coalition(each.coalition)}; {each.strength}" for each in claim.guarantees)
     said = (f"{each.statement} ({each.source})" for each in claim.guarantees)
     promised = zip(against, said, strict=True)  # one sentence may be of two secrets
-    yield from (f"- **Promised** ({whom}): {what}." for whom, what in dict.fromkeys(promised))
+    yield from (f"- **Guaranteed** ({whom}): {what}." for whom, what in dict.fromkeys(promised))
     for leak in claim.leaks_by_design:
         when = "" if leak.circumstance is Circumstance.ANY else f", if {leak.circumstance}"
-        yield f"- **Admitted** (to a {leak.role}{when}): {leak.statement}."
+        yield f"- **Declared** (to a {leak.role}{when}): {leak.statement}."
     for assumption in claim.assumptions:
         yield f"- **Assumed**: {assumption}."
 
@@ -219,10 +219,10 @@ def _cell(claim: Claim, secret: SecretKind, role: Role) -> str:
     promised = any(each.secret is secret and each.coalition.get(role, 0) > 0 for each in claim.guarantees)
     when = {each.circumstance for each in claim.leaks_by_design if each.secret is secret and each.role is role}
     if Circumstance.ANY in when:
-        return "admitted"
+        return "declared"
     if when:
-        return "promised, with exceptions" if promised else "admitted at times"
-    return "promised" if promised else "no claim"
+        return "guaranteed, with exceptions" if promised else "declared, at times"
+    return "guaranteed" if promised else "no guarantee"
 
 
 def _own_leaks(claims: Mapping[str, Claim]) -> Iterator[str]:

@@ -154,7 +154,7 @@ def measured(scheme: Perturbed, seed: int) -> Measured:
 
 NOTES = (
     "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "
-    "training; the claim is the same, so what contradicts it there counts.",
+    "training; the claim is the same, so what violates it there counts.",
     "Models are counted by size. Gradients that are summed under a protocol are so in every round; what silos get of "
     "them is recorded.",
 )

@@ -35,7 +35,7 @@ def test_rows_are_read_in_the_clear_and_not_under_the_scheme(report: Report) -> 
 def test_nothing_contradicts_a_claim(report: Report) -> None:
     """What clients tell each other is declared."""
     assert list(report.claims) == list(FedSage.demonstrated)
-    assert not report.contradictions
+    assert not report.violations
 
 
 def test_gradients_are_promised_to_be_hidden_under_schemes_alone() -> None:

@@ -289,7 +289,7 @@ def test_nothing_is_counted_where_nobody_drops_out() -> None:
 
 @pytest.mark.parametrize(("secret", "tags"), [(Secret.DEGREE, Tagging.SEALED), (Secret.CROSS_EDGE, Tagging.DIRECT)])
 def test_the_claim_declares_what_drop_outs_reveal(secret: SecretKind, tags: Tagging) -> None:
-    """A finding under drop-outs contradicts nothing, and would if the claim did not declare it; others still do."""
+    """A finding under drop-outs violates nothing, and would if the claim did not declare it; others still do."""
     claim = RelayCoded(tags=tags).claim_for(Topology.example(NEIGHBOURS))
     assert claim.broken_by(secret, {Role.RELAY: 1}, Circumstance.DROP_OUT) is None
     assert claim.broken_by(secret, {Role.RELAY: 1}, Circumstance.ANY) is not None
@@ -305,6 +305,6 @@ def test_an_audit_compares_drop_outs_with_the_claim() -> None:
     report = audit(HiFGL(epochs=1), sparse, "relay-coded[k_min=1]", names, device="cpu")
     found = [record for record in report.records if record.attack in names]
     assert {record.attack for record in found if record.verdict.is_exposure and record.controls_hold} == set(names)
-    assert not report.contradictions
+    assert not report.violations
     states = {(cell.secret, cell.role): cell.state for cell in report.matrix}
-    assert states[Secret.DEGREE, Role.RELAY] is states[Secret.CROSS_EDGE, Role.RELAY] is State.ADMITTED
+    assert states[Secret.DEGREE, Role.RELAY] is states[Secret.CROSS_EDGE, Role.RELAY] is State.DECLARED
