@@ -31,7 +31,10 @@ clients, rounds, train_locally = [data, data, data], 1, lambda model, client: mo
 """,
     "docs/audit_your_graph.md": GRAPHS,
     "docs/coded_computing.md": "import numpy; blocks = numpy.arange(6).reshape(2, 3)",
+    "docs/fedspray.md": GRAPHS,
     "docs/fedstruct.md": GRAPHS,
+    "docs/flower.md": "from flwr.clientapp import ClientApp; from flwr.serverapp.strategy import FedAvg",
+    "docs/hifgl.md": GRAPHS,
     "docs/paper_figures.md": GRAPHS,
     "docs/quick_start.md": GRAPHS,
     "examples/flower_secagg/README.md": """
