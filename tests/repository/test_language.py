@@ -14,7 +14,6 @@ NOT_YET = frozenset(
         "docs/command_line.md",
         "docs/fed2gnn.md",
         "docs/fedspray.md",
-        "docs/fedvn.md",
         "docs/flower.md",
         "docs/hifgl.md",
         "docs/privacy_tests.md",
