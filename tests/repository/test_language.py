@@ -12,7 +12,6 @@ BANNED = r"nobody|somebody|everybody|whoever|anybody|one's|by way of|by the cloc
 NOT_YET = frozenset(
     {
         "docs/command_line.md",
-        "docs/fed2gnn.md",
         "docs/fedspray.md",
         "docs/flower.md",
         "docs/hifgl.md",
