@@ -12,8 +12,8 @@ from tests.auditing.samples import QUIET, RECORD, REPORT
 def test_the_summary_counts_claims_and_findings() -> None:
     """The summary says how many claims fall to how many findings, the audited protocol first."""
     assert wording.summary(REPORT) == (
-        "1 of 2 guarantees of secmp is violated by 1 finding. No protection is guaranteed by plaintext; 1 finding shows "
-        "what it exposes. The controls of all 3 measured findings hold."
+        "1 of 2 guarantees of secmp is violated by 1 finding. No protection is guaranteed by plaintext; 1 finding "
+        "shows what it exposes. The controls of all 3 measured findings hold."
     )
 
 

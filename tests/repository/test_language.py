@@ -9,12 +9,7 @@ ROOT = Path(__file__).parents[2]
 LONGEST = 30
 """Words of a sentence outside tables and code."""
 BANNED = r"nobody|somebody|everybody|whoever|anybody|one's|by way of|by the clock|leave away"
-NOT_YET = frozenset(
-    {
-        "docs/fed2gnn.md",
-        "docs/fedvn.md",
-    }
-)
+NOT_YET = frozenset({})
 """Pages that are not yet written so; each must still have a fault, so that the list only shrinks."""
 
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")

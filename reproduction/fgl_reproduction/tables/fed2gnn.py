@@ -82,8 +82,9 @@ _MODEL_NOTE = (
 )
 _DATA_NOTE = "CS is printed as MSAcademic. The files of Cora have 5,278 edges, where the paper counts 5,429."
 _DEEP_NOTE = (
-    "One level of a tree is decoded into single nodes, each level below into one node a father: see docs/fed2gnn.md. "
-    "No hyper-parameters are printed for DAGNN; it has GCN's, with rate 0.01 and width 32 throughout."
+    "One level of a tree is decoded into single nodes, each level below into one node a father: see "
+    "reproduction/docs/fed2gnn.md. No hyper-parameters are printed for DAGNN; it has GCN's, with rate 0.01 and width "
+    "32 throughout."
 )
 
 TABLE_1 = PAPER.table(
