@@ -75,7 +75,7 @@ TERMS = (
         "shared endpoints) are resampled together.",
     ),
     (
-        "smallest detectable",
+        "minimum detectable effect",
         "The smallest true figure that the rule for verdicts would have called a leak 99 times in 100, on this many "
         "independent samples. Smaller leaks go unseen.",
     ),
