@@ -8,6 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LONGEST = 30
 """Words of a sentence outside tables and code."""
+MOST_WORDS = 35_000
 BANNED = r"nobody|somebody|everybody|whoever|anybody|one's|by way of|by the clock|leave away"
 NOT_YET = frozenset({})
 """Pages that are not yet written so; each must still have a fault, so that the list only shrinks."""
@@ -36,6 +37,13 @@ def faults(text: str) -> list[str]:
     outside_code = re.sub(r"^```.*?^```|`[^`\n]+`", "", text, flags=re.DOTALL | re.MULTILINE)
     found += [f"no leading zero: {line}" for line in outside_code.splitlines() if _BARE_FRACTION.search(line)]
     return found
+
+
+def test_pages_stay_short() -> None:
+    """All words of README and docs together, without generated sections and the bars of tables."""
+    texts = [(ROOT / page).read_text(encoding="utf-8") for page in pages() if not page.startswith("reproduction/")]
+    written = [re.sub(r"<!-- made: .*?<!-- end -->", "", text, flags=re.DOTALL).replace("|", " ") for text in texts]
+    assert sum(len(text.split()) for text in written) <= MOST_WORDS
 
 
 def pages() -> list[str]:
