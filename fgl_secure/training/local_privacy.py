@@ -10,12 +10,11 @@ Source: Sajadmanesh and Gatica-Perez, CCS 2021 (arXiv:2006.05535v9), sections 4.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fgl_secure.choices import check_choices, choice, required
-from fgl_secure.errors import DataWarning, InputError
+from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:  # the options of a command line are made without numpy and torch
     import numpy as np
@@ -99,15 +98,7 @@ class LocalPerturbation:
         if not self.has_range:
             delta = 1 / (10 * devices) if self.delta is None else self.delta
             return perturb(features, self.epsilon, mechanism="gaussian", clip=self.clip, delta=delta, coins=coins)
-        perturbed = perturb(features, self.epsilon, bounds=(self.least, self.largest), coins=coins)
-        if perturbed.clipped:  # stays at the devices' own process; how many there are would be private
-            warnings.warn(
-                f"features must lie in [{self.least:g}, {self.largest:g}]; at least one does not, and the nearer end "
-                "took its place: give a least and a largest value that hold for all graphs of this kind",
-                DataWarning,
-                stacklevel=2,
-            )
-        return perturbed
+        return perturb(features, self.epsilon, bounds=(self.least, self.largest), coins=coins)
 
     def model_inputs(self, features: NDArray[Any], devices: int, coins: Coins | None = None) -> NDArray[np.float32]:
         """Return perturbed features float32 [m, d], centred and scaled into [-1, 1] by public numbers.

@@ -86,7 +86,8 @@ def adapt(module: nn.Module) -> AdaptedModule:
         if unread or len({*map(id, origins)}) < len(origins):
             raise InputError(
                 f"module must have each parameter in one weight or bias of {', '.join(OPTIONS)}; found "
-                f"{', '.join(unread) or 'one in several layers'}: take it out"
+                f"{', '.join(unread) or 'one in several layers'}: "
+                "take out batch normalisation, linear heads and the like"
             )
         twin = copy.deepcopy(module).cpu().float()
         width = _inputs(twin)

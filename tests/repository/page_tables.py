@@ -241,7 +241,7 @@ def _own_leaks(claims: Mapping[str, Claim]) -> Iterator[str]:
     own = [(statement, where) for statement, where in runs.items() if statement not in known]
     if own:
         yield ""
-        yield "What these runs admit, beside what the schemes' own pages say:"
+        yield "What these runs declare, beside what the schemes' own pages say:"
         yield ""
         yield from (f"- {_coded(', '.join(where))}: {statement}." for statement, where in own)
 

@@ -10,7 +10,7 @@ LONGEST = 30
 """Words of a sentence outside tables and code."""
 MOST_WORDS = 35_000
 BANNED = r"nobody|somebody|everybody|whoever|anybody|one's|by way of|by the clock|leave away"
-NOT_YET = frozenset({})
+NOT_YET: frozenset[str] = frozenset()
 """Pages that are not yet written so; each must still have a fault, so that the list only shrinks."""
 
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
