@@ -77,7 +77,11 @@ def test_a_sum_under_ckks_is_the_sum() -> None:
         (lambda: Hierarchy.from_graph([[0, 1], [1, 0]], 2.0), InputError, "silos"),
         (lambda: LagrangeCode(K=cast(int, 2.0), T=1, N=9), InputError, "K, T and N"),
         (lambda: FixedPoint.for_values(np.ones(2), degree=cast(int, 2.0)), InputError, "terms and degree"),
-        (lambda: LagrangeCode(N=4).decode(ROWS[:4], range(4), degree=cast(int, 1.0)), InputError, "degree"),
+        (
+            lambda: LagrangeCode(N=4).decode(np.zeros((4, 1), np.int64), range(4), degree=cast(int, 1.0)),
+            InputError,
+            "degree",
+        ),
         (lambda: Hierarchy.from_graph([[0, 10**9], [10**9, 0]], 2), InputError, "edge_index"),
     ],
 )
