@@ -81,7 +81,7 @@ class HiFGL(ProgramMethod):
         "plaintext": "a device its neighbours' embeddings, a silo each device's gradient, the server each silo's model",
         "secmp": "a device codes that it can decode (broken), a silo who asks for whom and each device's gradient",
         "relay-coded": "a device the sum over k_min partners or more, a process that hosts a silo's devices what is "
-        "left of that sum without their rows, a silo sums of gradients, each relay the same number of messages per device",
+        "left of that sum without their rows, a silo sums of gradients, each relay equally many messages per device",
         "pairwise-masking": "the server the mean of the silos' models, and how many predictions are right in all",
     })  # fmt: skip
     tells: ClassVar = MappingProxyType({("model", "silo", "device"): "the model that the silo's devices compute with"})
