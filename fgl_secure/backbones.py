@@ -67,7 +67,7 @@ def register_backbone(name: str, layer: Any) -> AdaptedModule | None:  # see the
         module = backbone.load(trained.result.report["theta"])
 
     Args:
-        name: a word of its own.
+        name: a word; one that a program registered before is replaced.
         layer: makes a layer, `layer(d_in, d_out)`, such as a class of layers; or a module of float parameters, all of
             them trained.
 
@@ -75,13 +75,14 @@ def register_backbone(name: str, layer: Any) -> AdaptedModule | None:  # see the
         For a module the adapted one, whose `load` writes trained weights back; otherwise None.
 
     Raises:
-        InputError: the name is taken or no word; the layer cannot be called; or the module has an option, a part or a
-            forward pass that sums over neighbours don't serve.
+        InputError: the name is that of another backbone or no word; the layer cannot be called; or the module has an
+            option, a part or a forward pass that sums over neighbours don't serve. What depends on the size of a graph
+            or on values of features may go unnoticed.
     """
-    if name in names():
-        raise InputError(f"name of a backbone must be new; found {name!r} among {', '.join(names())}")
-    if not name.isidentifier():
+    if not isinstance(name, str) or not name.isidentifier():
         raise InputError(f"name of a backbone must be a word; found {name!r}")
+    if name in names() and name not in _registered:
+        raise InputError(f"name of a backbone must be new; found {name!r} among {', '.join(names())}")
     if not callable(layer):
         raise InputError(f"layer must be what makes a layer, such as a class of layers; found {layer!r}")
     if isinstance(layer, type) or not hasattr(layer, "named_parameters"):

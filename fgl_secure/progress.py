@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, TextIO
@@ -57,7 +57,7 @@ class Runs(Watch):
 @contextmanager
 def shown(*, quiet: bool = False) -> Iterator[Phases]:
     """Gives what is told of phases and their steps, and shows them on the standard error stream."""
-    if quiet:
+    if quiet or sys.stderr is None or sys.stderr.closed:
         yield Phases()
     elif sys.stderr.isatty():
         with _bars() as phases:
@@ -155,14 +155,12 @@ def _lines() -> Iterator[Phases]:
 
 
 def complain(text: str) -> None:
-    """One line on the standard error stream, whatever the text holds."""
+    """Print one line on the standard error stream, whatever the text holds; a stream that takes none is left alone."""
     line = "".join(letter if letter.isprintable() else " " for letter in text)
-    try:
+    with suppress(OSError, ValueError, AttributeError):  # closed, broken, or none at all
         print(line, file=sys.stderr, flush=True)
-    except OSError:  # nobody can be told
-        close_quietly(sys.stderr)
 
 
 def close_quietly(stream: TextIO) -> None:
-    """Lets the interpreter flush into nothing when it ends, instead of complaining."""
+    """Let the interpreter flush into nothing when it ends, instead of complaining."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

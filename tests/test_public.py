@@ -1,5 +1,6 @@
 """What `from fgl_secure import audit, train` takes: data first or a method first, and silos in every way."""
 
+import io
 import sys
 import warnings
 from pathlib import Path
@@ -132,3 +133,12 @@ def test_progress_is_shown_unless_it_is_switched_off(
     assert ("training under pairwise-masking" in capsys.readouterr().err) is lines
     with pytest.raises(InputError, check=about("progress")):
         train(FedAvg(epochs=2), ring(), silos=3, progress=cast(Any, "loud"))
+
+
+@pytest.mark.parametrize("stream", [None, io.StringIO()])
+def test_training_needs_no_error_stream(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None) -> None:
+    """As in a service, or when it was closed."""
+    if stream is not None:
+        stream.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert train(FedAvg(epochs=1), ring(), silos=3, device="cpu").accuracy.test is not None

@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from fgl_secure.auditing.records import Json, plain
+from fgl_secure.auditing.records import Json, check_types, plain
 from fgl_secure.runtime import Circumstance, Claim, Leak, Role, SecretKind
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Cell:
         Raises:
             ValueError: no secret or state has that name.
         """
+        check_types(cls, values)
         known = {str(secret): secret for secret in SecretKind.every()}
         if values["secret"] not in known:
             raise ValueError(f"no secret is called {values['secret']!r}")

@@ -65,6 +65,25 @@ def _interval(ends: list[float]) -> Interval:
     return Interval(*ends)
 
 
+_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
+"""By annotation of a field, the types of its value in JSON."""
+
+
+def check_types(kind: type[Any], values: Mapping[str, Any]) -> None:
+    """Check values that were read from JSON against the annotations of a dataclass; others are not looked at.
+
+    Raises:
+        ValueError: a value has another type.
+    """
+    for field in fields(kind):
+        parts, value = str(field.type).split(" | "), values.get(field.name)
+        wanted = tuple(each for part in parts for each in _KINDS.get(part, ()))
+        if not wanted or (value is None and ("None" in parts or field.name not in values)):
+            continue
+        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+            raise ValueError(f"{field.name} must be of type {field.type}; found {value!r}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Record:
     """What one attack got out of one view of one run.
@@ -192,7 +211,12 @@ class Record:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Record:
-        """Return the record of which `to_json` gave these values."""
+        """Return the record of which `to_json` gave these values.
+
+        Raises:
+            ValueError: a value has another type.
+        """
+        check_types(cls, values)
         kinds: dict[str, Callable[[Any], Any]] = {
             "ci95": _interval,
             "null_interval": _interval,

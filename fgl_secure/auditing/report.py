@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from fgl_secure.auditing.html import render_html, render_matrix
 from fgl_secure.auditing.matrix import Cell, matrix
 from fgl_secure.auditing.plan import Plan
 from fgl_secure.auditing.plot import plot_findings
-from fgl_secure.auditing.records import Json, Record, plain_mapping
+from fgl_secure.auditing.records import Json, Record, check_types, plain_mapping
 from fgl_secure.auditing.texts import render_junit, render_markdown
 from fgl_secure.auditing.wording import Score
 from fgl_secure.errors import InputError
@@ -167,9 +167,11 @@ class Report:
                 raise InputError("its layout is another version's")
             values["matrix"] = tuple(map(Cell.from_json, values["matrix"]))
             values["records"] = tuple(map(Record.from_json, values["records"]))
+            for each in values["exposures"]:
+                check_types(Exposure, each)
             values["exposures"] = tuple(Exposure(**each) for each in values["exposures"])
             return cls(**{**values, "notes": tuple(values["notes"])})
-        except (OSError, TypeError, ValueError, KeyError, AttributeError) as error:
+        except (OSError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
             raise InputError(
                 f"path must be a report.json of layout {_SCHEMA}, or its folder; found {path} ({error})"
             ) from error
@@ -188,13 +190,16 @@ class Report:
             raise InputError(
                 "pandas must be installed for to_dataframe: pip install 'fgl-secure[tables]'; found none"
             ) from error
-        rows = []
+        rows, columns = [], ["method", *(field.name for field in fields(Record))]
+        for name in ("ci95", "null_interval"):
+            at = columns.index(name)
+            columns[at : at + 1] = [f"{name}_low", f"{name}_high"]
         for record in self.records:
             row: dict[str, object] = {"method": self.run.get("method"), **record.to_json()}
             for name in ("ci95", "null_interval"):
                 row[f"{name}_low"], row[f"{name}_high"] = cast("list[float] | None", row.pop(name)) or (None, None)
             rows.append(row)
-        return DataFrame(rows)
+        return DataFrame(rows, columns=columns)
 
     def plot(self) -> Any:  # matplotlib is optional
         """Return the findings as a `matplotlib.figure.Figure`; see `fgl_secure.auditing.plot.plot_findings`.

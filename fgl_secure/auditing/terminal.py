@@ -51,7 +51,7 @@ def print_report(report: Report, console: Console | None = None, *, verbose: boo
     console.print(_text(title(report), "bold"))
     lines = [*_violated(report), *_unmeasured(report), *_summaries(report)]
     taken = sum(-(-len(line.plain) // console.width) for line in lines)
-    _print_matrix(report, console, LINES - 5 - taken)
+    _print_matrix(report, console, None if verbose else LINES - 5 - taken)
     for line in lines:
         console.print(line)
     console.print(_text(wording.controls_summary(report)))
@@ -62,13 +62,13 @@ def print_report(report: Report, console: Console | None = None, *, verbose: boo
             console.print(_text(f"Note: {note}"))
 
 
-def _print_matrix(report: Report, console: Console, room: int) -> None:
-    """The rows that say something, and in one line those that don't; columns that don't fit go below.
+def _print_matrix(report: Report, console: Console, room: int | None) -> None:
+    """Print the rows that say something, and in one line those that don't; columns that don't fit go below.
 
     Args:
         report: the report.
         console: where to print.
-        room: lines for it, its headings included.
+        room: lines for it, its headings included; None prints all rows.
     """
     schemes, rows = tables.schemes(report), tables.rows(report)
     if not rows:
@@ -77,7 +77,9 @@ def _print_matrix(report: Report, console: Console, room: int) -> None:
         return
     told = [row for row in rows if not row.is_quiet] or list(rows)
     blocks = list(_blocks(schemes, console.width))
-    shown = sorted(_fitting(sorted(told, key=_weight), schemes, blocks, console, room - 2), key=rows.index)
+    shown: Sequence[tables.Row] = rows
+    if room is not None:
+        shown = sorted(_fitting(sorted(told, key=_weight), schemes, blocks, console, room - 2), key=rows.index)
     for columns in blocks:
         console.print(_matrix_table(shown, schemes, columns))
     hidden = [row for row in rows if row not in shown]
@@ -93,12 +95,13 @@ def _fitting(
     console: Console,
     room: int,
 ) -> Sequence[tables.Row]:
-    """The first rows of which all blocks together take no more lines than there is room for; at least one row."""
-    for most in range(len(rows), 1, -1):
+    """Return the first rows that fit with all blocks, and at least one; violated guarantees are never left out."""
+    least = max(1, sum(any(cell.state is State.VIOLATED for cell in row.cells) for row in rows))
+    for most in range(len(rows), least, -1):
         tables = (_matrix_table(rows[:most], schemes, columns) for columns in blocks)
         if sum(len(console.render_lines(table, pad=False)) for table in tables) <= room:
             return rows[:most]
-    return rows[:1]
+    return rows[:least]
 
 
 def _weight(row: tables.Row) -> int:

@@ -100,6 +100,10 @@ def _checked_node_types(features: NDArray[np.float32], node_types: bool) -> None
         )
 
 
+MOST_EDGE_TYPES = 1024
+"""Each has a learnt embedding per layer, and a column of a one-hot matrix."""
+
+
 def _checked_edge_types(values: ArrayLike, edges: ArrayLike, graph: Graph) -> NDArray[np.int64]:
     """Return the type of each edge in the graph's canonical order, int64 [m].
 
@@ -109,6 +113,11 @@ def _checked_edge_types(values: ArrayLike, edges: ArrayLike, graph: Graph) -> ND
     types, given = integers("edge_types", values), integers("edges", edges)
     if types.shape != given.shape[1:]:
         raise InputError(f"edge_types must have shape ({given.shape[1]},), one per edge; found shape {types.shape}")
+    if len(types) and types.max() >= MOST_EDGE_TYPES:
+        raise InputError(
+            f"edge_types must stay below {MOST_EDGE_TYPES}; edge {int(types.argmax())} has {types.max()}: number "
+            "them anew"
+        )
     if len(types) and types.min() < 0:
         raise InputError(f"edge_types must be 0 or more; edge {int(types.argmin())} has {types.min()}")
     # both directions of an edge have one code

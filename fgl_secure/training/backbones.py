@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import ClassVar, cast
@@ -20,6 +20,7 @@ from torch import nn
 
 from fgl_secure.errors import InputError
 from fgl_secure.training.parameters import overwrite
+from fgl_secure.training.presets import Preset
 from fgl_secure.typing import Array
 
 
@@ -400,14 +401,26 @@ class AdaptedModule:
         module: the module; its weights stay as they are until `load` replaces them.
         layers: the layers, one per convolution, with copies of the weights.
         dropout: probability of dropping a hidden unit.
-        origins: for each parameter of the layers, in order, the module's parameter that it was copied from; matrices
-            are transposed.
+        names: for each parameter of the layers, in order, the name of the module's parameter that it was copied from.
     """
 
     module: nn.Module
     layers: nn.ModuleList
     dropout: float
-    origins: tuple[nn.Parameter, ...]
+    names: tuple[str, ...]
+
+    @property
+    def origins(self) -> tuple[nn.Parameter, ...]:
+        """The module's parameters behind `names`; matrices are transposed.
+
+        Raises:
+            InputError: the module has lost one of them.
+        """
+        known = dict(self.module.named_parameters())
+        lost = [name for name in self.names if name not in known]
+        if lost:
+            raise InputError(f"module must have the parameters that it was registered with; found no {lost[0]}")
+        return tuple(known[name] for name in self.names)
 
     @property
     def widest(self) -> int:
@@ -444,6 +457,13 @@ class AdaptedModule:
             raise InputError(f"theta must hold {entries} numbers, one per parameter; found {list(np.shape(theta))}")
         overwrite([origin.detach().t() for origin in self.origins], np.asarray(theta, dtype=np.float32))
         return self.module
+
+
+def shaped(make: LayerMaker | AdaptedModule, preset: Preset) -> Preset:
+    """Return the preset with the depth, width and dropout of an adapted module, or as it is."""
+    if not isinstance(make, AdaptedModule):
+        return preset
+    return replace(preset, layers=len(make.layers), hidden=make.widest, dropout=make.dropout)
 
 
 LAYERS: Mapping[str, LayerMaker] = MappingProxyType({"gcn": GCNLayer, "sage": SAGELayer})

@@ -38,11 +38,12 @@ OPTIONS: Mapping[str, Mapping[str, tuple[object, ...]]] = MappingProxyType({
 })  # fmt: skip
 """By convolution that is served, the values that its attributes may have; sources send to targets in all."""
 
-NODES, SCALES = 24, (1.0, 30.0)
-"""Nodes of a random graph, and deviations of features: ReLU differs from GELU at small ones, from ReLU6 at large."""
+GRAPHS = ((24, 1.0, True), (24, 30.0, False), (300, 1.0, False))
+"""Nodes, deviation of features and symmetry of random graphs: ReLU differs from GELU at small features, and from
+ReLU6 at large ones."""
 
-CLOSE = 1e-4
-"""Largest difference between a module and its layers, in its largest output."""
+CLOSE = 1e-9
+"""Largest difference between a module and its layers in double precision, in the module's largest number."""
 
 _Copy = Callable[[Any], nn.Parameter]
 """Given a parameter of a module, a copy as layers have it."""
@@ -89,16 +90,31 @@ def adapt(module: nn.Module) -> AdaptedModule:
                 f"{', '.join(unread) or 'one in several layers'}: "
                 "take out batch normalisation, linear heads and the like"
             )
-        twin = copy.deepcopy(module).cpu().float()
+        twin = _copied(module)
         width = _inputs(twin)
         order, dropout = _order(twin, width)
         _check_equal(twin, order, width)
         layers, origins = _layers(module, order)
-    return AdaptedModule(module, layers, dropout, tuple(origins))
+    names = {id(each): name for name, each in module.named_parameters()}
+    return AdaptedModule(module, layers, dropout, tuple(names[id(each)] for each in origins))
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    hooked = [name for name, each in module.named_parameters() if getattr(each, "_backward_hooks", None)]
+    if hooked:
+        raise InputError(
+            f"module.{hooked[0]} must have no hook, which training here does not call; found one: remove it"
+        )
+    try:
+        return copy.deepcopy(module).cpu().double()
+    except (RuntimeError, NotImplementedError, TypeError) as error:
+        raise InputError(
+            f"module must be one that can be copied; found {type(error).__name__}: {error}: keep no outputs in it"
+        ) from error
 
 
 def _is_served(part: nn.Module) -> bool:
-    return type(part).__name__ in OPTIONS
+    return type(part).__name__ in OPTIONS and type(part).__module__.startswith("torch_geometric.")
 
 
 def _check_parameters(module: nn.Module) -> None:
@@ -127,7 +143,9 @@ def _check_options(module: nn.Module) -> None:
                 raise InputError(f"{place}.{option} must be {rule} for {kind}; found {value!r}: make it anew")
 
 
-def _layers(module: nn.Module, order: Iterable[str]) -> tuple[nn.ModuleList, list[nn.Parameter]]:
+def _layers(
+    module: nn.Module, order: Iterable[str], dtype: torch.dtype = torch.float32
+) -> tuple[nn.ModuleList, list[nn.Parameter]]:
     """Return layers with copies of the weights of a module's convolutions, and the parameters that were copied."""
     origins: dict[int, nn.Parameter] = {}
     made = nn.ModuleList()
@@ -138,7 +156,7 @@ def _layers(module: nn.Module, order: Iterable[str]) -> tuple[nn.ModuleList, lis
                 raise InputError(
                     f"{place} must have parameters as weights and bias; found {parameter!r}: take bias=True"
                 )
-            turned = parameter.detach().t().cpu().float()
+            turned = parameter.detach().t().cpu().to(dtype)
             found = nn.Parameter(turned.clone(memory_format=torch.contiguous_format))
             origins[id(found)] = parameter
             return found
@@ -181,7 +199,7 @@ _MAKERS: Mapping[str, Callable[[Any, _Copy], MessageLayer]] = MappingProxyType(
 def _order(twin: nn.Module, width: int) -> tuple[list[str], float]:
     """Return the names of a module's convolutions as a call in training mode uses them, and the rate of dropout."""
     names = {part: name for name, part in twin.named_modules() if _is_served(part)}
-    x, edges = _random_graph(width, 1.0)
+    x, edges = _random_graph(width, *GRAPHS[0])
     with _Called(names) as called:
         trained = _output(twin.train(), x, edges)
     order = list(dict.fromkeys(each for each in called.calls if isinstance(each, nn.Module)))
@@ -200,32 +218,54 @@ def _order(twin: nn.Module, width: int) -> tuple[list[str], float]:
             "module must compute in training what it does in evaluation, torch.nn.functional.dropout apart; found "
             "another output: take out other random parts and batch normalisation"
         )
+    if rates and rates[0] >= 1:
+        raise InputError(f"dropout of module must be below 1; found {rates[0]}")
     return [names[each] for each in order], rates[0] if rates else 0.0
 
 
 def _check_equal(twin: nn.Module, order: list[str], width: int) -> None:
-    """Compare a module with its layers under random weights; the weights that it has could hide a part."""
-    for scale in SCALES:
+    """Compare outputs and gradients of a module and its layers; the weights that it has could hide a part."""
+    for nodes, scale, symmetric in GRAPHS:
         for each in twin.parameters():
             each.copy_(torch.randn_like(each) * (each.shape[1] ** -0.5 if each.ndim == 2 else scale))
-        x, edges = _random_graph(width, scale)
-        theirs, ours = _output(twin, x, edges), _on_whole_graph(_layers(twin, order)[0], x, edges)
-        near = CLOSE * float(theirs.abs().max())
-        if ours.shape != theirs.shape or not any(
-            torch.allclose(each, theirs, rtol=0, atol=near) for each in (ours, torch.log_softmax(ours, dim=1))
-        ):
-            raise InputError(
-                f"module must be {', '.join(order)} one after another with ReLU between them, and at most log_softmax "
-                "behind them; found another output on a random graph: take out skip connections, other activations, "
-                "normalisation and edge weights"
-            )
+        x, edges = _random_graph(width, nodes, scale, symmetric)
+        layers, origins = _layers(twin, order, torch.float64)
+        with torch.enable_grad():
+            theirs, ours = _output(twin, x, edges), _on_whole_graph(layers, x, edges)
+            without = _output(twin, x, edges, learning=False)
+            if ours.shape == theirs.shape and ours.shape[1] > 1 and not _near(ours, theirs):
+                ours = torch.log_softmax(ours, dim=1)
+            if ours.shape == theirs.shape and _near(ours, theirs) and _near(without, ours):
+                weights = torch.randn_like(theirs)
+                slopes = _slopes(theirs, weights, origins), _slopes(ours, weights, list(layers.parameters()))
+                if all(_near(our, their.t()) for their, our in zip(*slopes, strict=True)):
+                    continue
+        raise InputError(
+            f"module must be {', '.join(order)} one after another with ReLU between them, and at most log_softmax "
+            "behind them; found another output or gradient on a random graph: take out skip connections, other "
+            "activations, normalisation, edge weights, changes of edges and parts without gradients"
+        )
 
 
-def _random_graph(width: int, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return features [n, width] and edges [2, m] both ways; node 0 has none."""
-    joined = (torch.rand(NODES, NODES) < 0.2).triu(1)
-    joined[0] = False
-    return scale * torch.randn(NODES, width), (joined | joined.T).nonzero().T
+def _near(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.allclose(one, other, rtol=0, atol=CLOSE * float(other.detach().abs().max()))
+
+
+def _slopes(output: torch.Tensor, weights: torch.Tensor, parameters: list[nn.Parameter]) -> list[torch.Tensor]:
+    """Return the gradient of a weighted sum of outputs by each parameter, zeros where it has none."""
+    if not output.requires_grad:
+        return [torch.zeros_like(each) for each in parameters]
+    found = torch.autograd.grad((output * weights).sum(), parameters, allow_unused=True)
+    return [torch.zeros_like(each) if slope is None else slope for each, slope in zip(parameters, found, strict=True)]
+
+
+def _random_graph(width: int, nodes: int, scale: float, symmetric: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return features [n, width] and edges [2, m], in random order; node 0 has none."""
+    joined = (torch.rand(nodes, nodes) < min(0.2, 20 / nodes)).fill_diagonal_(0)
+    joined = joined.triu(1) | joined.triu(1).T if symmetric else joined
+    joined[0] = joined[:, 0] = False
+    edges = joined.nonzero().T
+    return scale * torch.randn(nodes, width, dtype=torch.float64), edges[:, torch.randperm(edges.shape[1])]
 
 
 def _inputs(twin: nn.Module) -> int:
@@ -233,14 +273,15 @@ def _inputs(twin: nn.Module) -> int:
     *widths, last = dict.fromkeys(each.shape[1] for each in twin.parameters() if each.ndim == 2)
     for width in widths:
         with suppress(InputError):
-            _output(twin, *_random_graph(width, 1.0))
+            _output(twin, *_random_graph(width, *GRAPHS[0]))
             return int(width)
     return int(last)
 
 
-def _output(module: nn.Module, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+def _output(module: nn.Module, x: torch.Tensor, edges: torch.Tensor, *, learning: bool = True) -> torch.Tensor:
     try:
-        output = module(x, edges)
+        with torch.set_grad_enabled(learning and torch.is_grad_enabled()):
+            output = module(x, edges)
     except Exception as error:  # a forward pass of the caller's own may raise anything
         raise InputError(
             f"module must be called as module(x, edge_index); found {type(error).__name__}: {error}"

@@ -4,6 +4,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from fgl_secure.auditing import tables
+from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.report import Report
 from fgl_secure.auditing.terminal import print_report
 from tests.auditing.samples import CELLS, CLAIM, COST, RECORD, REPORT
@@ -80,3 +82,13 @@ def test_an_ascii_stream_is_enough() -> None:
     """A stream that takes only ASCII gets the whole report, figures that were not measured included."""
     text = printed(replace(REPORT, cost={**COST, "seconds": None}), width=140, encoding="ascii", verbose=True)
     assert "guarantee violated" in text
+
+
+def test_verbose_shows_all_rows_and_violated_ones_always_show() -> None:
+    rows = tables.rows(REPORT)
+    assert "more with --verbose" not in printed(width=40, verbose=True)
+    fallen = {row.short for row in rows if any(cell.state is State.VIOLATED for cell in row.cells)}
+    narrow = printed(width=40, verbose=False)
+    assert all(each.split()[0] in narrow for each in fallen)
+    for row in rows:
+        assert row.short.split()[0] in printed(width=80, verbose=True)

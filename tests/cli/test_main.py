@@ -165,7 +165,7 @@ class TestAudit:
         (folder / "notes.txt").write_text("mine", encoding="utf-8")
         (folder / "report.json").write_text("old", encoding="utf-8")
         assert cli(*AUDIT, *few, *CHEAP).status == OK
-        assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == 3
+        assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == 4
         assert {path.name for path in folder.iterdir()} == {"notes.txt", *FILES}
 
 

@@ -3,6 +3,7 @@
 import copy
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +16,10 @@ from fgl_secure import backbones, train
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods import HiFGL
+from fgl_secure.methods.hifgl.program import silos_of
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.training.backbones import Degrees, MessageLayer
+from fgl_secure.training.presets import HONEST
 from tests.error_codes import about
 from tests.graphs import two_communities
 
@@ -176,6 +180,39 @@ class _Gelu(Net):
         return cast(torch.Tensor, self.last(h.relu(), edge_index))
 
 
+class Two(nn.Module):
+    """Two convolutions whose call a test changes."""
+
+    def __init__(self, call: Callable[[Any, torch.Tensor, torch.Tensor], torch.Tensor], classes: int = 2) -> None:
+        super().__init__()
+        self.first, self.second, self.call = GCNConv(8, 4), GCNConv(4, classes), call
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.call(self, x, edge_index)
+
+
+def cut(net: Any, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+    return cast(torch.Tensor, net.second(net.first(x, edges).relu().detach(), edges))
+
+
+def reversed_edges(net: Any, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+    return cast(torch.Tensor, net.second(net.first(x, edges.flip(0)).relu(), edges.flip(0)))
+
+
+def few_edges(net: Any, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+    return cast(torch.Tensor, net.second(net.first(x, edges[:, :200]).relu(), edges[:, :200]))
+
+
+def one_class(net: Any, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+    return torch.log_softmax(net.second(net.first(x, edges).tanh(), edges), dim=1)
+
+
+def hooked() -> nn.Module:
+    module = GCN(8, 4, 2, 2)
+    module.convs[0].bias.register_hook(torch.zeros_like)
+    return cast(nn.Module, module)
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "attention": (lambda: GAT(8, 4, 2, 2), "module.convs.0"),
     "another mean": (lambda: GraphSAGE(8, 4, 2, 2, aggr="max"), "convs.0.aggr"),
@@ -206,6 +243,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no forward": (lambda: nn.ModuleList([GCNConv(8, 2)]), "module"),
     "no convolution": (lambda: nn.Linear(8, 2), "module"),
     "no module": (lambda: "GCN", "layer"),
+    "a part without gradients": (lambda: Two(cut), "module"),
+    "other edges": (lambda: Two(reversed_edges), "module"),
+    "a number of edges": (lambda: Two(few_edges), "module"),
+    "a score that says nothing": (lambda: Two(one_class, classes=1), "module"),
+    "a skip in many layers": (lambda: Net(skip=1e-3), "module"),
+    "a hook": (hooked, "convs.0.bias"),
+    "all dropped": (lambda: GCN(8, 4, 2, 2, dropout=1.0), "dropout of module"),
 }
 
 
@@ -227,3 +271,25 @@ def test_registering_leaves_the_module_and_the_generator_as_they_are() -> None:
     assert module.training
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_trained_weights_reach_parameters_that_were_replaced(graph: FederatedGraph) -> None:
+    """`load_state_dict(assign=True)` makes new parameters; a module that has lost one is refused."""
+    module = GCN(8, 4, 2, 2)
+    adapted = backbones.register_backbone("mine", module)
+    module.load_state_dict(copy.deepcopy(module.state_dict()), assign=True)
+    trained = train(HiFGL(backbone="mine", epochs=2), graph, "plaintext", device="cpu")
+    adapted.load(trained.result.report["theta"])
+    assert np.array_equal(module.convs[0].bias.detach().numpy(), trained.result.report["theta"][32:36])
+    del module.convs[0].bias
+    with pytest.raises(InputError, check=about("module")):
+        adapted.load(trained.result.report["theta"])
+
+
+def test_every_run_of_hifgl_drops_at_the_modules_rate(graph: FederatedGraph) -> None:
+    module, losses = GCN(8, 4, 2, 2), []
+    for rate in (0.0, 0.5):
+        module.dropout.p = rate
+        backbones.register_backbone("mine", module)
+        losses.append(silos_of(graph, Plaintext(), replace(HONEST, epochs=2), backbone="mine").train().losses)
+    assert losses[0] != losses[1]

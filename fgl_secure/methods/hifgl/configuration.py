@@ -151,13 +151,11 @@ class HiFGL(ProgramMethod):
 
     def training(self, dataset: str) -> Preset:
         """The preset for a data set, with what was chosen in its place; an adapted module has its own shape."""
-        from fgl_secure.training.backbones import AdaptedModule  # torch comes with it
+        from fgl_secure.training.backbones import shaped  # torch comes with it
         from fgl_secure.training.presets import preset  # as above
 
         found = preset(self.preset, dataset).with_epochs(self.epochs)
-        made = maker(self.backbone, found.layers_of)
-        if isinstance(made, AdaptedModule):
-            found = replace(found, layers=len(made.layers), hidden=made.widest, dropout=made.dropout)
+        found = shaped(maker(self.backbone, found.layers_of), found)
         return replace(found, static_first_layer=self.static_first_layer)
 
     def make_plan(self, asked: Asked) -> Plan:

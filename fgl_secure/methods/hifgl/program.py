@@ -18,7 +18,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS
 from fgl_secure.runtime import Channel, Direction, Step
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers, widest
+from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers, shaped, widest
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.local_privacy import LocalPerturbation, propagate_means
@@ -56,8 +56,8 @@ class HiFGL(Rounds):
         coins: Coins | None = None,
     ) -> None:
         super().__init__(talk, preset.epochs, preset.selection, preset.patience)
-        self._preset, self._device, silo = preset, device or torch.device("cpu"), talk.silo
         make = maker(backbone, preset.layers_of)
+        self._preset, self._device, silo = shaped(make, preset), device or torch.device("cpu"), talk.silo
         widths = preset.widths(silo.facts.features, silo.facts.classes)
         self.layers = make_layers(make, widths, seed).to(self._device)
         self._optimiser = Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
@@ -295,8 +295,8 @@ def silos_of(
     chosen = {NEIGHBOURS: schemes} if isinstance(schemes, Scheme) else dict(schemes)
     if NEIGHBOURS in chosen:
         chosen.setdefault(MEMBERS, chosen[NEIGHBOURS])
-    widths = preset.widths(graph.graph.num_features, graph.num_classes)
-    rows = widest(maker(backbone, preset.layers_of), widths)
+    make_layer = maker(backbone, preset.layers_of)
+    rows = widest(make_layer, shaped(make_layer, preset).widths(graph.graph.num_features, graph.num_classes))
     choices = {"backbone": backbone, "seed": seed, "device": device}
     features = graph.graph.num_features if preset.static_first_layer or perturbation is not None else 1
 

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch.nn import functional
 
+from fgl_secure.algebra.checks import as_floats, check_finite
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.attributed_graph import read_only
@@ -23,6 +24,8 @@ from fgl_secure.training.presets import Preset
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array, Floats
 
+MOST_TARGET = 1000.0
+"""Largest magnitude of a target: layers suit values of the order of 1."""
 _UNIT = 2**20
 """Errors are summed as multiples of 1 / _UNIT."""
 _TARGETS = "targets"
@@ -111,9 +114,17 @@ def node_regression(
     Raises:
         InputError: targets are not one finite number per device.
     """
-    values = np.array(targets, dtype=np.float32)
-    if values.shape != (graph.num_devices,) or not np.isfinite(values).all():
-        raise InputError(f"targets must be {graph.num_devices} finite numbers, one per device; found {values.shape}")
+    values = as_floats(targets, "targets").astype(np.float32)
+    if values.shape != (graph.num_devices,):
+        raise InputError(f"targets must be {graph.num_devices} numbers, one per device; found shape {values.shape}")
+    check_finite(values, "targets")
+    if np.abs(values).max() > MOST_TARGET:
+        raise InputError(
+            f"targets must lie within {MOST_TARGET:g} in magnitude, so that squared errors fit sums; found "
+            f"{np.abs(values).max():g}: standardise them"
+        )
+    if not graph.train_mask.any():
+        raise InputError("masks.train must mark at least one device; found none")
     unlabelled = replace(graph.graph, labels=read_only(np.zeros(graph.num_devices, dtype=np.int64)))
     graph = replace(graph, graph=unlabelled)
     job = silos_of(graph, schemes, preset, kind=NodeRegression, **choices)

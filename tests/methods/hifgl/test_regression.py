@@ -1,6 +1,7 @@
 """HiFGL for node regression against errors computed with dense matrices."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,7 +109,9 @@ def test_processes_train_what_one_process_trains() -> None:
             assert np.array_equal(found[silo][key], value, equal_nan=True), key
 
 
-@pytest.mark.parametrize("targets", [np.zeros(39), np.full(40, np.nan), np.zeros((40, 1))])
-def test_targets_are_one_finite_number_per_device(targets: Floats) -> None:
+@pytest.mark.parametrize(
+    "targets", [np.zeros(39), np.full(40, np.nan), np.zeros((40, 1)), np.full(40, 1e4), np.full(40, 1j), ["a"] * 40]
+)
+def test_targets_are_one_finite_number_per_device(targets: Any) -> None:
     with pytest.raises(InputError, check=about("targets")):
         node_regression(WHOLE, targets, Plaintext(), QUICK)
