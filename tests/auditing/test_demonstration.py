@@ -66,7 +66,7 @@ def audited() -> Report:
 def test_json_has_the_keys_of_schema_two(demonstration: Report) -> None:
     """The report has the sections of schema 3, its records every key of it with values of the stated kinds."""
     data = json.loads(render_json(demonstration))
-    assert data["schema"] == 3
+    assert data["schema"] == 4
     assert {"run", "accuracy", "cost", "records"} <= set(data)
     assert {"messages", "bytes", "rounds", "seconds"} <= set(data["cost"])
     assert {"test", "validation", "per_silo"} <= set(data["accuracy"])
