@@ -35,6 +35,6 @@ def test_words_and_charts_show_it() -> None:
     assert "Saysnothing:unprotected,too,itfindsnothingonthissubject(0.012)." in said
     assert "Thebaselineleavesoutwhattheattackknowsbesideitsview" in said
     assert "Says nothing: unprotected, too, it finds nothing on this subject (0.012)." in page
-    assert "The prior leaves out what the attack knows beside its view" in page
-    assert re.search(r"prior +clear *$", narrow, re.MULTILINE)
+    assert "The baseline leaves out what the attack knows beside its view" in page
+    assert re.search(r"baseline +plain *$", narrow, re.MULTILINE)
     assert "0.012" in narrow
