@@ -59,6 +59,13 @@ class Cell:
     prior: float | None = None
     metric: str = ""
 
+    @property
+    def figures(self) -> tuple[float, float] | None:
+        """What an attack reached and its baseline, where nothing is guaranteed; otherwise None."""
+        if self.value is None or self.prior is None or self.state not in (State.DECLARED, State.NO_GUARANTEE):
+            return None
+        return self.value, self.prior
+
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Cell:
         """Return the cell of which `to_json` gave these values; a secret of a package that is absent is refused.

@@ -26,7 +26,7 @@ from fgl_secure.training.presets import LAST_ROUND
 
 _SCHEMA = 4
 """4: states and `violates_guarantee` in the field's words. 3: a matrix of what became of each promise, and what the
-attacks are. 2: records say what the prior rests on (`knowledge`) and what is found in the clear (`in_the_clear`); null
+attacks are. 2: records say what the prior rests on (`knowledge`) and what is found unprotected (`in_the_clear`); null
 controls are independent runs. 1: they did not."""
 
 

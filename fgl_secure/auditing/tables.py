@@ -81,9 +81,10 @@ def rows(report: Report) -> tuple[Row, ...]:
 
 def cell_text(cell: Cell) -> str:
     """Return a state, `declared leakage 0.963, baseline 0.856`; figures are for what is not guaranteed."""
-    if cell.value is None or cell.prior is None or cell.state not in (State.DECLARED, State.NO_GUARANTEE):
+    if cell.figures is None:
         return str(cell.state)
-    return f"{cell.state} {wording.figure(cell.value)}, baseline {wording.figure(cell.prior)}"
+    value, baseline = map(wording.figure, cell.figures)
+    return f"{cell.state} {value}, baseline {baseline}"
 
 
 def named(attacks: Sequence[str]) -> str:

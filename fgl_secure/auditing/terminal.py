@@ -1,4 +1,4 @@
-"""The report in a terminal: a picture of 25 lines or fewer, and all findings behind it where they are asked for."""
+"""The report in a terminal: a picture of about one screen, and on request all findings."""
 
 from __future__ import annotations
 
@@ -141,9 +141,8 @@ def _matrix_table(rows: Sequence[tables.Row], schemes: Sequence[str], columns: S
 
 
 def _cell(cell: Cell) -> Text:
-    if cell.value is None or cell.prior is None or cell.state not in (State.DECLARED, State.NO_GUARANTEE):
-        return _text(str(cell.state), _STYLES[cell.state])
-    return _text(f"{cell.state} {wording.figure(cell.value)} ({wording.figure(cell.prior)})", _STYLES[cell.state])
+    figures = "" if cell.figures is None else " {} ({})".format(*map(wording.figure, cell.figures))
+    return _text(f"{cell.state}{figures}", _STYLES[cell.state])
 
 
 def _violated(report: Report) -> list[Text]:

@@ -176,7 +176,7 @@ class Comparison:
 
     @property
     def violations(self) -> tuple[Reading, ...]:
-        """The readings that violate what a chosen scheme claims; runs in the clear are for comparison alone."""
+        """Return the readings that violate a guarantee of a chosen scheme; unprotected runs only compare."""
         return tuple(r for line in self.lines for r in line.sides[-1].readings if r.tone == "violated")
 
     def as_json(self) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def _copied(module: nn.Module) -> nn.Module:
     hooked = [name for name, each in module.named_parameters() if getattr(each, "_backward_hooks", None)]
     if hooked:
         raise InputError(
-            f"module.{hooked[0]} must have no hook, which training here does not call; found one: remove it"
+            f"module.{hooked[0]} must have no hook, because training does not call hooks; found one: remove it"
         )
     try:
         return copy.deepcopy(module).cpu().double()

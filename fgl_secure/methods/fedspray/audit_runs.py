@@ -170,7 +170,7 @@ class Setting:
         Args:
             client: as it is.
             node: which.
-            talk: what it talks through from now on; is told of the node.
+            talk: the channel from now on, which learns of the node.
         """
         silo, known = client.silo, _nodes(client)
         talk.silo = replace(silo, train=silo.train | (silo.nodes == node))

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
 
+import numpy as np
+
 from fgl_reproduction.tables.hifgl import BACKBONES, PAPER, SILOS, federated
 from fgl_reproduction.tables.hifgl_baselines import HIFGL, train_framework
 from fgl_reproduction.tables.table import Case, Choices, Metric, PaperTable
@@ -44,7 +46,7 @@ class Sizes:
     Attributes:
         masks: T.
         edges: directed edges between devices; the sum of all |N_j|.
-        devices: |V|, of all silos, that hear somebody.
+        devices: |V|, of all silos, that have a neighbour.
         members: devices of all silos.
         silos: |C|.
         width: d, the widths of the rows that are exchanged in a round, added up.
@@ -116,8 +118,8 @@ def _first_round(
             models += numbers
         else:
             sent[batch.phase] += numbers
-    hearing = sent[Phase.DECODED] // width
-    sizes = Sizes(masks, data.edges.shape[1], hearing, data.num_nodes, SILOS, width, len(result.report["theta"]))
+    edges, asking = data.edges.shape[1], len(np.unique(data.edges[1]))
+    sizes = Sizes(masks, edges, asking, data.num_nodes, SILOS, width, len(result.report["theta"]))
     return {
         MU: sent[Phase.PARAMETERS],
         CODES: sent[Phase.CODES],

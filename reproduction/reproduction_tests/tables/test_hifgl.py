@@ -182,4 +182,5 @@ def test_messages_are_counted_beside_the_papers_terms() -> None:
         assert ours[ENCODED][COUNTED] == (masks + 1) * ours[DECODED][TERM]
         edges, hidden = graph.edges.shape[1], preset(QUICK.preset, graph.name).hidden
         assert 1e3 * ours[MU][TERM] == edges * (3 * masks + 2)
+        assert 1e3 * ours[CODES][COUNTED] == edges * (masks + 1) * 2 * (hidden + graph.num_classes)  # forth and back
         assert 1e3 * ours[MU][COUNTED] == edges * (2 * masks + 2 + masks * hidden)
