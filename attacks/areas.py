@@ -36,8 +36,8 @@ class Ranking:
         """Weight [r] of the comparisons that positives win, ties as half a win, and of all comparisons.
 
         Args:
-            weights: float64 [n, r], of nodes; a pair counts as often as the product of its ends (Snijders and Borgatti,
-                Connections 22, 1999).
+            weights: float64 [n, r], whole numbers, of nodes; a pair counts as often as its ends together (Snijders
+                and Borgatti, Connections 22, 1999).
         """
         if not len(self.scores):
             return np.zeros(weights.shape[1]), np.zeros(weights.shape[1])
@@ -46,8 +46,8 @@ class Ranking:
         heavy = weights[self.nodes[0, order]]
         for ends in self.nodes[1:]:
             heavy = heavy * weights[ends[order]]
-        positive = self.positive[order, None]
-        up, down = (np.add.reduceat(heavy * which, starts, axis=0) for which in (positive, ~positive))
+        up = np.add.reduceat(heavy * self.positive[order, None], starts, axis=0)
+        down = np.add.reduceat(heavy, starts, axis=0) - up
         below = np.cumsum(down, axis=0) - down / 2
         return np.asarray((up * below).sum(axis=0)), np.asarray(up.sum(axis=0) * down.sum(axis=0))
 
@@ -89,8 +89,10 @@ def _resampled(size: int, scores: int) -> Iterator[Floats]:
     """How often each node is drawn, float64 [n, r] for some draws at a time."""
     rng, step = np.random.default_rng(0), max(1, CELLS // max(size + scores, 1))
     for start in range(0, DRAWS, step):
-        drawn = (rng.integers(size, size=size) for _ in range(min(step, DRAWS - start)))
-        yield np.stack([np.bincount(each, minlength=size) for each in drawn], axis=1).astype(np.float64)
+        rows = min(step, DRAWS - start)
+        cells = rng.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
+        times = np.bincount(cells.ravel(), minlength=rows * size).reshape(rows, size)
+        yield np.ascontiguousarray(times.T, dtype=np.float64)
 
 
 def rank_advantage(rankings: Sequence[Ranking], nodes: int, seed: int, draws: int = DRAWS) -> Proportion:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.measure import PARTS, as_json, bench, describe, rows_of
-from fgl_secure.cli.output import BAD_INPUT, INTERRUPTED, OK, complain, say
+from fgl_secure.cli.output import BAD_INPUT, INTERRUPTED, OK, say
 from fgl_secure.cli.parser import Parser
-from fgl_secure.cli.progress import Runs, shown
 from fgl_secure.errors import FglSecureError
 from fgl_secure.ledger import Ledger
+from fgl_secure.progress import Runs, complain, shown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

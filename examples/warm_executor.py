@@ -27,7 +27,8 @@ from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime.run_clientapp import run_clientapp
 
-POLL_SECONDS = 0.4
+POLL_SECONDS = 1.0
+"""A request takes a twentieth of a second of the processor, for Flower makes a TLS context for each."""
 
 
 def main() -> None:

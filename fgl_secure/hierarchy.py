@@ -142,9 +142,12 @@ def _edges_alone(edge_index: Any, silos: Any, known: int | None) -> Any:
     edges = np.asarray(edge_index)
     if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
         raise InputError(
-            f"graph must be PyTorch Geometric's Data or an edge_index, integers [2, m]; found {list(edges.shape)}"
+            f"graph must be PyTorch Geometric's Data or an edge_index, integers [2, m]; found {edges.dtype} "
+            f"{list(edges.shape)}"
         )
     highest, different = int(edges.max(initial=-1)), len(np.unique(edges))
+    if not isinstance(silos, str | int | np.integer) and np.ndim(silos) != 1:
+        raise InputError(f"silos must be a number, PARTITION:K or one integer per node; found {silos!r}")
     nodes = known or (highest + 1 if isinstance(silos, str | int | np.integer) else np.size(silos))
     if known is None and highest > 10 * different + 1000:
         raise InputError(

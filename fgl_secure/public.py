@@ -10,7 +10,9 @@ audit(HiFGL(backbone="sage"), "Cora", ["secmp", "relay-coded"])
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from fgl_secure.graph import Data, FederatedGraph
 from fgl_secure.graph.data import GraphSets
 from fgl_secure.graph.own_files import warned
 from fgl_secure.host import library_settings
+from fgl_secure.progress import shown
 from fgl_secure.schemes import Assignment
 from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress
@@ -54,14 +57,14 @@ def audit(
     seed: int = 0,
     device: str = "auto",
     command: str = "",
-    progress: Callable[[str], Progress] | None = None,
+    progress: Callable[[str], Progress] | bool | None = None,
     verbose: bool = True,
 ) -> Report:
     """Trains a method under each of some schemes, attacks every recorded run and reports.
 
     Args:
-        of: a method with its choices, such as `HiFGL(epochs=5)`; or the data: a name, `Data`, `GraphSets`, a
-            `FederatedGraph`, or PyTorch Geometric's `Data`.
+        of: a method with its choices, such as `HiFGL(epochs=5)`, or with its defaults, as `HiFGL` or "hifgl"; or the
+            data: a name, `Data`, `GraphSets`, a `FederatedGraph`, or PyTorch Geometric's `Data`.
         data: the data, where the method comes first; None takes a data set that needs no download.
         schemes: for each run its schemes: text as in `fgl_secure.schemes`, or schemes by topology. Those that the
             method demonstrates when empty.
@@ -74,7 +77,9 @@ def audit(
         seed: of partition, split, initial weights and coins: equal seeds give equal reports.
         device: where model compute runs: "auto", "cpu" or "cuda".
         command: how to repeat it, for the report; the call itself unless given.
-        progress: given what is being done, in words, what to call after each step of it: a round, or an attack.
+        progress: whether to show on the standard error stream what is being done: bars on a terminal, a line every 30
+            seconds elsewhere. None shows it outside notebooks. Or a function that takes what is being done, in words,
+            and returns what to call after each step of it: a round, or an attack.
         verbose: whether to warn, by `DataWarning`, of what is dropped, not used or missing of a graph of one's own.
 
     Raises:
@@ -84,10 +89,11 @@ def audit(
     with warned(verbose=verbose):
         chosen, source = _chosen(of, data, method, silos, split, seed)
         named = _one_of("scheme", schemes, scheme)
-        return auditing.audit(
-            chosen, source, named, attacks, seed=seed, device=device, progress=progress,
-            command=command or _call("audit", chosen, source, named, seed),
-        )  # fmt: skip
+        with _shown(progress) as phases:
+            return auditing.audit(
+                chosen, source, named, attacks, seed=int(seed), device=device, progress=phases,
+                command=command or _call(chosen, source, named, attacks, int(seed)),
+            )  # fmt: skip
 
 
 @library_settings()
@@ -103,7 +109,7 @@ def train(
     seed: int = 0,
     device: str = "auto",
     coins: Coins | None = None,
-    progress: Callable[[str], Progress] | None = None,
+    progress: Callable[[str], Progress] | bool | None = None,
     verbose: bool = True,
 ) -> Trained:
     """Trains a method once.
@@ -131,7 +137,19 @@ def train(
     """
     with warned(verbose=verbose):
         chosen, source = _chosen(of, data, method, silos, split, seed)
-        return training.train(chosen, source, scheme, seed=seed, device=device, coins=coins, progress=progress)
+        with _shown(progress) as phases:
+            return training.train(chosen, source, scheme, seed=int(seed), device=device, coins=coins, progress=phases)
+
+
+def _shown(
+    progress: Callable[[str], Progress] | bool | None,
+) -> AbstractContextManager[Callable[[str], Progress] | None]:
+    if isinstance(progress, bool) or progress is None:
+        in_notebook = "ipykernel" in sys.modules  # lines in pipes would be kept as outputs of cells
+        return shown(quiet=in_notebook if progress is None else not progress)
+    if not callable(progress):
+        raise InputError(f"progress must be a bool, None or a function; found {type(progress).__name__}")
+    return nullcontext(progress)
 
 
 def _chosen(
@@ -139,14 +157,21 @@ def _chosen(
 ) -> tuple[Method, Source | str | None]:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise InputError(f"seed must be an integer; found {seed!r}")
+    if method is None and isinstance(of, str) and of in methods.names():
+        of = methods.method(of)()
+    elif isinstance(of, type) and issubclass(of, Method):
+        of = of()
     if isinstance(of, Method):
         if method is not None:
             raise InputError(f"method must be given once; found {of.name} and {method!r}")
         return of, _source(of, data, silos, split, seed)
     if data is not None:
         raise InputError(
-            f"of must be a method such as fgl_secure.methods.HiFGL() where data come second; found {type(of).__name__}"
+            f"of must be a method, such as fgl_secure.methods.HiFGL() or 'hifgl', where data come second; found "
+            f"{of if isinstance(of, str) else type(of).__name__}"
         )
+    if isinstance(method, type) and issubclass(method, Method):
+        method = method()
     made = methods.method(METHOD if method is None else method)() if isinstance(method, str | None) else method
     check_method(made)
     return made, _source(made, of, silos, split, seed)
@@ -184,8 +209,14 @@ def _one_of(name: str, first: Schemes, second: Schemes) -> Schemes:
     return second or first
 
 
-def _call(name: str, method: Method, data: Source | str | None, schemes: Schemes, seed: int) -> str:
-    """The call, for the report; a graph of one's own is named by what it is."""
+def _call(method: Method, data: Source | str | None, schemes: Schemes, attacks: Iterable[str] | str, seed: int) -> str:
+    """Return the statements that repeat an audit, for the report; a graph of one's own is named by what it is."""
+    kind = type(method)
+    place = methods.__name__ if kind.__name__ in methods.__all__ else kind.__module__
+    own = isinstance(data, Data | GraphSets)
     source = [] if data is None else [repr(data)]
     named = [f"schemes={schemes!r}"] if schemes else []
-    return f"fgl_secure.{name}({', '.join([repr(method), *source, *named, f'seed={seed}'])})"
+    named += [f"attacks={attacks!r}"] if attacks != auditing.ALL else []
+    call = f"audit({', '.join([repr(method), *source, *named, f'seed={seed}'])})"
+    imported = f"from {Data.__module__} import {type(data).__name__}; " if own else ""
+    return f"from fgl_secure import audit; from {place} import {kind.__name__}; {imported}{call}"

@@ -131,12 +131,6 @@ class Hosted:
         return Segments.by_group(self.target[places], len(self.groups))
 
 
-def hosted_of(hosted: Ids | None, *parties: Ids) -> Ids:
-    """Those of some parties that are hosted, ascending; all of them where everybody is."""
-    everybody = np.unique(np.concatenate(parties))
-    return everybody if hosted is None else np.intersect1d(everybody, hosted)
-
-
 def _held(owners: Ids, parties: Ids) -> Ids:
     return np.flatnonzero(np.isin(owners, parties))
 

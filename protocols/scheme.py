@@ -394,3 +394,9 @@ def least_group(scheme: Scheme) -> int:
         if len(kept):
             return int(sizes[kept].min())
         most *= 4
+
+
+def select_hosted(hosted: Ids | None, *parties: Ids) -> Ids:
+    """Return those of some parties that one process hosts, ascending; all of them where `hosted` is None."""
+    all_parties = np.unique(np.concatenate(parties))
+    return all_parties if hosted is None else np.intersect1d(all_parties, hosted)

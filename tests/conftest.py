@@ -8,29 +8,28 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from fgl_secure import progress
 from fgl_secure.algebra import PrimeField
-from fgl_secure.cli import progress
 
 # Compiled kernels make first examples slow, and a conformance suite runs inherited tests from several classes.
 _EXPECTED = (HealthCheck.too_slow, HealthCheck.differing_executors)
 
-# What hypothesis itself sets where CI is set would repeat one draw of examples for ever, and hide what users see.
-settings.register_profile("quick", deadline=None, max_examples=40, derandomize=False, suppress_health_check=_EXPECTED)
-# Every run draws other examples; CI has 20 minutes.
-settings.register_profile("ci", settings.get_profile("quick"), max_examples=15, print_blob=True)
+# Every run draws other examples. What hypothesis itself sets where CI is set would repeat one draw of examples for
+# ever, and hide what users see.
+settings.register_profile("quick", deadline=None, max_examples=15, derandomize=False, suppress_health_check=_EXPECTED)
+settings.register_profile("ci", settings.get_profile("quick"), print_blob=True)
 # For an installed wheel, which is not the place to find new examples.
 settings.register_profile("brief", settings.get_profile("ci"), max_examples=6, derandomize=True, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "quick"))
 
 LONG = (
-    "flower/test_trouble.py",
     "flower/test_processes.py",
     "flower/test_engine.py",
     "repository/test_notebooks.py",
     "golden/test_golden.py",
     "methods/test_data_sets.py",
 )
-"""Files that begin first where tests run side by side, so that none is left over; the first three mostly wait."""
+"""Files that begin first where tests run side by side, so that none is left over; the first two mostly wait."""
 
 
 @pytest.hookimpl(wrapper=True)

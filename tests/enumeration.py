@@ -17,6 +17,8 @@ View = NDArray[np.signedinteger[Any]]
 PRIMES = (5, 7, 11, 13)
 GRID = [*((p, 1) for p in PRIMES), (5, 2), (7, 2)]
 """Fields and degrees T that are enumerated; with T = 2 a run on all tapes takes p^2 times as long."""
+FEW = [(5, 1), (7, 1), (5, 2)]
+"""Those over which the machines of a whole scheme are run with every flaw."""
 
 
 def counts_of(view: View) -> Counter[tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 A run of a whole protocol takes milliseconds, and some 8,200 runs an arm see an advantage of .05. But every entry of a
 vector is masked for itself: vectors whose entries are all the same give a sample an entry. So an advantage in what is
-sent of one entry is seen by a few dozen runs with fresh keys. A flaw that hangs on the keys of a run, and not on the
+sent of one entry is seen by eight runs with fresh keys. A flaw that hangs on the keys of a run, and not on the
 place of an entry, is seen by as many samples as there are runs; with `FGL_SECURE_ENTRIES=1`, as `make mutants` sets
 it, each sample is a run of its own.
 """
@@ -25,7 +25,7 @@ Shown = Callable[[MessageBatch], Sequence[Array]]
 ADVANTAGE = 0.05
 """The largest that may stay unseen at production size."""
 VARIABLE = "FGL_SECURE_ENTRIES"
-ENTRIES = int(os.environ.get(VARIABLE, "256"))
+ENTRIES = int(os.environ.get(VARIABLE, "1024"))
 """How many samples one run gives: entries of its vectors."""
 
 seeing = pytest.mark.parametrize("advantage", [ADVANTAGE], ids=[f"advantage={ADVANTAGE},entries_a_run={ENTRIES}"])

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
-from fgl_secure import Hierarchy, ckks_sum
+from fgl_secure import FixedPoint, Hierarchy, LagrangeCode, ckks_sum
 from fgl_secure.errors import FglSecureError, FieldRangeError, InputError
 from fgl_secure.runtime import Role
 from tests.error_codes import about
@@ -72,6 +73,15 @@ def test_a_sum_under_ckks_is_the_sum() -> None:
         (lambda: Hierarchy(GRAPH).sum_neighbours(ROWS[1:]), InputError, "rows"),
         (lambda: Hierarchy(GRAPH).sum_neighbours(ROWS, "ckks"), InputError, "scheme"),
         (lambda: Hierarchy.from_graph(np.ones((3, 3)), 2), InputError, "graph"),
+        (lambda: Hierarchy.from_graph(np.ones((2, 3)), 2), InputError, "graph"),
+        (lambda: Hierarchy.from_graph([[0, 1], [1, 0]], 2.0), InputError, "silos"),
+        (lambda: LagrangeCode(K=cast(int, 2.0), T=1, N=9), InputError, "K, T and N"),
+        (lambda: FixedPoint.for_values(np.ones(2), degree=cast(int, 2.0)), InputError, "terms and degree"),
+        (
+            lambda: LagrangeCode(N=4).decode(np.zeros((4, 1), np.int64), range(4), degree=cast(int, 1.0)),
+            InputError,
+            "degree",
+        ),
         (lambda: Hierarchy.from_graph([[0, 10**9], [10**9, 0]], 2), InputError, "edge_index"),
     ],
 )

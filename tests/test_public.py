@@ -1,14 +1,15 @@
 """What `from fgl_secure import audit, train` takes: data first or a method first, and silos in every way."""
 
+import io
+import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
-import fgl_secure
 from fgl_secure import Data, FederatedGraph, audit, train
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.methods import FedAvg, FedVN, HiFGL
@@ -50,12 +51,21 @@ def test_equal_calls_give_equal_findings() -> None:
     first = audit("digits", method=METHOD, silos="random:4", scheme="secmp", **FAST)
     second = audit(METHOD, Data("digits", silos=4), ["secmp"], **FAST)
     assert first.records == second.records
-    assert first.run["command"] == (
-        f"fgl_secure.audit({METHOD!r}, {Data('digits', silos=4)!r}, schemes='secmp', seed=0)"
+    *imports, call = str(first.run["command"]).split("; ")
+    assert call == (
+        f"audit({METHOD!r}, {Data('digits', silos=4)!r}, schemes='secmp', attacks='visible-devices', seed=0)"
     )
-    names = {**vars(fgl_secure.methods), "fgl_secure": fgl_secure, "Data": Data, "HiFGL": HiFGL, "Path": Path}
-    again = eval(str(first.run["command"]).replace("schemes=", "attacks='visible-devices', schemes="), names)  # noqa: S307
-    assert again.records == first.records
+    names: dict[str, Any] = {}
+    exec("; ".join([*imports, f"again = {call}"]), names)  # noqa: S102  # as the report prints it
+    assert names["again"].records == first.records
+
+
+@pytest.mark.parametrize("method", ["fedavg", FedAvg, FedAvg()])
+def test_a_method_comes_first_by_name_as_a_class_or_with_choices(method: Any) -> None:
+    trained = train(method, ring(), silos=3, seed=cast(int, np.int64(1)), device="cpu")
+    assert trained.plan.method == "fedavg"
+    assert repr(trained).startswith("Trained(fedavg on ")
+    assert len(repr(trained)) < 160 > len(repr(trained.result)) - 300
 
 
 def test_a_name_stands_for_the_kind_of_data_that_a_method_takes() -> None:
@@ -111,3 +121,24 @@ def test_a_seed_of_another_kind_is_refused(seed: Any) -> None:
     """By name, before anything is loaded or trained."""
     with pytest.raises(InputError, check=about("seed")):
         train(FedAvg(epochs=1), "digits", "plaintext", seed=seed)
+
+
+@pytest.mark.parametrize(("progress", "lines"), [(None, True), (True, True), (False, False)])
+def test_progress_is_shown_unless_it_is_switched_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, progress: bool | None, lines: bool
+) -> None:
+    monkeypatch.setattr("fgl_secure.progress.EVERY", 0.001)
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    train(FedAvg(epochs=2), ring(), silos=3, device="cpu", progress=progress)
+    assert ("training under pairwise-masking" in capsys.readouterr().err) is lines
+    with pytest.raises(InputError, check=about("progress")):
+        train(FedAvg(epochs=2), ring(), silos=3, progress=cast(Any, "loud"))
+
+
+@pytest.mark.parametrize("stream", [None, io.StringIO()])
+def test_training_needs_no_error_stream(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None) -> None:
+    """As in a service, or when it was closed."""
+    if stream is not None:
+        stream.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert train(FedAvg(epochs=1), ring(), silos=3, device="cpu").accuracy.test is not None

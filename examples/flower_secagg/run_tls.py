@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,37 +43,51 @@ STAGES_BEFORE_UPDATES = 2
 
 def main() -> int:
     """Returns 0 if the round completed with the right mean, 1 otherwise."""
-    options = _options()
+    options = options_of()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(1))  # so that the processes are stopped
     if not -1 <= options.kill < NODES:
         print(f"--kill must be one of 0..{NODES - 1}; found {options.kill}", file=sys.stderr)
         return 2
     nodes = [{"partition-id": i, "num-partitions": NODES} for i in range(NODES)]
-    stayed = [silo for silo in range(NODES) if silo != options.kill]
     try:
         executor = [str(EXECUTOR), "--preload", *options.preload] if options.preload else []
         with LocalFederation(nodes, {"OMP_NUM_THREADS": "1"}, executor) as federation:
             print(f"SuperLink and {NODES} SuperNodes run over TLS, port {federation.port}", flush=True)
-            end = time.monotonic() + options.timeout
-            run, file = _started(federation, options)
-            if options.kill >= 0:
-                _kill_in_mid_round(federation, options.kill, end)
-            expected = _expected(stayed, options.rounds)
-            arrays, rounds = _result(federation, run, file, end)
+            return run_on(federation, options)
     except FglSecureError as error:
         print(error, file=sys.stderr)
         return 1
+
+
+def run_on(federation: LocalFederation, options: argparse.Namespace) -> int:
+    """Runs the app on a federation with a SuperNode for each silo; returns 0 if the mean is right, 1 otherwise.
+
+    Args:
+        federation: its nodes have `partition-id` and `num-partitions` in their configurations.
+        options: see `options_of`.
+
+    Raises:
+        LocalProcessError: the run left no result.
+    """
+    stayed = [silo for silo in range(NODES) if silo != options.kill]
+    end = time.monotonic() + options.timeout
+    run, file = _started(federation, options)
+    if options.kill >= 0:
+        _kill_in_mid_round(federation, options.kill, end)
+    expected = _expected(stayed, options.rounds)
+    arrays, rounds = _result(federation, run, file, end)
     return _verdict(arrays, rounds, expected, stayed)
 
 
-def _options() -> argparse.Namespace:
+def options_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of a command line, this process's unless given."""
     parser = argparse.ArgumentParser(description="The Flower app as processes over TLS on this machine.")
     parser.add_argument("--kill", type=int, default=-1, metavar="N", help="kill SuperNode N in the first round")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of training")
     parser.add_argument("--timeout", type=float, default=240.0, help="seconds until a stage, and all, is given up")
     parser.add_argument("--grace", type=float, default=10.0, help="seconds that a stage waits once it has enough")
     parser.add_argument("--preload", nargs="*", default=[], metavar="MODULE", help="fork ClientApps with these loaded")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def _started(federation: LocalFederation, options: argparse.Namespace) -> tuple[subprocess.Popen[bytes], Path]:

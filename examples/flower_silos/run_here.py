@@ -78,17 +78,25 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     print(f"{options.engine}: {time.perf_counter() - start:.0f} s", flush=True)
-    return _verdict(found, _job(config).train())
+    return verdict(found, job_of(config).train())
 
 
 def _processes(
     folder: Path, config: dict[str, str | int], timeout: float, trouble: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    result = folder / "result.npz"
+    nodes = prepared(folder, config)
+    variables, late = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, [LATE] if "late" in trouble else []
+    with LocalFederation(nodes, variables, [str(EXECUTOR), "--preload", *PRELOAD], late) as federation:
+        print(f"SuperLink and {len(nodes) - len(late)} SuperNodes run over TLS, port {federation.port}", flush=True)
+        return run_on(federation, folder, config, timeout, trouble)
+
+
+def prepared(folder: Path, config: dict[str, str | int]) -> list[dict[str, str | int | float | bool]]:
+    """Writes the files of all parties; returns the configurations of their SuperNodes, which name them."""
     parties = task.run_of(config).parties
-    save_shares(_job(config), folder)
+    save_shares(job_of(config), folder)
     save_identities(parties, folder)
-    nodes: list[dict[str, str | int | float | bool]] = [
+    return [
         {
             "partition-id": number,
             "share": str(folder / f"silo{number}"),
@@ -98,17 +106,32 @@ def _processes(
         }
         for number in range(parties)
     ]
-    variables, late = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, [LATE] if "late" in trouble else []
-    with LocalFederation(nodes, variables, [str(EXECUTOR), "--preload", *PRELOAD], late) as federation:
-        print(f"SuperLink and {len(nodes) - len(late)} SuperNodes run over TLS, port {federation.port}", flush=True)
-        waits = {"timeout": DEAD_AFTER} if "dead" in trouble else {}
-        process = federation.start(HERE, {**config, **waits, "result": str(result)})
-        _make_trouble(federation, process, trouble)
-        try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired as error:
-            raise LocalProcessError(f"run must end within {timeout} s; it did not\n{federation.log('run')}") from error
-        print(federation.log("run"))
+
+
+def run_on(
+    federation: LocalFederation, folder: Path, config: dict[str, str | int], timeout: float, trouble: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Runs the app on a federation of SuperNodes that are configured as `prepared` says; returns what silos report.
+
+    Args:
+        federation: without its node LATE if one is to come late.
+        folder: for the result.
+        config: of the run.
+        timeout: seconds.
+        trouble: see the option.
+
+    Raises:
+        LocalProcessError: the run did not end in time, or left no result.
+    """
+    result = folder / "result.npz"
+    waits = {"timeout": DEAD_AFTER} if "dead" in trouble else {}
+    process = federation.start(HERE, {**config, **waits, "result": str(result)})
+    _make_trouble(federation, process, trouble)
+    try:
+        process.wait(timeout)
+    except subprocess.TimeoutExpired as error:
+        raise LocalProcessError(f"run must end within {timeout} s; it did not\n{federation.log('run')}") from error
+    print(federation.log("run"))
     if not result.exists():
         raise LocalProcessError("the run must leave a result; it did not")
     with np.load(result) as file:
@@ -148,15 +171,16 @@ def _begun(federation: LocalFederation) -> int:
 
 
 def _simulation(config: dict[str, str | int], timeout: float) -> dict[str, np.ndarray]:
-    reports = run_in_simulation(_job(config), timeout)
+    reports = run_in_simulation(job_of(config), timeout)
     return {f"{silo}/{name}": value for silo, report in reports.items() for name, value in report.items()}
 
 
-def _job(config: dict[str, str | int]) -> Job:
+def job_of(config: dict[str, str | int]) -> Job:
+    """Return what is run, and which silo holds what."""
     return Job(task.run_of(config).task, task.federated(int(config["silos"])))
 
 
-def _verdict(found: dict[str, np.ndarray], expected: TrainingResult) -> int:
+def verdict(found: dict[str, np.ndarray], expected: TrainingResult) -> int:
     """Compares what came of the run with one process: all of it, or the rounds before it stopped."""
     rounds = len(found.get("0/losses", ()))
     if rounds < expected.rounds:

@@ -70,8 +70,9 @@ class LagrangeCode:
     betas: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.K < 1 or self.T < 0 or self.N < 1:
-            raise InputError(f"K >= 1, T >= 0 and N >= 1 are needed; found K={self.K}, T={self.T}, N={self.N}")
+        whole = all(isinstance(each, int | np.integer) for each in (self.K, self.T, self.N))
+        if not whole or self.K < 1 or self.T < 0 or self.N < 1:
+            raise InputError(f"K, T and N must be integers of at least 1, 0, 1; found {self.K}, {self.T}, {self.N}")
         needed, p = self.K + self.T + self.N, self.field.modulus
         if needed > p:
             raise FieldRangeError(f"T={self.T} needs K + T + N = {needed} distinct points; the field has {p} elements")
@@ -221,5 +222,5 @@ def _check_rows(array: Any, rows: int, name: str) -> None:
 
 
 def _check_degree(degree: int) -> None:
-    if degree < 1:
-        raise InputError(f"degree must be at least 1; found {degree}")
+    if not isinstance(degree, int | np.integer) or degree < 1:
+        raise InputError(f"degree must be an integer of at least 1; found {degree!r}")

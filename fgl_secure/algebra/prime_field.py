@@ -3,7 +3,7 @@
 Torch operations alone are the library path, on whatever device tensors are: no element leaves the device. Torch has no
 wide integer product and none on matrices, so 2^61 - 1 is worked on in limbs of 31 and 30 bits, and matrix products
 below 2^31 go through float64, which is exact here: 31 bits times 16 bits, added up 64 times at most, stays below 2^53.
-On the CPU matrix products and sums of rows go through compiled loops (`kernels`).
+On the CPU remainders, matrix products and sums of rows go through compiled loops (`kernels`).
 """
 
 from __future__ import annotations
@@ -380,6 +380,10 @@ def _canonical(a: torch.Tensor, modulus: int) -> torch.Tensor:
     wide, bits = a.long(), modulus.bit_length()
     if modulus not in (MERSENNE_31, MERSENNE_61):
         return torch.remainder(wide, modulus)
+    if is_compiled(wide):
+        out = torch.empty(wide.shape, dtype=torch.int64)
+        kernels.reduce_each(wide.contiguous().numpy().reshape(-1), modulus, out.numpy().reshape(-1))
+        return out
     for _ in range(2 if bits == 31 else 1):  # a remainder costs a division, a fold two cheap passes
         wide = (wide & modulus) + (wide >> bits)
     wide += (wide >> 63) & modulus

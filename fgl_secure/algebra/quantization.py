@@ -269,8 +269,8 @@ class FixedPoint:
             >>> fixed.of_degree(2).decode(squares)
             array([0.25  , 0.5625])
         """
-        if terms < 1 or degree < 1:
-            raise InputError(f"terms and degree must be at least 1; found {terms} and {degree}")
+        if not all(isinstance(each, int | np.integer) and each >= 1 for each in (terms, degree)):
+            raise InputError(f"terms and degree must be integers of at least 1; found {terms!r} and {degree!r}")
         there, numbers = field or PrimeField(), as_floats(values, "values")
         bound = finite(largest_magnitude(numbers), "values") or 1.0
         room = (there.modulus - 1) // 2

@@ -51,7 +51,7 @@ def audit(
         from fgl_secure.methods import HiFGL
 
         report = audit(HiFGL(epochs=5), schemes=["relay-coded", "relay-coded[k_min=1]"])
-        print(report.contradictions)
+        print(report.violations)
         report.write("report")
 
     Args:
@@ -229,7 +229,7 @@ def chosen_attacks(names: Iterable[str] | str) -> _Chosen:
 
 
 def _check_measured(plan: Plan, records: Iterable[Record]) -> None:
-    """Refuses to say of named schemes that nothing contradicts them when nothing was measured.
+    """Refuses to say of named schemes that nothing violates them when nothing was measured.
 
     Attacks that read the run of one scheme and find nothing to read in that of another have said something of both.
     """
@@ -329,7 +329,7 @@ def _record(
     outside = card.circumstance is Circumstance.MALICIOUS_DEVICE  # every claim assumes semi-honest parties
     if broken is None or outside or not verdict.is_exposure or not record.controls_hold:
         return record
-    return replace(record, contradicts_claim=True, claim=sentence(broken))
+    return replace(record, violates_guarantee=True, claim=sentence(broken))
 
 
 def detectable(found: Measurement) -> float:

@@ -108,9 +108,9 @@ def command_text(command: object) -> str:
 
 
 _HEADINGS = (
-    ("protects", "Claims to protect"),
-    ("tested", "Tested by some attack here"),
-    ("leaks_by_design", "Leaks by design"),
+    ("protects", "Guarantees"),
+    ("tested", "Tested by an attack"),
+    ("leaks_by_design", "Declared leakage"),
     ("assumes", "Assumes"),
     ("source", "Source"),
 )
@@ -187,7 +187,7 @@ class _Lane:
     Attributes:
         scheme: whose.
         shape: of its mark.
-        tone: contradicted, found, quiet or context.
+        tone: violated, found, quiet or context.
         text: the figure with its interval, and what it measures.
         y: middle of the line, in pixels from the top of the attack's plot.
         at: position of the figure, per cent; `low` and `high` are those of its interval, `prior` of the prior.
@@ -228,7 +228,7 @@ def _lane(each: tables.UnderScheme, axis: Axis, schemes: Sequence[str], index: i
         scheme=each.scheme,
         shape=_shape_of(schemes, each.scheme),
         tone=each.tone,
-        text=f"{each.scheme}: {record.metric} {wording.with_interval(record)}, prior {wording.figure(record.prior)}",
+        text=f"{each.scheme}: {record.metric} {wording.with_interval(record)}, baseline {wording.figure(record.prior)}",
         y=LANE * index + LANE // 2 + 2,
         at=axis.place(record.value),
         low=axis.place(record.ci95.low),

@@ -1,4 +1,4 @@
-"""What schemes promise to hide, and what became of each promise: the one picture that a report opens with."""
+"""What schemes guarantee to hide, and what became of each guarantee: the one picture that a report opens with."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fgl_secure.auditing.records import Json, plain
+from fgl_secure.auditing.records import Json, check_types, plain
 from fgl_secure.runtime import Circumstance, Claim, Leak, Role, SecretKind
 
 if TYPE_CHECKING:
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """What became of a promise."""
+    """What became of a guarantee."""
 
-    CONTRADICTED = "contradicted"
-    ADMITTED = "admitted"
+    VIOLATED = "violated"
+    DECLARED = "declared leakage"
     """The scheme says itself that it leaks this."""
-    KEPT = "kept so far"
-    """Some attack could have contradicted it, and did not."""
-    UNREAD = "nothing to read"
-    """Promised, and the attacks on it met no message that they could read."""
-    UNTESTED = "not tested"
-    """Promised, and no attack of this audit could have contradicted it."""
-    NO_CLAIM = "no claim"
+    NOT_VIOLATED = "no violation found"
+    """Some attack could have violated it, and did not."""
+    NOT_APPLICABLE = "not applicable"
+    """Guaranteed, and the attacks on it met no message that they could use."""
+    NOT_TESTED = "not tested"
+    """Guaranteed, and no attack of this audit could have violated it."""
+    NO_GUARANTEE = "no guarantee"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Cell:
         state: what became of it.
         promises: sentences of the scheme's claim.
         admits: leaks by design, in the scheme's words.
-        attacks: those that contradict it, read most where it is admitted or not claimed, or tested it.
+        attacks: those that violate it, read most where it is admitted or not claimed, or tested it.
         value: the figure that exceeds its prior most; None where nothing was read.
         prior: of that figure; None together with it.
         metric: of that figure; "" together with it.
@@ -58,6 +58,27 @@ class Cell:
     value: float | None = None
     prior: float | None = None
     metric: str = ""
+
+    @property
+    def figures(self) -> tuple[float, float] | None:
+        """What an attack reached and its baseline, where nothing is guaranteed; otherwise None."""
+        if self.value is None or self.prior is None or self.state not in (State.DECLARED, State.NO_GUARANTEE):
+            return None
+        return self.value, self.prior
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Cell:
+        """Return the cell of which `to_json` gave these values; a secret of a package that is absent is refused.
+
+        Raises:
+            ValueError: no secret or state has that name.
+        """
+        check_types(cls, values)
+        known = {str(secret): secret for secret in SecretKind.every()}
+        if values["secret"] not in known:
+            raise ValueError(f"no secret is called {values['secret']!r}")
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(**{**values, **lists, "secret": known[values["secret"]], "state": State(values["state"])})
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values."""
@@ -130,7 +151,7 @@ def _cell(
 ) -> Cell:
     promised = [each for each in claim.guarantees if each.secret is secret and each.coalition.get(role, 0) > 0]
     admitted = [each for each in claim.leaks_by_design if each.secret is secret and each.role is role]
-    against = [each for each in about if each.contradicts_claim]
+    against = [each for each in about if each.violates_guarantee]
     exposed = [each for each in about if each.verdict.is_exposure and each.controls_hold]
     tested = [
         each
@@ -141,8 +162,10 @@ def _cell(
     looked = (card for name in blind if _is_about(card := cards[name], secret, role))
     unread = any(claim.borne_on(secret, card.coalition, card.circumstance) for card in looked)
     state, shown = _judged(bool(promised), admitted, against, exposed, tested)
-    state = State.UNREAD if state is State.UNTESTED and unread else state
-    best = max(shown, key=lambda each: each.value - each.prior, default=None) if state is not State.KEPT else None
+    state = State.NOT_APPLICABLE if state is State.NOT_TESTED and unread else state
+    best = (
+        max(shown, key=lambda each: each.value - each.prior, default=None) if state is not State.NOT_VIOLATED else None
+    )
     return Cell(
         scheme=run,
         secret=secret,
@@ -162,10 +185,10 @@ def _judged(
 ) -> tuple[State, list[Record]]:
     """The state, and the findings that it rests on; a leak that was not met leaves a promise beside it as it is."""
     if against:
-        return State.CONTRADICTED, against
+        return State.VIOLATED, against
     met = exposed or any(each.circumstance is Circumstance.ANY for each in admitted)
     if admitted and (met or not promised):
-        return State.ADMITTED, exposed
+        return State.DECLARED, exposed
     if promised:
-        return (State.KEPT, tested) if tested else (State.UNTESTED, [])
-    return State.NO_CLAIM, exposed
+        return (State.NOT_VIOLATED, tested) if tested else (State.NOT_TESTED, [])
+    return State.NO_GUARANTEE, exposed

@@ -35,6 +35,8 @@ class PrivacyCost:
         relation: what neighbouring inputs differ in, in words.
         releases: sums that the claim speaks of.
         accuracy_without: test accuracy of the same run without noise.
+        accuracy_without_features: test accuracy of the same run on features that reveal nothing, as epsilon 0 makes
+            them; None if it was not measured.
     """
 
     measured: Measured
@@ -42,3 +44,4 @@ class PrivacyCost:
     relation: str
     releases: int
     accuracy_without: float | None
+    accuracy_without_features: float | None = None

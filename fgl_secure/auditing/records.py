@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from math import isfinite
-from typing import TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -61,7 +61,30 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _interval(ends: list[float]) -> Interval:
+    return Interval(*ends)
+
+
+_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
+"""By annotation of a field, the types of its value in JSON."""
+
+
+def check_types(kind: type[Any], values: Mapping[str, Any]) -> None:
+    """Check values that were read from JSON against the annotations of a dataclass; others are not looked at.
+
+    Raises:
+        ValueError: a value has another type.
+    """
+    for field in fields(kind):
+        parts, value = str(field.type).split(" | "), values.get(field.name)
+        wanted = tuple(each for part in parts for each in _KINDS.get(part, ()))
+        if not wanted or (value is None and ("None" in parts or field.name not in values)):
+            continue
+        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+            raise ValueError(f"{field.name} must be of type {field.type}; found {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Record:
     """What one attack got out of one view of one run.
 
@@ -92,9 +115,9 @@ class Record:
         detectable_advantage: the smallest true figure that the verdict rule calls a leak 99 times in 100, at this n
             and this prior; above 1 means that even a full break could have been missed.
         verdict: see `judge`.
-        contradicts_claim: whether the figure contradicts what the protocol claims.
+        violates_guarantee: whether the figure violates what the protocol claims.
         finding: one plain sentence.
-        claim: the sentence of the claim that is contradicted, or "".
+        claim: the sentence of the claim that is violated, or "".
 
     Raises:
         InputError: A figure of the attack lies out of range or outside its interval, or a text is empty.
@@ -122,7 +145,7 @@ class Record:
     null_interval: Interval | None = None
     detectable_advantage: float
     verdict: Verdict
-    contradicts_claim: bool = False
+    violates_guarantee: bool = False
     finding: str
     claim: str = ""
 
@@ -146,11 +169,15 @@ class Record:
             raise InputError(f"ci95 must contain value = {self.value}; found {self.ci95!r}")
         if self.verdict.is_measured and self.null_interval is None:
             raise InputError(f"null_control must be given for the verdict {str(self.verdict)!r}; found None")
-        if self.contradicts_claim and not (self.verdict.is_exposure and self.claim.strip()):
+        if self.violates_guarantee and not (self.verdict.is_exposure and self.claim.strip()):
             raise InputError(
-                f"contradicts_claim must come with the verdict broken or leaks and the claim's sentence; found "
+                f"violates_guarantee must come with the verdict broken or leaks and the claim's sentence; found "
                 f"{str(self.verdict)!r} and {self.claim!r}"
             )
+
+    def __repr__(self) -> str:
+        said = f"{self.attack} under {self.protocol}: {self.metric} {self.value:.3f}, prior {self.prior:.3f}"
+        return f"Record({said}, {self.verdict}{', violates a guarantee' if self.violates_guarantee else ''})"
 
     @property
     def positive_holds(self) -> bool:
@@ -181,6 +208,24 @@ class Record:
     def could_tell(self) -> bool:
         """Whether the figure says something of a protocol, whichever way it came out."""
         return self.verdict.is_exposure or (self.has_power and self.detectable_advantage <= 1)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Record:
+        """Return the record of which `to_json` gave these values.
+
+        Raises:
+            ValueError: a value has another type.
+        """
+        check_types(cls, values)
+        kinds: dict[str, Callable[[Any], Any]] = {
+            "ci95": _interval,
+            "null_interval": _interval,
+            "knowledge": Alone,
+            "verdict": Verdict,
+            "in_the_clear_verdict": Verdict,
+        }
+        read = {name: None if values[name] is None else kind(values[name]) for name, kind in kinds.items()}
+        return cls(**{**values, **read})
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values; intervals become [low, high]."""

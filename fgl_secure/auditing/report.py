@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fgl_secure import __version__
 from fgl_secure.attacks.base import Attack
@@ -15,7 +15,8 @@ from fgl_secure.attacks.registry import page_on, papers
 from fgl_secure.auditing.html import render_html, render_matrix
 from fgl_secure.auditing.matrix import Cell, matrix
 from fgl_secure.auditing.plan import Plan
-from fgl_secure.auditing.records import Json, Record, plain_mapping
+from fgl_secure.auditing.plot import plot_findings
+from fgl_secure.auditing.records import Json, Record, check_types, plain_mapping
 from fgl_secure.auditing.texts import render_junit, render_markdown
 from fgl_secure.auditing.wording import Score
 from fgl_secure.errors import InputError
@@ -23,9 +24,10 @@ from fgl_secure.runtime import Circumstance, Claim, Guarantee
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.presets import LAST_ROUND
 
-_SCHEMA = 3
-"""3: a matrix of what became of each promise, and what the attacks are. 2: records say what the prior rests on
-(`knowledge`) and what is found in the clear (`in_the_clear`); null controls are independent runs. 1: they did not."""
+_SCHEMA = 4
+"""4: states and `violates_guarantee` in the field's words. 3: a matrix of what became of each promise, and what the
+attacks are. 2: records say what the prior rests on (`knowledge`) and what is found unprotected (`in_the_clear`); null
+controls are independent runs. 1: they did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ class Report:
         attacks: by name of an attack: summary (how it works), source, papers (name to address), page, observer, secret,
             circumstance and knows; may lack those of some records.
         exposures: who saw what.
-        claims: protocol name to protects, tested (what some figure could have contradicted), leaks_by_design, assumes
+        claims: protocol name to protects, tested (what some figure could have violated), leaks_by_design, assumes
             (lists of sentences) and source (text or list).
         notes: sentences that a reader should know.
     """
@@ -102,9 +104,9 @@ class Report:
         return str(self.run.get("protocol", known[-1] if known else "the run"))
 
     @property
-    def contradictions(self) -> tuple[Record, ...]:
-        """The findings that contradict what their protocol claims."""
-        return tuple(record for record in self.records if record.contradicts_claim)
+    def violations(self) -> tuple[Record, ...]:
+        """The findings that violate what their protocol claims."""
+        return tuple(record for record in self.records if record.violates_guarantee)
 
     @property
     def score(self) -> Score:
@@ -144,11 +146,74 @@ class Report:
             "report.md": render_markdown(self),
             "report.xml": render_junit(self),
         }
-        return write_files(Path(folder), texts)
+        return write_files(folder, texts)
+
+    @classmethod
+    def read(cls, path: Path | str) -> Report:
+        """Return the report that `write` wrote.
+
+            Report.read("report").to_dataframe().query("verdict == 'broken'")
+
+        Args:
+            path: of report.json, or of its folder.
+
+        Raises:
+            InputError: it can't be read, or was written by a version with another layout.
+        """
+        try:
+            place = Path(path)
+            values = json.loads((place / "report.json" if place.is_dir() else place).read_text(encoding="utf-8"))
+            if values.pop("schema") != _SCHEMA:
+                raise InputError("its layout is another version's")
+            values["matrix"] = tuple(map(Cell.from_json, values["matrix"]))
+            values["records"] = tuple(map(Record.from_json, values["records"]))
+            for each in values["exposures"]:
+                check_types(Exposure, each)
+            values["exposures"] = tuple(Exposure(**each) for each in values["exposures"])
+            return cls(**{**values, "notes": tuple(values["notes"])})
+        except (OSError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
+            raise InputError(
+                f"path must be a report.json of layout {_SCHEMA}, or its folder; found {path} ({error})"
+            ) from error
+
+    def to_dataframe(self) -> Any:  # pandas is optional
+        """Return the findings as a `pandas.DataFrame`, a row per figure and a column per field of `Record`.
+
+        The first column is the method. Intervals become two columns, such as `ci95_low` and `ci95_high`.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        try:
+            from pandas import DataFrame  # noqa: PLC0415  # optional
+        except ImportError as error:
+            raise InputError(
+                "pandas must be installed for to_dataframe: pip install 'fgl-secure[tables]'; found none"
+            ) from error
+        rows, columns = [], ["method", *(field.name for field in fields(Record))]
+        for name in ("ci95", "null_interval"):
+            at = columns.index(name)
+            columns[at : at + 1] = [f"{name}_low", f"{name}_high"]
+        for record in self.records:
+            row: dict[str, object] = {"method": self.run.get("method"), **record.to_json()}
+            for name in ("ci95", "null_interval"):
+                row[f"{name}_low"], row[f"{name}_high"] = cast("list[float] | None", row.pop(name)) or (None, None)
+            rows.append(row)
+        return DataFrame(rows, columns=columns)
+
+    def plot(self) -> Any:  # matplotlib is optional
+        """Return the findings as a `matplotlib.figure.Figure`; see `fgl_secure.auditing.plot.plot_findings`.
+
+            Report.read("report").plot().savefig("findings.pdf")
+
+        Raises:
+            InputError: matplotlib is not installed, or nothing was measured.
+        """
+        return plot_findings(self.records)
 
     def __repr__(self) -> str:
-        fell = len(self.contradictions)
-        return f"Report({', '.join(self.protocols)}: {len(self.records)} findings, {fell} of them contradict a claim)"
+        fell = len(self.violations)
+        return f"Report({', '.join(self.protocols)}: {len(self.records)} findings, {fell} of them violate a guarantee)"
 
     def _repr_html_(self) -> str:
         """The matrix, as notebooks show it."""
@@ -160,7 +225,7 @@ def render_json(report: Report) -> str:
     return json.dumps(report.to_json(), allow_nan=False, ensure_ascii=False, indent=2) + "\n"
 
 
-def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
+def write_files(folder: Path | str, texts: Mapping[str, str]) -> tuple[Path, ...]:
     """Write files into a folder, which is made when missing: all or none.
 
     They are written beside their places and then moved there, so a failure leaves the folder as it was and a reader
@@ -174,9 +239,10 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
         InputError: when the folder is a file, cannot be made or cannot be written to.
     """
     try:
+        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         _replace_all({folder / name: text for name, text in texts.items()})
-    except OSError as error:
+    except (OSError, TypeError) as error:
         raise InputError(f"folder must be a directory that can be written to; found {folder} ({error})") from error
     return tuple(folder / name for name in texts)
 
@@ -278,7 +344,7 @@ def report_of(
 
 
 def promises_tested(plan: Plan, records: list[Record], chosen: tuple[Attack[Any, Any], ...]) -> dict[str, list[str]]:
-    """By scheme, the sentences of its claim that some figure could have contradicted.
+    """By scheme, the sentences of its claim that some figure could have violated.
 
     That takes an attack on what is promised, by those against whom, with controls that hold, enough units for a full
     break to be seen, and something that the attack finds on this subject in the clear.
@@ -336,7 +402,7 @@ def _notes(plan: Plan) -> tuple[str, ...]:
         *([f"Reported round: {plan.chosen_on}."] if plan.chosen_on.endswith(LAST_ROUND) else []),
         *plan.notes,
         "Every party attacks alone, with what was sent to it and what it drew itself. All parties run in one process.",
-        "An attack that finds nothing to read under a protocol has no row there.",
+        "An attack that finds no message that it can use under a protocol has no row there.",
     )
 
 

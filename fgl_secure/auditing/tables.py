@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from fgl_secure.auditing.report import Report
 
 MEANING: Mapping[State, str] = MappingProxyType({
-    State.CONTRADICTED: "an attack read what the scheme promises to hide",
-    State.ADMITTED: "the scheme says that it leaks this; the figure is what was read",
-    State.KEPT: "promised, and attacks that could have contradicted it did not",
-    State.UNREAD: "promised, and the attacks on it met no message that they could read",
-    State.UNTESTED: "promised, and no attack here could have contradicted it",
-    State.NO_CLAIM: "nothing is promised; the figure is what was read",
+    State.VIOLATED: "an attack recovered what the scheme guarantees to hide",
+    State.DECLARED: "the scheme declares this leakage; the figure is what an attack reached",
+    State.NOT_VIOLATED: "guaranteed, and attacks that could have violated it did not",
+    State.NOT_APPLICABLE: "guaranteed, and the attacks on it met no message that they could use",
+    State.NOT_TESTED: "guaranteed, and no attack here could have violated it",
+    State.NO_GUARANTEE: "nothing is guaranteed; the figure is what an attack reached",
 })  # fmt: skip
 
 _EXAMPLES = 4
@@ -60,7 +60,8 @@ class Row:
     def is_quiet(self) -> bool:
         """Whether no cell of it says more than what is promised."""
         return all(
-            each.state in (State.UNREAD, State.UNTESTED, State.NO_CLAIM) and each.value is None for each in self.cells
+            each.state in (State.NOT_APPLICABLE, State.NOT_TESTED, State.NO_GUARANTEE) and each.value is None
+            for each in self.cells
         )
 
 
@@ -79,9 +80,11 @@ def rows(report: Report) -> tuple[Row, ...]:
 
 
 def cell_text(cell: Cell) -> str:
-    """What became of a promise, `admitted 0.532`; what was read is given where nothing is promised against it."""
-    shown = cell.value is not None and cell.state in (State.ADMITTED, State.NO_CLAIM)
-    return f"{cell.state} {wording.figure(cell.value)}" if shown and cell.value is not None else str(cell.state)
+    """Return a state, `declared leakage 0.963, baseline 0.856`; figures are for what is not guaranteed."""
+    if cell.figures is None:
+        return str(cell.state)
+    value, baseline = map(wording.figure, cell.figures)
+    return f"{cell.state} {value}, baseline {baseline}"
 
 
 def named(attacks: Sequence[str]) -> str:
@@ -110,33 +113,33 @@ class UnderScheme:
     @property
     def headline(self) -> Record:
         """The figure that stands for the others: of the worst verdict the one that exceeds its prior most."""
-        return max(self.records, key=lambda r: (r.contradicts_claim, -wording.SEVERITY.index(r.verdict), _gain(r)))
+        return max(self.records, key=lambda r: (r.violates_guarantee, -wording.SEVERITY.index(r.verdict), _gain(r)))
 
     @property
     def tone(self) -> str:
-        """How it is shown: contradicted, found, quiet, or context."""
+        """How it is shown: violated, found, quiet, or context."""
         record = self.headline
-        if record.contradicts_claim:
-            return "contradicted"
+        if record.violates_guarantee:
+            return "violated"
         if not record.verdict.is_measured:
             return "context"
         return "found" if record.verdict.is_exposure and record.controls_hold else "quiet"
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What was found, what that leaves open and what it contradicts, each sentence once."""
+        """What was found, what that leaves open and what it violates, each sentence once."""
         said: list[str] = []
         for record in self.records:
             said += [record.finding, wording.limits(record), wording.knowledge(record)]
             said.append(wording.control_failures(record))
             if record.verdict.is_measured and record.in_the_clear is None:
-                said.append(f"In the clear {wording.in_the_clear(record)}.")
+                said.append(f"Unprotected {wording.in_the_clear(record)}.")
         return tuple(dict.fromkeys(each for each in said if each))
 
     @property
-    def contradicted(self) -> tuple[str, ...]:
+    def violated(self) -> tuple[str, ...]:
         """The promises that fell."""
-        return tuple(dict.fromkeys(record.claim for record in self.records if record.contradicts_claim))
+        return tuple(dict.fromkeys(record.claim for record in self.records if record.violates_guarantee))
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ class AttackEntry:
     @cached_property
     def found(self) -> bool:
         """Whether anything was read under any scheme."""
-        return any(each.tone in ("contradicted", "found") for each in self.schemes)
+        return any(each.tone in ("violated", "found") for each in self.schemes)
 
     @property
     def needs(self) -> str:
@@ -223,8 +226,8 @@ def _entry(report: Report, name: str) -> AttackEntry:
 
 
 def _seriousness(entry: AttackEntry) -> tuple[int, float]:
-    """Contradicted promises first, then what exceeds its prior most."""
-    order = ("contradicted", "found", "quiet", "context")
+    """Violated guarantees first, then what exceeds its prior most."""
+    order = ("violated", "found", "quiet", "context")
     return (
         min(order.index(each.tone) for each in entry.schemes),
         -max(_gain(each.headline) for each in entry.schemes),

@@ -1,4 +1,4 @@
-"""The report in a terminal: a picture of 25 lines or fewer, and all findings behind it where they are asked for."""
+"""The report in a terminal: a picture of about one screen, and on request all findings."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from fgl_secure.auditing.matrix import Cell, State
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report
 
-LINES = 25
+LINES = 32
 """Most lines of the picture where every column has room, with two for where the files are."""
 
 _STYLES = {
-    State.CONTRADICTED: "bold red",
-    State.ADMITTED: "yellow",
-    State.KEPT: "cyan",
-    State.UNREAD: "",
-    State.UNTESTED: "dim",
-    State.NO_CLAIM: "",
+    State.VIOLATED: "bold red",
+    State.DECLARED: "yellow",
+    State.NOT_VIOLATED: "cyan",
+    State.NOT_APPLICABLE: "",
+    State.NOT_TESTED: "dim",
+    State.NO_GUARANTEE: "",
 }
-"""Red is for contradicted promises alone."""
+"""Red is for violated guarantees alone."""
 
 _USUAL = 80
 """Columns from which figures stand in a table; below it they are sentences."""
 
-_NARROWEST = max(len(state) for state in State)
+_NARROWEST = len(State.DECLARED)
 """Columns that a scheme has at least."""
 
 _FIGURE = 23
@@ -49,9 +49,9 @@ def print_report(report: Report, console: Console | None = None, *, verbose: boo
     """
     console = console or Console()
     console.print(_text(title(report), "bold"))
-    lines = [*_contradicted(report), *_unmeasured(report), *_summaries(report)]
+    lines = [*_violated(report), *_unmeasured(report), *_summaries(report)]
     taken = sum(-(-len(line.plain) // console.width) for line in lines)
-    _print_matrix(report, console, LINES - 5 - taken)
+    _print_matrix(report, console, None if verbose else LINES - 5 - taken)
     for line in lines:
         console.print(line)
     console.print(_text(wording.controls_summary(report)))
@@ -62,13 +62,13 @@ def print_report(report: Report, console: Console | None = None, *, verbose: boo
             console.print(_text(f"Note: {note}"))
 
 
-def _print_matrix(report: Report, console: Console, room: int) -> None:
-    """The rows that say something, and in one line those that don't; columns that don't fit go below.
+def _print_matrix(report: Report, console: Console, room: int | None) -> None:
+    """Print the rows that say something, and in one line those that don't; columns that don't fit go below.
 
     Args:
         report: the report.
         console: where to print.
-        room: lines for it, its headings included.
+        room: lines for it, its headings included; None prints all rows.
     """
     schemes, rows = tables.schemes(report), tables.rows(report)
     if not rows:
@@ -77,7 +77,9 @@ def _print_matrix(report: Report, console: Console, room: int) -> None:
         return
     told = [row for row in rows if not row.is_quiet] or list(rows)
     blocks = list(_blocks(schemes, console.width))
-    shown = sorted(_fitting(sorted(told, key=_weight), schemes, blocks, console, room - 2), key=rows.index)
+    shown: Sequence[tables.Row] = rows
+    if room is not None:
+        shown = sorted(_fitting(sorted(told, key=_weight), schemes, blocks, console, room - 2), key=rows.index)
     for columns in blocks:
         console.print(_matrix_table(shown, schemes, columns))
     hidden = [row for row in rows if row not in shown]
@@ -93,16 +95,17 @@ def _fitting(
     console: Console,
     room: int,
 ) -> Sequence[tables.Row]:
-    """The first rows of which all blocks together take no more lines than there is room for; at least one row."""
-    for most in range(len(rows), 1, -1):
+    """Return the first rows that fit with all blocks, and at least one; violated guarantees are never left out."""
+    least = max(1, sum(any(cell.state is State.VIOLATED for cell in row.cells) for row in rows))
+    for most in range(len(rows), least, -1):
         tables = (_matrix_table(rows[:most], schemes, columns) for columns in blocks)
         if sum(len(console.render_lines(table, pad=False)) for table in tables) <= room:
             return rows[:most]
-    return rows[:1]
+    return rows[:least]
 
 
 def _weight(row: tables.Row) -> int:
-    """What is kept where room is short: contradicted promises first."""
+    """What is kept where room is short: violated guarantees first."""
     return min(list(State).index(cell.state) for cell in row.cells)
 
 
@@ -126,7 +129,7 @@ def _column(name: str) -> int:
 
 
 def _matrix_table(rows: Sequence[tables.Row], schemes: Sequence[str], columns: Sequence[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
     table.add_column("hidden", overflow="fold")
     table.add_column("from", overflow="fold")
     for name in columns:
@@ -138,18 +141,19 @@ def _matrix_table(rows: Sequence[tables.Row], schemes: Sequence[str], columns: S
 
 
 def _cell(cell: Cell) -> Text:
-    return _text(tables.cell_text(cell), _STYLES[cell.state])
+    figures = "" if cell.figures is None else " {} ({})".format(*map(wording.figure, cell.figures))
+    return _text(f"{cell.state}{figures}", _STYLES[cell.state])
 
 
-def _contradicted(report: Report) -> list[Text]:
+def _violated(report: Report) -> list[Text]:
     """A line for each scheme of which a promise fell: by which attacks."""
     lines = []
-    fallen = [cell for cell in report.matrix if cell.state is State.CONTRADICTED]
+    fallen = [cell for cell in report.matrix if cell.state is State.VIOLATED]
     for name in dict.fromkeys(cell.scheme for cell in fallen):
         cells = [cell for cell in fallen if cell.scheme == name]
         attacks = tables.named(tuple(dict.fromkeys(attack for cell in cells for attack in cell.attacks)))
-        said = f"{name}: {wording.plural(len(cells), 'promise')} contradicted, by {attacks}"
-        lines.append(_text(said, _STYLES[State.CONTRADICTED]))
+        said = f"{name}: {wording.plural(len(cells), 'guarantee')} violated, by {attacks}"
+        lines.append(_text(said, _STYLES[State.VIOLATED]))
     return lines
 
 
@@ -187,7 +191,7 @@ def _print_findings(report: Report, console: Console) -> None:
 
 
 def _print_attack(records: Sequence[Record], console: Console) -> None:
-    falls = any(record.contradicts_claim for record in records)
+    falls = any(record.violates_guarantee for record in records)
     name = Text.assemble(_text(records[0].attack, "bold"), _text(f"  {records[0].view}", "dim"))
     console.print(name)
     if console.width >= _USUAL:
@@ -199,20 +203,20 @@ def _print_attack(records: Sequence[Record], console: Console) -> None:
     for sentence in said:
         console.print(Padding(_text(sentence), (0, 0, 0, 2), expand=False))
     if falls:
-        for claim in dict.fromkeys(record.claim for record in records if record.contradicts_claim):
-            console.print(Padding(_text(f"contradicts: {claim}", _STYLES[State.CONTRADICTED]), (0, 0, 0, 2)))
+        for claim in dict.fromkeys(record.claim for record in records if record.violates_guarantee):
+            console.print(Padding(_text(f"violates: {claim}", _STYLES[State.VIOLATED]), (0, 0, 0, 2)))
 
 
 def _figures(records: Sequence[Record]) -> Table:
     """One line a figure, under the headings where there are none yet; only a metric's name ever wraps."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=not records)
     table.add_column("  verdict", width=14, no_wrap=True)
-    table.add_column("metric", width=25, overflow="fold")
+    table.add_column("metric", width=23, overflow="fold")
     table.add_column("value [95 %]", width=_FIGURE, no_wrap=True)
-    for heading in ("prior", "clear"):
-        table.add_column(heading, width=6, no_wrap=True, justify="right")
+    for heading, width in (("baseline", 8), ("plain", 6)):
+        table.add_column(heading, width=width, no_wrap=True, justify="right")
     for record in records:
-        style = _STYLES[State.CONTRADICTED] if record.contradicts_claim else ""
+        style = _STYLES[State.VIOLATED] if record.violates_guarantee else ""
         cells = (
             f"  {record.verdict}",
             record.metric,
@@ -225,7 +229,7 @@ def _figures(records: Sequence[Record]) -> Table:
 
 
 def _in_a_line(record: Record) -> str:
-    figures = f"{wording.with_interval(record)}, prior {wording.figure(record.prior)}, clear {_clear(record)}"
+    figures = f"{wording.with_interval(record)}, baseline {wording.figure(record.prior)}, unprotected {_clear(record)}"
     return f"{record.verdict}: {record.metric} {figures}"
 
 
@@ -238,7 +242,7 @@ def _said(record: Record) -> str:
     parts = (
         record.finding,
         wording.limits(record),
-        f"In the clear: {clear}." if clear and record.has_power else "",
+        f"Unprotected: {clear}." if clear and record.has_power else "",
         wording.knowledge(record),
         wording.control_failures(record),
     )
@@ -246,7 +250,7 @@ def _said(record: Record) -> str:
 
 
 def _print_claims(report: Report, console: Console) -> None:
-    headings = {"protects": "promises", "leaks_by_design": "admits", "assumes": "assumes"}
+    headings = {"protects": "guarantees", "leaks_by_design": "declares", "assumes": "assumes"}
     for protocol in report.claims:
         console.print()
         console.print(_text(f"What {protocol} says of itself", "bold"))

@@ -61,15 +61,15 @@ def _matrix(report: Report) -> Iterator[str]:
     for row in tables.rows(report):
         cells = []
         for cell in row.cells:
-            if cell.state is State.CONTRADICTED:
-                cells.append(f"contradicted by {tables.named(cell.attacks)}")
+            if cell.state is State.VIOLATED:
+                cells.append(f"violated by {tables.named(cell.attacks)}")
             else:
                 cells.append(tables.cell_text(cell))
         rows.append((row.short, row.parties, *cells))
     yield from _table(("hidden", "from", *tables.schemes(report)), rows)
 
 
-_HEADINGS = ("attack", "metric", "verdict", "value [95 %]", "prior", "in the clear", "claim")
+_HEADINGS = ("attack", "metric", "verdict", "value [95 %]", "baseline", "unprotected", "guarantee")
 
 
 def _figures(record: Record) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ def _figures(record: Record) -> tuple[str, ...]:
         wording.with_interval(record),
         wording.figure(record.prior),
         wording.in_the_clear(record) or wording.DASH,
-        "contradicted" if record.contradicts_claim else "",
+        "violated" if record.violates_guarantee else "",
     )
 
 
@@ -100,13 +100,13 @@ def _one_line(text: str) -> str:
 
 
 def render_junit(report: Report) -> str:
-    """The promises as tests: a contradicted one fails, one that is admitted or not tested is skipped.
+    """The promises as tests: a violated one fails, one that is admitted or not tested is skipped.
 
     What a scheme doesn't promise is no test.
     """
     suites = Element("testsuites", name=_legal(title(report)))
     for scheme in tables.schemes(report):
-        promised = [cell for cell in report.matrix if cell.scheme == scheme and cell.state is not State.NO_CLAIM]
+        promised = [cell for cell in report.matrix if cell.scheme == scheme and cell.state is not State.NO_GUARANTEE]
         _suite(suites, scheme, promised)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(suites, encoding="unicode") + "\n"
 
@@ -118,17 +118,17 @@ def _suite(suites: Element, scheme: str, cells: list[Cell]) -> None:
         "testsuite",
         name=_legal(scheme),
         tests=str(len(cells)),
-        failures=str(states.count(State.CONTRADICTED)),
+        failures=str(states.count(State.VIOLATED)),
         errors="0",
-        skipped=str(states.count(State.UNTESTED) + states.count(State.ADMITTED)),
+        skipped=str(states.count(State.NOT_TESTED) + states.count(State.DECLARED)),
     )
     for cell in cells:
         name = _legal(f"{cell.secret}, from {cell.role}s")
         case = SubElement(suite, "testcase", classname=_legal(scheme), name=name)
-        if cell.state is State.CONTRADICTED:
-            said = SubElement(case, "failure", message=_legal(f"contradicted by {', '.join(cell.attacks)}"))
+        if cell.state is State.VIOLATED:
+            said = SubElement(case, "failure", message=_legal(f"violated by {', '.join(cell.attacks)}"))
             said.text = _legal("\n".join(cell.promises))
-        elif cell.state not in (State.KEPT, State.UNREAD):
+        elif cell.state not in (State.NOT_VIOLATED, State.NOT_APPLICABLE):
             SubElement(case, "skipped", message=_legal(f"{tables.cell_text(cell)}: {tables.MEANING[cell.state]}"))
 
 

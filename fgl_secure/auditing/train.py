@@ -9,6 +9,7 @@ from fgl_secure.auditing.method import Method, Source, check_method
 from fgl_secure.auditing.plan import Plan
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.report import accuracy_figures, cost_figures
+from fgl_secure.auditing.wording import plural, score_text, seconds_text
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.host import library_settings
@@ -17,7 +18,7 @@ from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Accuracy, Progress, TrainingResult
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Trained:
     """One training run.
 
@@ -34,6 +35,12 @@ class Trained:
     result: TrainingResult
     privacy: PrivacyCost | None
     hosted: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        plan, cost = self.plan, self.result
+        score = f"{plan.score} {score_text(plan.score, self.accuracy.test)} on test data"
+        run = f"{plan.method} on {plan.graph.graph.name} under {self.scheme}"
+        return f"Trained({run}: {score}, {plural(cost.rounds, 'round')}, {seconds_text(cost.seconds)})"
 
     @property
     def accuracy(self) -> Accuracy:
@@ -78,6 +85,7 @@ def _privacy_figures(cost: PrivacyCost, result: TrainingResult) -> dict[str, obj
         "lower_bound_n": bound.n,
         "lower_bound_confidence": bound.confidence,
         "test_accuracy_without_noise": cost.accuracy_without,
+        "test_accuracy_without_features": cost.accuracy_without_features,
     }
 
 

@@ -31,12 +31,12 @@ DASH = "-"
 SEVERITY = (Verdict.BROKEN, Verdict.LEAKS, Verdict.NOT_DETECTED, Verdict.CONTEXT)
 
 MEANING = {
-    Verdict.BROKEN: "The attack recovers at least half of the secrets exactly beyond what the prior gets right, or its "
-    "advantage surely exceeds the prior's by more than 0.5.",
-    Verdict.LEAKS: "The attack learns more than chance and prior allow, by more than 0.05 even at the low end of the "
-    "interval.",
+    Verdict.BROKEN: "The attack recovers at least half of the secrets exactly beyond what the baseline gets right, or "
+    "its advantage surely exceeds the baseline's by more than 0.5.",
+    Verdict.LEAKS: "The attack learns more than chance and baseline allow, by more than 0.05 even at the low end of "
+    "the interval.",
     Verdict.NOT_DETECTED: "This attack, on this many samples, found nothing. A smaller leak, or a better attack, "
-    "remains possible; and where it finds nothing in the clear either, that says nothing.",
+    "remains possible; and where it finds nothing unprotected either, that says nothing.",
     Verdict.CONTEXT: "The size of something, a property of graph and partition, or the share of claims that are right: "
     "no evidence of its own.",
 }
@@ -50,12 +50,12 @@ TERMS = (
     ),
     ("random guess", "What a guess by coin toss scores."),
     (
-        "prior",
+        "baseline",
         "What the best guess scores that never saw a message, with what the attack knows beside its view. Only what "
         "exceeds it was learned from the run.",
     ),
     (
-        "in the clear",
+        "unprotected",
         "The same attack on the same subject where nothing is protected: the most that it finds there. If that is "
         "nothing, finding nothing under a protocol means nothing.",
     ),
@@ -75,7 +75,7 @@ TERMS = (
         "shared endpoints) are resampled together.",
     ),
     (
-        "smallest detectable",
+        "minimum detectable effect",
         "The smallest true figure that the rule for verdicts would have called a leak 99 times in 100, on this many "
         "independent samples. Smaller leaks go unseen.",
     ),
@@ -151,8 +151,8 @@ def score_text(score: Score, value: object) -> str:
 
 
 def by_severity(records: Sequence[Record]) -> list[Record]:
-    """Worst verdict first; among equals contradictions first, then the larger figure."""
-    return sorted(records, key=lambda r: (SEVERITY.index(r.verdict), not r.contradicts_claim, -r.value, r.attack))
+    """Worst verdict first; among equals violations first, then the larger figure."""
+    return sorted(records, key=lambda r: (SEVERITY.index(r.verdict), not r.violates_guarantee, -r.value, r.attack))
 
 
 def limits(record: Record) -> str:
@@ -160,7 +160,7 @@ def limits(record: Record) -> str:
     if record.verdict is not Verdict.NOT_DETECTED:
         return ""
     if not record.has_power and record.in_the_clear is not None:
-        return f"Says nothing: in the clear, too, it finds nothing on this subject ({figure(record.in_the_clear)})."
+        return f"Says nothing: unprotected, too, it finds nothing on this subject ({figure(record.in_the_clear)})."
     if record.detectable_advantage > 1:
         return f"{plural(record.n, 'independent sample')} are too few: even a full break could have been missed."
     caught = f"Would have caught a true figure of {_above(record.detectable_advantage)} or more 99 times in 100."
@@ -182,7 +182,7 @@ def knowledge(record: Record) -> str:
     """A warning where a prior leaves out what the attack knows beside its view; empty for all others."""
     if record.knowledge is not Alone.NOT_LOOKED_AT:
         return ""
-    return "The prior leaves out what the attack knows beside its view: it offers no guess from that alone."
+    return "The baseline leaves out what the attack knows beside its view: it offers no guess from that alone."
 
 
 def _above(value: float) -> str:
@@ -211,7 +211,7 @@ def claimed(report: Report, protocol: str, key: str) -> list[str]:
 
 
 def _tested(report: Report, protocol: str) -> str:
-    """How many claims a finding could have contradicted, behind a comma; empty where the report doesn't say."""
+    """How many claims a finding could have violated, behind a comma; empty where the report doesn't say."""
     claim = report.claims.get(protocol)
     if not isinstance(claim, dict) or "tested" not in claim:
         return ""
@@ -222,24 +222,24 @@ def _tested(report: Report, protocol: str) -> str:
 
 
 def protocol_summary(report: Report, protocol: str) -> str:
-    """One sentence: how many of the protocol's claims the findings contradict, or that none was tested."""
+    """One sentence: how many of the protocol's claims the findings violate, or that none was tested."""
     mine = [record for record in report.records if record.protocol == protocol]
-    against = [record for record in report.contradictions if record.protocol == protocol]
+    against = [record for record in report.violations if record.protocol == protocol]
     claims = list(dict.fromkeys([*claimed(report, protocol, "protects"), *(record.claim for record in against)]))
     if against:
         broken = len({record.claim for record in against})
         verb = "is" if broken == 1 else "are"
         return (
-            f"{broken} of {plural(len(claims), 'claim')} of {protocol} {verb} contradicted by "
+            f"{broken} of {plural(len(claims), 'guarantee')} of {protocol} {verb} violated by "
             f"{plural(len(against), 'finding')}."
         )
     if claims and not any(record.verdict.is_measured for record in mine):
-        return f"Nothing was measured under {protocol}, which says nothing of its {plural(len(claims), 'claim')}."
+        return f"Nothing was measured under {protocol}, which says nothing of its {plural(len(claims), 'guarantee')}."
     if claims:
-        return f"No finding contradicts the {plural(len(claims), 'claim')} of {protocol}{_tested(report, protocol)}."
+        return f"No finding violates the {plural(len(claims), 'guarantee')} of {protocol}{_tested(report, protocol)}."
     exposed = sum(record.verdict.is_exposure and record.controls_hold for record in mine)
     shown = "no finding shows" if exposed == 0 else f"{plural(exposed, 'finding')} show{'s' if exposed == 1 else ''}"
-    return f"No protection is claimed by {protocol}; {shown} what it exposes."
+    return f"No protection is guaranteed by {protocol}; {shown} what it exposes."
 
 
 def controls_summary(report: Report) -> str:

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 from fgl_secure import methods
 from fgl_secure.cli.config import RUN_FILE, run_file
 from fgl_secure.cli.options import configured, data_of
-from fgl_secure.cli.output import CONTRADICTED, OK, OutputError, say
+from fgl_secure.cli.output import OK, VIOLATED, OutputError, say
 from fgl_secure.cli.parser import SCRIPTS
-from fgl_secure.cli.progress import Runs, shown
 from fgl_secure.errors import InputError
 from fgl_secure.ledger import Ledger
+from fgl_secure.progress import Runs, shown
 
 if TYPE_CHECKING:
     from fgl_secure.auditing import Report
     from fgl_secure.auditing.method import Method, Source
     from fgl_secure.auditing.train import Trained
-    from fgl_secure.cli.progress import Phases
+    from fgl_secure.progress import Phases
 
 
 def audit(chosen: argparse.Namespace, words: list[str]) -> int:
@@ -46,7 +46,7 @@ def audit(chosen: argparse.Namespace, words: list[str]) -> int:
             progress=phases,
         )
     _deliver(lambda: _told(report, chosen), report.write, chosen, ["audit", chosen.method.name])
-    return CONTRADICTED if chosen.scheme and report.contradictions else OK
+    return VIOLATED if chosen.scheme and report.violations else OK
 
 
 def _deliver(
@@ -90,7 +90,7 @@ def _printed(report: Report, *, verbose: bool) -> str:
     here.seek(0)
     lines = [line.rstrip() for line in here.read().splitlines()]
     if not verbose:
-        lines.append("every figure with its interval and prior: --verbose, or report.html")
+        lines.append("in brackets: best guess without messages; intervals: --verbose or report.html")
     return "\n".join(lines)
 
 
@@ -172,8 +172,8 @@ def compare(chosen: argparse.Namespace, words: list[str]) -> int:
         chosen,
         ["compare"],
     )
-    if chosen.scheme and found.contradictions:
-        return CONTRADICTED
+    if chosen.scheme and found.violations:
+        return VIOLATED
     if ledger.error is not None:  # what was found is printed by now, whatever became of the file of runs
         raise ledger.error
     return OK

@@ -1,6 +1,6 @@
 """The command line: `fgl-secure audit`, `train`, `compare`, `list` and more.
 
-Exit status 0: done, and no evidence contradicts a claim of a scheme named with --scheme. 3: some does. 2: bad usage,
+Exit status 0: done, and no evidence violates a guarantee of a scheme named with --scheme. 3: some does. 2: bad usage,
 input or output, with one line on the standard error stream. 1: a fault of this program, with one line too. There is
 never a traceback, unless --verbose asks for it.
 """
@@ -16,11 +16,10 @@ from typing import Any
 from fgl_secure.cli.config import commanded, file_of, read, with_options
 from fgl_secure.cli.output import (
     BAD_INPUT,
-    CONTRADICTED,
     FAULT,
     INTERRUPTED,
     OK,
-    complain,
+    VIOLATED,
     flush,
     say,
     standard_streams,
@@ -28,8 +27,9 @@ from fgl_secure.cli.output import (
 from fgl_secure.cli.parser import ASKED, candidates
 from fgl_secure.cli.usage import METHOD, parser_for
 from fgl_secure.errors import DataWarning, FglSecureError, InputError
+from fgl_secure.progress import complain
 
-__all__ = ["BAD_INPUT", "CONTRADICTED", "FAULT", "INTERRUPTED", "OK", "main", "with_method"]
+__all__ = ["BAD_INPUT", "FAULT", "INTERRUPTED", "OK", "VIOLATED", "main", "with_method"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

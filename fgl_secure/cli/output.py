@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
-from typing import TextIO
 
 from fgl_secure.errors import FglSecureError
+from fgl_secure.progress import close_quietly
 
-OK, FAULT, BAD_INPUT, CONTRADICTED, INTERRUPTED = 0, 1, 2, 3, 130
-"""Done; a fault of this program; bad usage, input or output; evidence contradicts a claim; Ctrl-C."""
+OK, FAULT, BAD_INPUT, VIOLATED, INTERRUPTED = 0, 1, 2, 3, 130
+"""Done; a fault of this program; bad usage, input or output; evidence violates a guarantee; Ctrl-C."""
 
 
 class OutputError(FglSecureError):
@@ -40,19 +40,10 @@ def _written() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        _close(sys.stdout)
+        close_quietly(sys.stdout)
     except OSError as error:
-        _close(sys.stdout)
+        close_quietly(sys.stdout)
         raise OutputError(f"standard output must take what is printed; found {error}") from error
-
-
-def complain(text: str) -> None:
-    """One line on the standard error stream, whatever the text holds."""
-    line = "".join(letter if letter.isprintable() else " " for letter in text)
-    try:
-        print(line, file=sys.stderr, flush=True)
-    except OSError:  # nobody can be told
-        _close(sys.stderr)
 
 
 @contextmanager
@@ -80,13 +71,8 @@ def standard_streams() -> Iterator[None]:
             try:
                 sys.stderr.flush()
             except OSError:
-                _close(sys.stderr)
+                close_quietly(sys.stderr)
             if out is not None and not out.closed:
                 with suppress(OSError):
                     out.reconfigure(errors=errors)
             sys.stdout, sys.stderr = before
-
-
-def _close(stream: TextIO) -> None:
-    """Lets the interpreter flush into nothing when it ends, instead of complaining."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

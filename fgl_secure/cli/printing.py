@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 120
 """Columns where the output is not a terminal."""
-_STYLES = {"contradicted": "red", "found": "yellow", "quiet": "default"}
+_STYLES = {"violated": "red", "found": "yellow", "quiet": "default"}
 _RIGHT = (2, 3, 4, 7)
 
 
@@ -53,13 +53,16 @@ def describe(done: Trained) -> str:
 def _privacy_rows(cost: PrivacyCost, result: TrainingResult) -> dict[str, str]:
     bound = cost.measured.bound
     lost = (cost.accuracy_without or 0.0) - (result.accuracy.test or 0.0)
+    times = f"over {cost.releases} release{'' if cost.releases == 1 else 's'}"
+    without = cost.accuracy_without_features
+    baseline = "" if without is None else f"; {_percent(without)} without features (epsilon 0)"
     stopped = "; training stopped when it was spent" if result.budget_spent else ""
     return {
-        "privacy": f"epsilon {cost.measured.claimed:.3f} at delta {cost.delta:g} of {cost.relation}, over "
-        f"{cost.releases} releases, by {cost.measured.accountant}{stopped}",
+        "privacy": f"epsilon {cost.measured.claimed:.3f} at delta {cost.delta:g} of {cost.relation}, "
+        f"{times}, by {cost.measured.accountant}{stopped}",
         "measured": f"epsilon is at least {bound.epsilon:.3f} ({bound.method}, {bound.n} canaries, "
         f"{bound.confidence:.0%} confidence)",
-        "price": f"{100 * lost:.2f} points of test accuracy; {_percent(cost.accuracy_without)} without noise",
+        "price": f"{100 * lost:.2f} points of test accuracy; {_percent(cost.accuracy_without)} without noise{baseline}",
     }
 
 

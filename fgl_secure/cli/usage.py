@@ -168,7 +168,7 @@ def _add_audit(parser: argparse.ArgumentParser, method: type[Method]) -> None:
         parser,
         f"schemes of a run, with commas between those for several topologies ({', '.join(method.topologies)}), "
         "parameters in brackets, as relay-coded[k_min=1,graph-shown]; repeatable; exit status 3 when evidence "
-        f"contradicts a claim; without it a demonstration of {', '.join(method.demonstrated)} that exits 0",
+        f"violates a guarantee; without it a demonstration of {', '.join(method.demonstrated)} that exits 0",
     )
     _add_attacks(parser)
     parser.add_argument("--out", type=place, default=Path("fgl-secure-report"), metavar="DIR",
@@ -206,7 +206,7 @@ def _add_comparison(parser: argparse.ArgumentParser, words: Sequence[str]) -> No
     _add_schemes(
         group,
         "beside the run in the clear a method runs under the first of these that serves it, repeatable; exit status 3 "
-        "when evidence contradicts a claim; relay-coded, then pairwise-masking where none is named",
+        "when evidence violates a guarantee; relay-coded, then pairwise-masking where none is named",
     )
     _add_attacks(group)
     add("--epochs", type=int, default=None, metavar="N", help="most training rounds; None takes each preset's")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
@@ -15,13 +16,15 @@ from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.dp.budget import PrivacyTarget, Relation, Unit
 from fgl_secure.dp.grid import grid_rows
 from fgl_secure.dp.perturbation import Perturbation
-from fgl_secure.errors import InputError
+from fgl_secure.errors import DataWarning, InputError
 
 MECHANISMS = ("multi-bit", "gaussian")
 BITS_OF_COINS = 62
 """Of the uniform numbers that decide about one coordinate."""
 LEAST_EPSILON = 1e-6
 """Below it the coins could not tell odds from even ones."""
+_ROUNDING = 1e-6
+"""Of a norm that is meant to be 1."""
 BEST_EPSILON = 2.18
 """Of one coordinate: so many are sampled that each has about as much (Sajadmanesh and Gatica-Perez 2021, Prop. 4.1)."""
 
@@ -79,6 +82,9 @@ def perturb(
     Raises:
         InputError: an argument breaks one of these rules.
 
+    Warns:
+        DataWarning: an entry was outside the bounds, or a row longer than a clip that was not given.
+
     Examples:
         >>> import numpy as np
         >>> perturb(np.full((3, 4), 0.5), epsilon=2.0).rows.shape
@@ -96,10 +102,27 @@ def perturb(
         for name, value in (("delta", delta), ("clip", clip)):
             if value is not None:
                 raise InputError(f"{name} must not be given for multi-bit, which needs none; found {value}")
-        return _multi_bit(values, float(epsilon), (0.0, 1.0) if bounds is None else bounds, coins or SystemCoins())
+        ends = (0.0, 1.0) if bounds is None else bounds
+        found = _multi_bit(values, float(epsilon), ends, coins or SystemCoins())
+        if found.clipped:  # said to the owner of the rows; how many there are would be private
+            warnings.warn(
+                f"entries must lie in [{ends[0]:g}, {ends[1]:g}]; at least one does not, and the nearer end took its "
+                "place: give bounds that hold for all rows of this kind",
+                DataWarning,
+                stacklevel=2,
+            )
+        return found
     if bounds is not None:
         raise InputError(f"bounds must not be given for gaussian, which clips norms; found {bounds}")
-    return _gaussian(values, float(epsilon), 1.0 if clip is None else clip, delta, coins or SystemCoins())
+    found = _gaussian(values, float(epsilon), 1.0 if clip is None else clip, delta, coins or SystemCoins())
+    if clip is None and np.linalg.norm(values, axis=1).max() > 1 + _ROUNDING:
+        warnings.warn(
+            "rows must have a norm of at most clip = 1 unless clip is given; at least one has more and was shortened: "
+            "scale the rows or give clip",
+            DataWarning,
+            stacklevel=2,
+        )
+    return found
 
 
 def _multi_bit(values: NDArray[np.float64], epsilon: float, bounds: tuple[float, float], coins: Coins) -> PerturbedRows:

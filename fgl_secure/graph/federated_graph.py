@@ -263,6 +263,10 @@ class FederatedGraph:
         silo_of = read_only(self.silo_of[devices])
         return FederatedGraph(graph, silo_of, train, validation, test, self.partition)
 
+    def with_features(self, features: NDArray[Any]) -> FederatedGraph:
+        """Return the same graph with other features, float [n, d]."""
+        return replace(self, graph=replace(self.graph, stored=read_only(features.astype(np.float32))))
+
     def redealt(self, seed: int, *, split_apart: bool = False, clients_too: bool = False) -> FederatedGraph:
         """Other inputs of the same shape: in every silo the nodes swap places, and no node that can move stays.
 

@@ -100,6 +100,41 @@ def _checked_node_types(features: NDArray[np.float32], node_types: bool) -> None
         )
 
 
+MOST_EDGE_TYPES = 1024
+"""Each has a learnt embedding per layer, and a column of a one-hot matrix."""
+
+
+def _checked_edge_types(values: ArrayLike, edges: ArrayLike, graph: Graph) -> NDArray[np.int64]:
+    """Return the type of each edge in the graph's canonical order, int64 [m].
+
+    Raises:
+        InputError: Types are not one integer from 0 per edge, or an edge's two directions have different types.
+    """
+    types, given = integers("edge_types", values), integers("edges", edges)
+    if types.shape != given.shape[1:]:
+        raise InputError(f"edge_types must have shape ({given.shape[1]},), one per edge; found shape {types.shape}")
+    if len(types) and types.max() >= MOST_EDGE_TYPES:
+        raise InputError(
+            f"edge_types must stay below {MOST_EDGE_TYPES}; edge {int(types.argmax())} has {types.max()}: number "
+            "them anew"
+        )
+    if len(types) and types.min() < 0:
+        raise InputError(f"edge_types must be 0 or more; edge {int(types.argmin())} has {types.min()}")
+    # both directions of an edge have one code
+    code = given.max(axis=0, initial=0) * graph.num_nodes + given.min(axis=0, initial=graph.num_nodes)
+    pairs, first, pair_of = np.unique(code, return_index=True, return_inverse=True)
+    differing = types != types[first][pair_of]
+    if differing.any():
+        edge = int(np.argmax(differing))
+        source, target = given[:, edge]
+        raise InputError(
+            f"edge_types must be the same in both directions; {source} -> {target} has {types[edge]} and "
+            f"{types[first][pair_of][edge]}: give an edge one type"
+        )
+    wanted = graph.edges.max(axis=0, initial=0) * graph.num_nodes + graph.edges.min(axis=0, initial=graph.num_nodes)
+    return read_only(types[first][np.searchsorted(pairs, wanted)])
+
+
 def _checked_targets(values: ArrayLike, num_graphs: int) -> NDArray[np.int64] | NDArray[np.float32]:
     """Labels as int64 or values as float32, one a graph.
 
@@ -161,6 +196,7 @@ class GraphSet:
         node_types: Whether the features are one column with the number of a node's type, which has no order.
         node_starts: int64 [g+1], where the nodes of each graph begin.
         edge_starts: int64 [g+1], where the edges of each graph begin.
+        edge_types: int64 [m], the type of each edge, such as a bond's, which has no order; None without types.
     """
 
     name: str
@@ -176,6 +212,7 @@ class GraphSet:
     node_types: bool
     node_starts: NDArray[np.int64]
     edge_starts: NDArray[np.int64]
+    edge_types: NDArray[np.int64] | None = None
 
     @classmethod
     def from_arrays(
@@ -189,6 +226,7 @@ class GraphSet:
         masks: SplitMasks,
         shift: str,
         node_types: bool = False,
+        edge_types: ArrayLike | None = None,
     ) -> GraphSet:
         """Check the arrays, copy them, and bring the edges into canonical order.
 
@@ -204,6 +242,7 @@ class GraphSet:
             masks: Three disjoint bool [g] over graphs; each client must have a training graph.
             shift: What differs between the clients.
             node_types: Whether the features are one column of integers from 0.
+            edge_types: Integers [m] from 0, the type of each edge, the same in both directions; None without types.
 
         Raises:
             InputError: An argument breaks one of these rules; the message names the node, edge, graph or client.
@@ -230,6 +269,7 @@ class GraphSet:
             node_types=node_types,
             node_starts=read_only(np.searchsorted(owner, starts).astype(np.int64)),
             edge_starts=read_only(np.searchsorted(owner[graph.edges[1]], starts).astype(np.int64)),
+            edge_types=None if edge_types is None else _checked_edge_types(edge_types, edges, graph),
         )
 
     @property
@@ -283,6 +323,9 @@ class GraphSet:
             test=read_only(self.test[ids]),
             node_starts=read_only(np.searchsorted(own.graph_of, starts).astype(np.int64)),
             edge_starts=read_only(np.searchsorted(own.graph_of[own.edges[1]], starts).astype(np.int64)),
+            edge_types=None
+            if self.edge_types is None
+            else read_only(self.edge_types[_ranges(self.edge_starts, ids)[0]]),
         )
 
     def union(self) -> FederatedGraph:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 from fgl_secure import plugins
 from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.training.local_privacy import LocalPerturbation
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.method import Method
@@ -47,6 +48,7 @@ __all__ = [
     "FedStruct",
     "FedVN",
     "HiFGL",
+    "LocalPerturbation",
     "method",
     "names",
 ]
@@ -100,3 +102,7 @@ def __getattr__(name: str) -> object:
         if place.attr == name:
             return method(known)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *(place.attr for place in _places().values())})

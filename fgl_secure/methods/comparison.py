@@ -40,8 +40,8 @@ SECURED = ("relay-coded", "pairwise-masking")
 """Where no scheme is named: relays where sums are for clients or devices, masks that cancel where they are for the
 server."""
 
-TONES = ("contradicted", "found", "quiet")
-"""The outcome of an attack, the worst first: it contradicts a claim, it recovered something, it recovered nothing."""
+TONES = ("violated", "found", "quiet")
+"""The outcome of an attack, the worst first: it violates a guarantee, it recovered something, it recovered nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Reading:
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The order of readings: contradicted claims first, then the largest excess over the prior."""
+        """The order of readings: violated guarantees first, then the largest excess over the prior."""
         return TONES.index(self.tone), self.prior - self.value
 
 
@@ -175,9 +175,9 @@ class Comparison:
     left_out: tuple[_LeftOut, ...]
 
     @property
-    def contradictions(self) -> tuple[Reading, ...]:
-        """The readings that contradict what a chosen scheme claims; runs in the clear are for comparison alone."""
-        return tuple(r for line in self.lines for r in line.sides[-1].readings if r.tone == "contradicted")
+    def violations(self) -> tuple[Reading, ...]:
+        """Return the readings that violate a guarantee of a chosen scheme; unprotected runs only compare."""
+        return tuple(r for line in self.lines for r in line.sides[-1].readings if r.tone == "violated")
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as JSON values: scores are fractions or errors, times seconds."""
@@ -195,7 +195,7 @@ class Comparison:
         """
         text = json.dumps(self.as_json(), ensure_ascii=False, indent=2) + "\n"
         texts = {"compare.html": render_html(self), "compare.json": text, "compare.md": render_markdown(self)}
-        return write_files(Path(folder), texts)
+        return write_files(folder, texts)
 
     def _repr_html_(self) -> str:
         """The table, as notebooks show it."""
@@ -415,7 +415,7 @@ def _not_attacked(report: Report, name: str) -> list[str]:
     measured = {each.attack for each in report.records if _belongs(each.protocol, name) and each.verdict.is_measured}
     attacks = cast("Mapping[str, Mapping[str, Any]]", report.attacks)
     observers = {str(about["observer"]) for attack, about in attacks.items() if attack in measured}
-    unread = {cell.role for cell in report.matrix if cell.scheme == name and cell.state is State.UNREAD}
+    unread = {cell.role for cell in report.matrix if cell.scheme == name and cell.state is State.NOT_APPLICABLE}
     return sorted(receivers - observers - unread)
 
 
@@ -481,7 +481,7 @@ def side_of(founds: Sequence[Mapping[str, Any]], index: int) -> Side | None:
     )
 
 
-COLUMNS = ("method", "scheme", "{score}", "sent", "time", "worst finding", "by attack", "prior", "not attacked")
+COLUMNS = ("method", "scheme", "{score}", "sent", "time", "worst finding", "by attack", "baseline", "not attacked")
 
 
 def render_html(comparison: Comparison) -> str:
@@ -514,17 +514,17 @@ def render_markdown(comparison: Comparison) -> str:
 
 def title(comparison: Comparison) -> str:
     """The page's title."""
-    return f"Methods on {comparison.run['dataset']}, in the clear and secured"
+    return f"Methods on {comparison.run['dataset']}, unprotected and secured"
 
 
 def summary(comparison: Comparison) -> str:
-    """How many methods fit, what contradicts claims, and what was not attacked, in two sentences."""
+    """How many methods fit, what violates guarantees, and what was not attacked, in two sentences."""
     count, chosen = len(comparison.lines), [line.sides[-1] for line in comparison.lines]
-    fell, read = len(comparison.contradictions), sum(side.worst is not None for side in chosen)
+    fell, read = len(comparison.violations), sum(side.worst is not None for side in chosen)
     open_ = sum(bool(side.not_attacked) for side in chosen)
-    promises = f"{fell} findings contradict" if fell > 1 else f"{'One' if fell else 'No'} finding contradicts"
+    promises = f"{fell} findings violate" if fell > 1 else f"{'One' if fell else 'No'} finding violates"
     return (
-        f"{count} of {count + len(comparison.left_out)} methods fit. {promises} a claim of a secured run; "
+        f"{count} of {count + len(comparison.left_out)} methods fit. {promises} a guarantee of a secured run; "
         f"attacks recovered something from {read} of {len(chosen)} secured runs; in {open_} of them parties of some "
         "role received messages and were not attacked."
     )
@@ -570,5 +570,5 @@ def _worst(side: Side) -> tuple[str, str, str]:
     reading = side.worst
     if reading is None:
         return "nothing found" if side.readings else "not attacked", "", ""
-    broken = ", contradicts the claim" if reading.tone == "contradicted" else ""
+    broken = ", violates the guarantee" if reading.tone == "violated" else ""
     return f"{figure(reading.value)} {reading.metric}{broken}", reading.attack, figure(reading.prior)

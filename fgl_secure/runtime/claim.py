@@ -1,4 +1,4 @@
-"""What a scheme promises, as data that evidence can contradict."""
+"""What a scheme promises, as data that evidence can violate."""
 
 from __future__ import annotations
 
@@ -158,13 +158,13 @@ class Claim:
     def broken_by(
         self, secret: SecretKind, coalition: Mapping[Role, int], circumstance: CircumstanceKind
     ) -> Guarantee | None:
-        """The first promise that a finding contradicts, or None; see `borne_on`."""
+        """The first promise that a finding violates, or None; see `borne_on`."""
         return next(iter(self.borne_on(secret, coalition, circumstance)), None)
 
     def borne_on(
         self, secret: SecretKind, coalition: Mapping[Role, int], circumstance: CircumstanceKind
     ) -> tuple[Guarantee, ...]:
-        """All promises that a finding would contradict.
+        """All promises that a finding would violate.
 
         Args:
             secret: what a coalition looks for.

@@ -436,18 +436,19 @@ class Transcript:
         return [(int(code), int(counts[code])) for code in np.flatnonzero(counts)]
 
     def _view(self, name: str, observer_of: NDArray[np.int64], hidden: str | None = None) -> View:
-        seen: dict[int, _Seen] = {}  # schemes send along the same ends every round
+        seen: dict[int, _Seen | None] = {}  # schemes send along the same ends every round
         received = []
         for batch in self.messages:
             if id(batch.ends) not in seen:
-                seen[id(batch.ends)] = _Seen.of(batch.ends.laid_out(), observer_of)
-            received.append(seen[id(batch.ends)].received(batch, self.batch_axes))
+                seen[id(batch.ends)] = _Seen.of(batch.ends, observer_of)
+            if (rows := seen[id(batch.ends)]) is not None:
+                received.append(rows.received(batch, self.batch_axes))
         shown = [batch for batch in self.private if batch.name != hidden]
         private = [_owned(batch, observer_of, self.batch_axes) for batch in shown]
         return View(
             name,
             self.parties,
-            tuple(rows for rows in received if len(rows.senders)),
+            tuple(received),
             tuple(rows for rows in private if len(rows.owners)),
         )
 
@@ -462,7 +463,10 @@ class _Seen:
     receivers: NDArray[np.int64]
 
     @classmethod
-    def of(cls, ends: Ends, observer_of: NDArray[np.int64]) -> _Seen:
+    def of(cls, ends: Ends, observer_of: NDArray[np.int64]) -> _Seen | None:
+        if observer_of[ends.receivers].max(initial=-1) < 0:
+            return None
+        ends = ends.laid_out()
         observers = observer_of[ends.receivers]
         seen = np.flatnonzero(observers >= 0)
         # The order in which a scheme lays out its messages is nothing that anybody receives, and may tell who sent what
@@ -492,6 +496,6 @@ def _owned(batch: PrivateBatch, observer_of: NDArray[np.int64], batch_axes: int)
 
 
 def _rows(values: Payload, seen: NDArray[np.int64], batch_axes: int) -> Payload:
-    if len(seen) == values.shape[batch_axes] and bool((np.diff(seen) == 1).all()):
+    if len(seen) == values.shape[batch_axes] and (len(seen) == 1 or bool((np.diff(seen) == 1).all())):
         return values  # recorded arrays are read-only, so sharing them is safe
     return np.take(values, seen, axis=batch_axes)

@@ -6,15 +6,22 @@ its own. Both project on the source's side (4.2.3, step 1a), so a message is as 
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import ClassVar, cast
 
+import numpy as np
 import torch
 from torch import nn
+
+from fgl_secure.errors import InputError
+from fgl_secure.training.parameters import overwrite
+from fgl_secure.training.presets import Preset
+from fgl_secure.typing import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +42,10 @@ class Degrees:
     def of(self, members: torch.Tensor) -> Degrees:
         """The degrees of some devices, int64 [k]."""
         return Degrees(self.full[members], self.heard[members], self.summed[members])
+
+    def scaled_to_full(self, sums: torch.Tensor) -> torch.Tensor:
+        """Return sums [n, d] times full / summed: of all neighbours where all are summed, else estimates of that."""
+        return sums * (self.full / self.summed.clamp(min=1))
 
 
 _Watch = Callable[[nn.Parameter, torch.Tensor | None, torch.Tensor], None]
@@ -248,6 +259,42 @@ class SAGELayer(MessageLayer):
         return self.shift(sums / degrees.summed.clamp(min=1) + self.project(kept, self.own_weight), self.bias)
 
 
+class SummedSAGELayer(SAGELayer):
+    """GraphSAGE with a sum in place of the mean: W_self h + W_neighbour sum(h of neighbours) + b."""
+
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+        """Adds the own projection and the bias to the sum over all neighbours."""
+        return self.shift(degrees.scaled_to_full(sums) + self.project(kept, self.own_weight), self.bias)
+
+
+class GINLayer(_Convolution):
+    """Graph isomorphism layer (Xu et al. 2019, Eq. 4.1): a perceptron of (1 + epsilon) h + sum(h of neighbours).
+
+    The perceptron's first product is linear and goes before the sum; the device computes all others behind it.
+
+    Args:
+        widths: of the input, and of the output of each product of the perceptron, with ReLU between them.
+        eps: epsilon, which is not trained.
+    """
+
+    def __init__(self, *widths: int, eps: float = 0.0) -> None:
+        super().__init__(*widths[:2])
+        self.eps = eps
+        self.weights = nn.ParameterList(_glorot(d_in, d_out) for d_in, d_out in pairwise(widths[1:]))
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(d_out)) for d_out in widths[2:])
+
+    def source_scale(self, degrees: Degrees) -> torch.Tensor:
+        """1: nothing weighs."""
+        return torch.ones_like(degrees.heard)
+
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+        """The perceptron of the own row and of the sum over all neighbours."""
+        h = self.shift((1 + self.eps) * kept + degrees.scaled_to_full(sums), self.bias)
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            h = self.shift(self.project(torch.relu(h), weight), bias)
+        return h
+
+
 class PublishedSAGELayer(MessageLayer):
     """GraphSAGE of HiFGL's public code: the own row is in the mean too, and a soft-max on what each layer gives.
 
@@ -345,16 +392,92 @@ SLOPE, SCORE = 0.2, 2.0
 
 LayerMaker = Callable[[int, int], MessageLayer]
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdaptedModule:
+    """A torch_geometric module as a backbone: layers with its widths and weights; see `backbones.register_backbone`.
+
+    Attributes:
+        module: the module; its weights stay as they are until `load` replaces them.
+        layers: the layers, one per convolution, with copies of the weights.
+        dropout: probability of dropping a hidden unit.
+        names: for each parameter of the layers, in order, the name of the module's parameter that it was copied from.
+    """
+
+    module: nn.Module
+    layers: nn.ModuleList
+    dropout: float
+    names: tuple[str, ...]
+
+    @property
+    def origins(self) -> tuple[nn.Parameter, ...]:
+        """The module's parameters behind `names`; matrices are transposed.
+
+        Raises:
+            InputError: the module has lost one of them.
+        """
+        known = dict(self.module.named_parameters())
+        lost = [name for name in self.names if name not in known]
+        if lost:
+            raise InputError(f"module must have the parameters that it was registered with; found no {lost[0]}")
+        return tuple(known[name] for name in self.names)
+
+    @property
+    def widest(self) -> int:
+        """Most entries of a bias, which every product that the layers compute has one of."""
+        return max(origin.numel() for origin in self.origins if origin.ndim == 1)
+
+    def copied(self, features: int, classes: int) -> nn.ModuleList:
+        """Return layers with the initial weights.
+
+        Raises:
+            InputError: the graph has another number of features or classes than the module.
+        """
+        first, last = cast("MessageLayer", self.layers[0]), [each for each in self.origins if each.ndim == 1][-1]
+        ends = first.message_weight.shape[0], last.numel()
+        if ends != (features, classes):
+            raise InputError(
+                f"backbone must take {features} features and give {classes} classes, as the graph has; found a module "
+                f"of {ends[0]} and {ends[1]}: make it with in_channels={features} and {classes} output channels"
+            )
+        return copy.deepcopy(self.layers)
+
+    def load(self, theta: Array) -> nn.Module:
+        """Write trained weights into the module, and return it.
+
+        Args:
+            theta: float [p], the parameters of all layers one after the other, as `train(...).result.report["theta"]`
+                has them after the last round.
+
+        Raises:
+            InputError: there are more or fewer.
+        """
+        entries = sum(origin.numel() for origin in self.origins)
+        if np.shape(theta) != (entries,):
+            raise InputError(f"theta must hold {entries} numbers, one per parameter; found {list(np.shape(theta))}")
+        overwrite([origin.detach().t() for origin in self.origins], np.asarray(theta, dtype=np.float32))
+        return self.module
+
+
+def shaped(make: LayerMaker | AdaptedModule, preset: Preset) -> Preset:
+    """Return the preset with the depth, width and dropout of an adapted module, or as it is."""
+    if not isinstance(make, AdaptedModule):
+        return preset
+    return replace(preset, layers=len(make.layers), hidden=make.widest, dropout=make.dropout)
+
+
 LAYERS: Mapping[str, LayerMaker] = MappingProxyType({"gcn": GCNLayer, "sage": SAGELayer})
 
 
-def make_layers(make: LayerMaker, widths: tuple[int, ...], seed: int) -> nn.ModuleList:
-    """Layers of the given widths with initial weights that depend on the seed alone."""
+def make_layers(make: LayerMaker | AdaptedModule, widths: tuple[int, ...], seed: int) -> nn.ModuleList:
+    """Layers of the given widths with initial weights that depend on the seed alone; an adapted module has its own."""
+    if isinstance(make, AdaptedModule):
+        return make.copied(widths[0], widths[-1])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.ModuleList(make(d_in, d_out) for d_in, d_out in pairwise(widths))
 
 
-def widest(make: LayerMaker, widths: tuple[int, ...]) -> int:
+def widest(make: LayerMaker | AdaptedModule, widths: tuple[int, ...]) -> int:
     """Most entries of a message of layers of the given widths."""
     return max(cast("MessageLayer", layer).message_width for layer in make_layers(make, widths, 0))

@@ -20,7 +20,7 @@ from torch import nn
 from fgl_secure.algebra import FixedPoint, Segments
 from fgl_secure.algebra.checks import check_bits
 from fgl_secure.algebra.kernels import rounded_outer_sums
-from fgl_secure.errors import FieldRangeError
+from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.coded_products import Layout, Parts, Product, ProductCode, ProductCollective, SumsProducts
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
@@ -162,8 +162,17 @@ class Collector:
         """The factors of every parameter, in the order of the model.
 
         What was collected is forgotten. Products of one row are one: their gradients are added up.
+
+        Raises:
+            InputError: a layer used a parameter in another way than by `MessageLayer.project` and `shift`.
         """
         found, self._found = self._found, {}
+        layer = next((number for number, parameter in self._order if id(parameter) not in found), None)
+        if layer is not None:
+            raise InputError(
+                "backbone must use every parameter by MessageLayer.project or shift, of which gradients per device are "
+                f"summed, and hold no nn.Linear; found another use in layer {layer}"
+            )
         still = {_place(rows): bits for rows, bits in self._unchanging}
         return tuple(_factors(layer, found[id(parameter)], still) for layer, parameter in self._order)
 

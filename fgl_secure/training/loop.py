@@ -152,10 +152,10 @@ class TrainingResult:
     rounds: int
     seconds: float
     seconds_per_round: float
-    losses: tuple[float, ...]
+    losses: tuple[float, ...] = field(repr=False)
     budget_spent: bool
-    transcript: Transcript
-    report: Arrays = field(default_factory=dict)
+    transcript: Transcript = field(repr=False)
+    report: Arrays = field(default_factory=dict, repr=False)
 
 
 def compute_device(name: str) -> torch.device:

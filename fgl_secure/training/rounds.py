@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,9 @@ class Rounds(Program):
         self._spent = False
         self.losses: list[float] = []
 
+    count_scales: ClassVar[Array] = np.ones(1)
+    """What sums of the columns of `marks` are multiplied by before they are rounded to whole numbers."""
+
     @abstractmethod
     def train(self, number: int) -> Figures:
         """One round of training, and the figures of the models before it."""
@@ -86,23 +89,27 @@ class Rounds(Program):
                 self._scores.see(number, last.counts, last.own, last.score)
         return False
 
+    def marks(self, predicted: Array) -> Array:
+        """Return what each of the silo's nodes adds to the counts, float [m, COUNTS or more]."""
+        return marks_of(self.silo, predicted).astype(np.float32)
+
     def told(
-        self, predicted: NDArray[np.int64], losses: NDArray[np.floating[Any]] | None = None, values: Array = NOTHING
+        self, predicted: Array, losses: NDArray[np.floating[Any]] | None = None, values: Array = NOTHING
     ) -> tuple[Floats, Figures]:
         """Sums figures up: over the silo's devices, and with them, and a vector of the silo's own, over all silos.
 
         Args:
-            predicted: int64 [m], the class of each of the silo's nodes.
+            predicted: [m], the class of each of the silo's nodes, or what else `marks` takes.
             losses: float [m], 0 for nodes that are not trained on; none unless given.
             values: float [P], such as the silo's model.
 
         Returns:
             The mean of the vectors over the silos, float64 [P], and the figures.
         """
-        marks = marks_of(self.silo, predicted).astype(np.float32)
+        marks = self.marks(predicted)
         own_losses = np.zeros(len(marks), dtype=np.float32) if losses is None else losses
         own = self.talk.members(np.concatenate([np.asarray(own_losses, dtype=np.float32)[:, None], marks], axis=1))
-        facts, counts = self.silo.facts, np.rint(own[1:]).astype(np.int64)
+        facts, counts = self.silo.facts, np.rint(own[1:] * self.count_scales).astype(np.int64)
         row, parts = np.append(values, own[0] / max(facts.labelled, 1)), (len(values),) * bool(len(values))
         sums, everybodys = self.talk.server(row, counts, parts=parts)
         return sums[:-1] / facts.silos, Figures(float(sums[-1]), everybodys, counts)

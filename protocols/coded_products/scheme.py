@@ -23,9 +23,8 @@ from fgl_secure.protocols.coded_products.encoding import LEAST_BITS, ProductCode
 from fgl_secure.protocols.coded_products.parties import Devices, Silos
 from fgl_secure.protocols.coded_products.plan import Layout, Plan
 from fgl_secure.protocols.coded_products.relays import Relays
-from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.scheme import Scheme, SumMachine
+from fgl_secure.protocols.scheme import Scheme, SumMachine, select_hosted
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, Topology
 from fgl_secure.runtime import (
@@ -248,11 +247,11 @@ class CodedProducts(RelayCoded):
         crypto = self.product_cryptography(found, self.T, None if hosted is None else session, self.keys)
         roles = self.product_roles
         out: list[SumMachine] = []
-        if len(devices := hosted_of(hosted, g.row_owner)):
+        if len(devices := select_hosted(hosted, g.row_owner)):
             out.append(roles.devices(devices, terms, plan, crypto, draws))
-        if len(silos := hosted_of(hosted, g.group_owner)):
+        if len(silos := select_hosted(hosted, g.group_owner)):
             out.append(roles.silos(silos, terms, plan, draws))
-        if len(here := hosted_of(hosted, relays)):
+        if len(here := select_hosted(hosted, relays)):
             out.append(roles.relays(here, terms, plan, crypto, draws))
         return tuple(out)
 

@@ -13,9 +13,8 @@ from fgl_secure.crypto.cryptography import Cryptography, RealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.one_sum.terms import OneSum
-from fgl_secure.protocols.scheme import Rounding, Scheme, SumMachine
+from fgl_secure.protocols.scheme import Rounding, Scheme, SumMachine, select_hosted
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import (
     Circumstance,
@@ -113,7 +112,7 @@ class OneSumScheme(Scheme):
         receiver: Callable[[], SumMachine] | None = None,
     ) -> tuple[SumMachine, ...]:
         """The machines of hosted parties, each made where a party of its role is hosted."""
-        here, out = hosted_of(hosted, terms.clients), list[SumMachine]()
+        here, out = select_hosted(hosted, terms.clients), list[SumMachine]()
         if hosted is None or terms.server in hosted:
             out.append(server())
         if len(here):

@@ -11,10 +11,9 @@ import numpy as np
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.choices import name_members
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.plaintext.machines import Adder, Clients, Owners, Senders, Silos
-from fgl_secure.protocols.scheme import Scheme, SumMachine, check_range
+from fgl_secure.protocols.scheme import Scheme, SumMachine, check_range, select_hosted
 from fgl_secure.protocols.stepwise import SumTerms, Together
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Phase, PublicParameters
@@ -124,15 +123,15 @@ class Plaintext(Scheme):
         self.check_serves(topology)
         check_range(self, topology)
         g, terms = topology.grouping, SumTerms(repr(self), topology, session, draws.batch_shape)
-        owners = hosted_of(hosted, g.owners)
+        owners = select_hosted(hosted, g.owners)
         least = self.minimum_group if topology.name == NEIGHBOURS else 1
         found: tuple[SumMachine, ...] = (Owners(owners, terms, least),)
         if topology.name in (CLIENTS, SERVER):
-            clients, adder = hosted_of(hosted, g.row_owner), hosted_of(hosted, g.group_owner)
+            clients, adder = select_hosted(hosted, g.row_owner), select_hosted(hosted, g.group_owner)
             threshold = self.threshold_for(len(g.row_owner))
             found = (Clients(clients, terms), Adder(adder, terms, threshold))
         elif topology.name == NEIGHBOURS and self.path is Path.SILO:
-            silos = hosted_of(hosted, g.row_custodian, g.group_custodian)
+            silos = select_hosted(hosted, g.row_custodian, g.group_custodian)
             found = (Senders(owners, terms, least), Silos(silos, terms, least))
             if np.isin(owners, silos).any():
                 read = (Phase.ADDRESSES, Phase.VALUES)

@@ -20,9 +20,8 @@ import numpy as np
 from fgl_secure.algebra import MERSENNE_31, FixedPoint, LagrangeCode, Overflow, PrimeField
 from fgl_secure.choices import name_members
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine
+from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine, select_hosted
 from fgl_secure.protocols.secmp.machines import Devices, Silos
 from fgl_secure.protocols.secmp.setting import MuDelivery, Points, Setting
 from fgl_secure.protocols.stepwise import SumTerms, Together
@@ -212,8 +211,8 @@ class SecretMessagePassing(Scheme):
         setting = Setting.of(
             self.field, self.T, self.delivery, SumTerms(repr(self), topology, session, draws.batch_shape)
         )
-        owners = hosted_of(hosted, g.owners)
-        silos = hosted_of(hosted, setting.silos)
+        owners = select_hosted(hosted, g.owners)
+        silos = select_hosted(hosted, setting.silos)
         devices, decoders = Devices(owners, setting), Silos(silos, setting, draws, self.points)
         if np.isin(owners, silos).any():
             return (Together((devices, (Phase.PARAMETERS, Phase.CODES, Phase.DECODED)),

@@ -68,16 +68,6 @@ def test_what_is_made_later_has_the_same_mean(
             np.testing.assert_array_equal(later[name], value)
 
 
-def test_kinds_may_stand_beside_each_other() -> None:
-    """Some clients' mappings are in memory, others are made; which comes first doesn't matter."""
-    held: list[Any] = [mapping_of(client) for client in range(CLIENTS)]
-    wanted = aggregator_of("pairwise-masking").mean(held)
-    for first in (0, 1):
-        mixed = [partial(mapping_of, client) if client % 2 == first else held[client] for client in range(CLIENTS)]
-        found = aggregator_of("pairwise-masking").mean(mixed)
-        assert all((found[name] == value).all() for name, value in wanted.items())
-
-
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("scheme", sorted(names("server")))
 def test_one_vector_at_a_time_is_in_memory(scheme: str, monkeypatch: pytest.MonkeyPatch, *, large: bool) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation import layout as layouts
 from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.client_round import ClientRound, Place
 from fgl_secure.aggregation.layout import Layout
@@ -78,33 +77,6 @@ def test_nested_names_take_no_more_than_they_are_long() -> None:
     for below in (["a"] * 24_000 + ["b"], ["a"]):
         with pytest.raises(MalformedMessageError, check=about("layout")):
             Layout.from_bytes(rows(["a"] * 24_000, below), deep)
-
-
-@pytest.mark.parametrize("place", [0, 1_000])
-def test_a_name_that_is_there_twice_is_found_at_once(place: int) -> None:
-    """Of two thousand names one is repeated: they are put in order, and not each compared with all the others."""
-    names, compared = [str(i) for i in range(2_000)], 0
-
-    class Counted(str):
-        __slots__ = ()
-        __hash__ = str.__hash__
-
-        def __eq__(self, other: object) -> bool:
-            nonlocal compared
-            compared += 1
-            return str.__eq__(self, other)
-
-        def __lt__(self, other: str) -> bool:
-            nonlocal compared
-            compared += 1
-            return str.__lt__(self, other)
-
-    entries = [layouts.Entry((name,), (1,), "float32") for name in [*names, names[place]]]
-    for entry in entries:
-        object.__setattr__(entry, "name", Counted(entry.name))
-    with pytest.raises(InputError, check=about("names")):
-        layouts._layout(entries)
-    assert 0 < compared < 40 * len(entries)
 
 
 def test_ranges_and_batches_have_limits() -> None:

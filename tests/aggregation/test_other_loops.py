@@ -13,7 +13,7 @@ from torch import nn
 from fgl_secure import SecureAggregator
 from fgl_secure.coins import SimulationCoins
 
-PAGE = Path(__file__).parents[2] / "docs" / "secure_aggregation.md"
+PAGE = Path(__file__).parents[2] / "docs" / "partial_participation.md"
 CLIENTS, DRAWN = 6, 4
 
 

@@ -16,8 +16,6 @@ from fgl_secure.aggregation.arguments import Limits
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.aggregation.report import LabelTest
-from fgl_secure.algebra import PrimeField
-from fgl_secure.algebra.quantization import FixedPoint
 from fgl_secure.errors import InputError
 from tests.error_codes import about
 
@@ -60,16 +58,6 @@ def test_arrays_of_any_byte_order_have_the_mean_of_their_numbers(scheme: str, ki
         assert found.dtype.isnative
         assert found.dtype.name == foreign.name
         np.testing.assert_allclose(found, NUMBERS, atol=1e-3)
-
-
-def test_field_elements_are_made_of_any_byte_order() -> None:
-    """The algebra underneath takes the same arrays."""
-    code = FixedPoint.for_sums(PrimeField(), bound=8.0, terms=3)
-    quantizer = FixedPoint.for_sums(bound=8.0, limit=2**40, terms=3)
-    for kind in (">f4", ">f8", ">f2"):
-        encoded = code.encode(NUMBERS.astype(kind))
-        assert (code.decode(encoded.astype(">i8")) == NUMBERS).all()
-        assert (quantizer.decode(quantizer.encode(NUMBERS.astype(kind))) == NUMBERS).all()
 
 
 def memory_map(folder: Path) -> np.memmap[Any, Any]:

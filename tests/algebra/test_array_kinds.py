@@ -133,13 +133,15 @@ def test_tensors_that_are_no_elements_are_refused(device: str) -> None:
 
 @pytest.mark.parametrize("modulus", [11, 131071, 2**31 - 1, 2**61 - 1])
 def test_compiled_loops_give_what_torch_operations_give(modulus: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over 10,000 random columns: matrix products and sums of rows."""
+    """Over 10,000 random columns: matrix products, sums of rows, and sums and products of any int64."""
     field, rng = PrimeField(modulus), np.random.default_rng(modulus)
     matrix, blocks = (rng.integers(0, modulus, shape) for shape in ((4, 7), (7, 10_000)))
     segments = Segments.by_group(rng.integers(0, 300, 10_000), 301)
+    left, right = (rng.integers(-(2**63), 2**63 - 1, 10_000, endpoint=True) for _ in range(2))
 
     def results() -> list[NDArray[Any]]:
-        return [field.combine(matrix, blocks), field.grouped_sums(blocks.T, segments)]
+        each = [operation(left, right) for operation in (field.add, field.subtract, field.multiply)]
+        return [field.combine(matrix, blocks), field.grouped_sums(blocks.T, segments), *each]
 
     compiled = results()
     monkeypatch.setattr(prime_field, "is_compiled", lambda _: False)

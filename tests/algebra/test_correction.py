@@ -68,19 +68,6 @@ def test_the_answer_does_not_depend_on_the_coins(
     assert np.array_equal(decoded.blocks, blocks)
 
 
-def test_random_liars_are_corrected(field: PrimeField) -> None:
-    """Over the production field random liars with random lies at random coordinates are named and corrected."""
-    code, rng = LagrangeCode(field, K=2, T=1, N=8), np.random.default_rng(0)
-    blocks, shares = encoded(code, 3)
-    for _ in range(300):
-        liars = sorted(rng.permutation(8)[: rng.integers(1, 3)].tolist())
-        wrong, at = shares.copy(), rng.integers(0, 3, len(liars))
-        wrong[liars, at] = (wrong[liars, at].astype(np.int64) + rng.integers(1, field.modulus)) % field.modulus
-        decoded = code.decode(wrong, workers=range(8), max_errors=2, coins=SimulationCoins(0))
-        assert decoded.faulty == tuple(liars)
-        assert np.array_equal(decoded.blocks, blocks)
-
-
 @pytest.mark.parametrize(("N", "A"), [(3, 0), (5, 1), (7, 2), (4, 0), (6, 1)])
 def test_more_liars_than_allowed_are_noticed_where_it_is_guaranteed(N: int, A: int) -> None:
     """With more than A and up to m - k - A liars every set of them is refused: never a wrong answer for a right one."""

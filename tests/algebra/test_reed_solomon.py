@@ -3,13 +3,11 @@
 import itertools
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.algebra.interpolation import locate_errors
-from tests.strategies import ALL_PRIMES
 
 Pattern = tuple[tuple[int, int], ...]
 """Positions and what is added there."""
@@ -83,18 +81,3 @@ def test_location_is_that_of_trying_all_polynomials(data: st.DataObject, p: int,
     points = data.draw(st.permutations(range(p)))[:m]
     values = data.draw(st.lists(st.integers(0, p - 1), min_size=m, max_size=m))
     assert locate_errors(p, points, values, k, A) == nearest(p, points, values, k, A)
-
-
-def test_random_patterns_are_located() -> None:
-    """Over all fields, random points, polynomials, error numbers up to A and errors are named exactly."""
-    rng = np.random.default_rng(0)
-    for case in range(2000):
-        p = ALL_PRIMES[3 + case % (len(ALL_PRIMES) - 3)]
-        k, A = int(rng.integers(1, 5)), int(rng.integers(0, 3))
-        m = min(k + 2 * A + int(rng.integers(0, 3)), p)
-        points = [int(x) for x in rng.permutation(min(p, 1000))[:m]]
-        polynomial = [int(c) for c in rng.integers(0, p, k)]
-        values = [evaluate(polynomial, x, p) for x in points]
-        wrong = sorted(int(i) for i in rng.permutation(m)[: rng.integers(0, A + 1)])
-        pattern = tuple((i, int(rng.integers(1, p))) for i in wrong)
-        assert locate_errors(p, points, spoilt(values, pattern, p), k, A) == tuple(wrong)

@@ -1,19 +1,17 @@
 from dataclasses import replace
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.areas import area, area_within
 from fgl_secure.attacks.edge_claims import (
     ForeignEdges,
     edges_at_neighbours,
     foreign_edges,
     score_foreign_edges,
 )
-from fgl_secure.attacks.neighbourhoods import clients_of, ego_networks, neighbour_degrees, undirected
+from fgl_secure.attacks.neighbourhoods import clients_of, undirected
 from fgl_secure.attacks.recovery import (
     ClaimedTerms,
     RecoveredRows,
@@ -21,12 +19,10 @@ from fgl_secure.attacks.recovery import (
     score_recovered_rows,
 )
 from fgl_secure.attacks.row_space import row_basis, solver
-from fgl_secure.attacks.structure.knowledge import neighbour_sums
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Direction, Party, Role, Step
 from tests.attacks.recorded import Run, both_ways, federated, record, star_and_path, whole_numbers
 from tests.attacks.structure.structure_runs import (
-    fedstar,
     record_exchange,
     scale_free,
 )
@@ -93,45 +89,6 @@ def test_a_coalition_is_one_client(run: Run) -> None:
     assert both.outside.tolist() == [1, 2]
 
 
-def drawn(seed: int, size: int = 14) -> tuple[nx.Graph, np.ndarray]:
-    graph = nx.gnp_random_graph(size, 0.25, seed=seed)
-    pairs = np.array(graph.edges, dtype=np.int64).reshape(-1, 2).T
-    return graph, np.concatenate([pairs, pairs[::-1]], axis=1)
-
-
-def same_groups(names: np.ndarray, keys: list[object]) -> bool:
-    """Whether names are equal just where keys are."""
-    return all((names[i] == names[j]) == (keys[i] == keys[j]) for i in range(len(keys)) for j in range(len(keys)))
-
-
-@given(st.integers(0, 10_000))
-def test_names_tell_ego_networks_apart(seed: int) -> None:
-    """Names are equal just where triangles and sorted neighbour degrees are; degrees are networkx's."""
-    graph, edges = drawn(seed)
-    degrees, names = ego_networks(undirected(edges, 14))
-    triangles = nx.triangles(graph)
-    around = [tuple(sorted(graph.degree[w] for w in graph[v])) for v in graph]
-    assert degrees.tolist() == [graph.degree[v] for v in graph]
-    assert same_groups(names, [(triangles[v], around[v]) for v in graph])
-    assert same_groups(neighbour_degrees(undirected(edges, 14)), list(around))
-
-
-@given(st.integers(0, 10_000))
-def test_return_probabilities_say_what_the_formulas_say(seed: int) -> None:
-    """Degrees, sums of reciprocals and squares with triangles agree with sums over the graph, in single precision."""
-    graph, edges = drawn(seed)
-    rows = fedstar(edges, np.zeros(14, dtype=np.int64)).astype(np.float32).astype(np.float64)
-    found = neighbour_sums(rows)
-    assert found is not None
-    looped = {v: graph.degree[v] + 1 for v in graph}
-    corners = [[(a, b) for a in graph[v] for b in graph[v] if graph.has_edge(a, b)] for v in graph]
-    closed = [sum(1 / (looped[a] * looped[b]) for a, b in pairs) for pairs in corners]
-    assert found.degrees.tolist() == [graph.degree[v] for v in graph]
-    assert found.reciprocals == pytest.approx([sum(1 / looped[w] for w in graph[v]) for v in graph], abs=1e-5)
-    squares = [sum(1 / looped[w] ** 2 for w in graph[v]) + closed[v] for v in graph]
-    assert found.squares == pytest.approx(squares, abs=1e-5)
-
-
 @given(st.integers(0, 10_000))
 def test_determined_unknowns_are_the_same_in_all_solutions(seed: int) -> None:
     """What a solver reads is right; what it does not read differs between two solutions of the same equations."""
@@ -144,22 +101,6 @@ def test_determined_unknowns_are_the_same_in_all_solutions(seed: int) -> None:
     free = np.eye(6) - basis.T @ basis  # every change that no sum shows
     moved = np.abs(free).max(axis=1) > 1e-6
     assert np.flatnonzero(~moved).tolist() == solution.unknowns.tolist()
-
-
-def test_one_group_is_the_plain_area() -> None:
-    """With one group it is the area under the curve, inside an interval that narrows with the number of nodes."""
-    rng = np.random.default_rng(0)
-    widths = []
-    for size in (100, 1000):
-        positive = rng.random((1, size)) < 0.3
-        scores = rng.normal(size=(1, size)) + positive
-        found = area_within(scores, positive, np.ones((1, size), dtype=np.bool_))
-        assert found is not None
-        value, interval = found
-        assert value == pytest.approx(area(scores[positive], scores[~positive]))
-        assert interval.contains(value)
-        widths.append(interval.high - interval.low)
-    assert widths[1] < widths[0] / 2
 
 
 def test_prior_is_the_most_frequent_row_of_the_attacked_messages() -> None:

@@ -7,7 +7,7 @@ units behind it, its prior, and the smallest size that is said to be caught.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -144,21 +144,20 @@ FAMILIES: Mapping[str, Callable[[FederatedGraph], Plant]] = MappingProxyType({
 """Leaks on a graph itself, by the kind of interval that such figures have."""
 
 
-def caught(plant: Plant, size: float, prior: float, *, exact: bool) -> int:
-    """In how many of 150 audits the rule says of a planted leak that it is one."""
-    rng, found = np.random.default_rng(0), 0
-    for _ in range(RUNS):
-        figure = plant(rng, size)
-        found += judge(figure.value, figure.interval, prior, exact=exact).is_exposure
-    return found
+def audited(plant: Plant, size: float) -> list[Proportion]:
+    """What 150 audits find of a planted leak."""
+    rng = np.random.default_rng(1)
+    return [plant(rng, size) for _ in range(RUNS)]
 
 
-def covered(plant: Plant, truth: float) -> int:
-    """In how many of 150 audits the interval holds the truth."""
-    rng, found = np.random.default_rng(1), 0
-    for _ in range(RUNS):
-        found += plant(rng, truth).interval.contains(truth)
-    return found
+def caught(figures: Iterable[Proportion], prior: float, *, exact: bool) -> int:
+    """Of how many the rule says that there is a leak."""
+    return sum(judge(figure.value, figure.interval, prior, exact=exact).is_exposure for figure in figures)
+
+
+def covered(figures: Iterable[Proportion], truth: float) -> int:
+    """How many intervals hold the truth."""
+    return sum(figure.interval.contains(truth) for figure in figures)
 
 
 def silent(plant: Plant) -> Measurement:
@@ -171,15 +170,16 @@ def silent(plant: Plant) -> Measurement:
 def _print() -> None:
     print("| figure | n | prior | would catch | caught of 150 | covered of 150 |\n|---|---|---|---|---|---|")
     for row in ROWS:
-        plant, size = independent_units(row), row["detectable"]
-        counts = caught(plant, size, row["prior"], exact=row["arms"] is None), covered(plant, size)
+        found, size = audited(independent_units(row), row["detectable"]), row["detectable"]
+        counts = caught(found, row["prior"], exact=row["arms"] is None), covered(found, size)
         print(f"| {name_of(row)} | {row['n']:,} | {row['prior']:.3f} | {size:.4f} | {counts[0]} | {counts[1]} |")
     graph = Data("Cora").federated(0)
     for kind, family in FAMILIES.items():
         plant = family(graph)
         figure = silent(plant)
         size = detectable(figure)
-        counts = caught(plant, size, 0.0, exact=figure.exact), covered(plant, size)
+        found = audited(plant, size)
+        counts = caught(found, 0.0, exact=figure.exact), covered(found, size)
         print(f"| on Cora: {kind} | {figure.n:,} | 0.000 | {size:.4f} | {counts[0]} | {counts[1]} |")
 
 

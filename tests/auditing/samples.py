@@ -35,7 +35,7 @@ RECORD = Record(
     null_interval=Interval(0.0, 0.001),
     detectable_advantage=0.037,
     verdict=Verdict.BROKEN,
-    contradicts_claim=True,
+    violates_guarantee=True,
     finding="A device that knows one message decodes every other message of that silo.",
     claim=CLAIM,
 )
@@ -47,7 +47,7 @@ QUIET = replace(
     value=0.01,
     ci95=Interval(-0.01, 0.03),
     verdict=Verdict.NOT_DETECTED,
-    contradicts_claim=False,
+    violates_guarantee=False,
     finding="One code does not tell two inputs apart.",
     claim="",
 )
@@ -68,12 +68,12 @@ COST = {"messages": 21112, "bytes": 5404672, "rounds": 4, "seconds": 12.5}
 EMBEDDING = Secret.EMBEDDING
 
 CELLS = (
-    Cell(scheme="plaintext", secret=EMBEDDING, role="device", state=State.NO_CLAIM, attacks=(RECORD.attack,),
+    Cell(scheme="plaintext", secret=EMBEDDING, role="device", state=State.NO_GUARANTEE, attacks=(RECORD.attack,),
          value=0.998, prior=0.0, metric="exact recovery"),
-    Cell(scheme="secmp", secret=EMBEDDING, role="device", state=State.CONTRADICTED, promises=(CLAIM,),
+    Cell(scheme="secmp", secret=EMBEDDING, role="device", state=State.VIOLATED, promises=(CLAIM,),
          attacks=(RECORD.attack,), value=0.998, prior=0.0, metric="exact recovery"),
-    Cell(scheme="plaintext", secret=Secret.DEGREE, role="silo", state=State.NO_CLAIM),
-    Cell(scheme="secmp", secret=Secret.DEGREE, role="silo", state=State.UNTESTED, promises=("Degrees stay.",)),
+    Cell(scheme="plaintext", secret=Secret.DEGREE, role="silo", state=State.NO_GUARANTEE),
+    Cell(scheme="secmp", secret=Secret.DEGREE, role="silo", state=State.NOT_TESTED, promises=("Degrees stay.",)),
 )  # fmt: skip
 
 ABOUT = {
@@ -100,7 +100,7 @@ REPORT = Report(
     cost={**COST, "protocols": {"plaintext": COST, "secmp": COST}},
     matrix=CELLS,
     attacks={RECORD.attack: ABOUT},
-    records=(QUIET, RECORD, replace(RECORD, protocol="plaintext", contradicts_claim=False, claim="")),
+    records=(QUIET, RECORD, replace(RECORD, protocol="plaintext", violates_guarantee=False, claim="")),
     exposures=(EXPOSURE,),
     claims={"secmp": {"protects": [CLAIM, "The silo learns only sums."], "source": "Section 4.2"}},
     notes=("The backward pass sends messages too.",),

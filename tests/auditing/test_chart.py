@@ -36,12 +36,12 @@ def test_one_axis_fits_every_finding(lowest: float, axis: float, labels: list[st
 
 def test_a_lane_is_the_figure_that_exceeds_its_prior_most() -> None:
     """Each scheme has one line, with the interval around its figure, the prior, and its own mark."""
-    weak = replace(RECORD, metric="advantage", value=0.3, ci95=Interval(0.2, 0.4), contradicts_claim=False, claim="")
+    weak = replace(RECORD, metric="advantage", value=0.3, ci95=Interval(0.2, 0.4), violates_guarantee=False, claim="")
     report = replace(REPORT, records=(weak, RECORD, replace(weak, protocol="plaintext")))
     ((entry,),) = (group.told for group in groups(report))
     first, second = lanes(entry, Axis(0.0), ("plaintext", "secmp"))
     assert (first.scheme, first.shape, first.tone) == ("plaintext", "circle", "found")
-    assert (second.scheme, second.shape, second.tone) == ("secmp", "square", "contradicted")
+    assert (second.scheme, second.shape, second.tone) == ("secmp", "square", "violated")
     assert "exact recovery 0.998" in second.text
     assert first.low < first.at < first.high
     assert first.y < second.y

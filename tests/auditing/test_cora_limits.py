@@ -20,6 +20,7 @@ from tests.auditing.cora_limits import (
     ROWS,
     Rng,
     Row,
+    audited,
     caught,
     covered,
     exact_coverage,
@@ -52,8 +53,8 @@ def test_rows_are_those_that_the_audit_prints() -> None:
 def test_leaks_of_the_printed_size_are_caught(row: Row) -> None:
     """At this number of independent units and this prior, in 97 of 100 audits, and a smaller one is not."""
     plant, exact, prior = independent_units(row), row["arms"] is None, row["prior"]
-    assert caught(plant, row["detectable"], prior, exact=exact) >= CAUGHT
-    assert caught(plant, prior + 0.6 * (row["detectable"] - prior), prior, exact=exact) < CAUGHT
+    assert caught(audited(plant, row["detectable"]), prior, exact=exact) >= CAUGHT
+    assert caught(audited(plant, prior + 0.6 * (row["detectable"] - prior)), prior, exact=exact) < CAUGHT
 
 
 @pytest.mark.parametrize("row", DIFFERENT, ids=name_of)
@@ -76,8 +77,9 @@ def test_planted_on_cora_itself(cora: FederatedGraph, kind: str) -> None:
     figure = silent(plant)
     size = detectable(figure)
     assert size < 0.2
-    assert caught(plant, size, 0.0, exact=figure.exact) >= CAUGHT
-    assert covered(plant, size) >= COVERED
+    found = audited(plant, size)
+    assert caught(found, 0.0, exact=figure.exact) >= CAUGHT
+    assert covered(found, size) >= COVERED
 
 
 def test_every_kind_of_interval_of_the_audit_is_planted() -> None:
@@ -88,11 +90,11 @@ def test_every_kind_of_interval_of_the_audit_is_planted() -> None:
 def test_the_old_rule_would_fail(cora: FederatedGraph) -> None:
     """Promises from n alone, as they once were, and intervals that count messages in place of senders, are refused."""
     row = next(row for row in ROWS if row["attack"] == "shared-mask")
-    assert caught(independent_units(row), 0.03, row["prior"], exact=True) < CAUGHT
+    assert caught(audited(independent_units(row), 0.03), row["prior"], exact=True) < CAUGHT
     plant = senders(cora)
 
     def naive(rng: Rng, rate: float) -> Proportion:
         found, messages = plant(rng, rate), cora.edges.shape[1]
         return replace(found, interval=wilson_interval(found.value * messages, messages), n=messages)
 
-    assert covered(naive, 0.3) < COVERED
+    assert covered(audited(naive, 0.3), 0.3) < COVERED

@@ -37,7 +37,7 @@ def _small() -> Iterator[None]:
 
 RECORD_KEYS = {
     "attack", "view", "coalition", "protocol", "dataset", "partition", "metric", "value", "ci95", "random", "prior",
-    "n", "seed", "positive_control", "null_control", "verdict", "contradicts_claim", "knowledge", "in_the_clear",
+    "n", "seed", "positive_control", "null_control", "verdict", "violates_guarantee", "knowledge", "in_the_clear",
     "in_the_clear_verdict",
 }  # fmt: skip
 READING = ("all-codes", "one-code-and-mu")
@@ -66,7 +66,7 @@ def audited() -> Report:
 def test_json_has_the_keys_of_schema_two(demonstration: Report) -> None:
     """The report has the sections of schema 3, its records every key of it with values of the stated kinds."""
     data = json.loads(render_json(demonstration))
-    assert data["schema"] == 3
+    assert data["schema"] == 4
     assert {"run", "accuracy", "cost", "records"} <= set(data)
     assert {"messages", "bytes", "rounds", "seconds"} <= set(data["cost"])
     assert {"test", "validation", "per_silo"} <= set(data["accuracy"])
@@ -75,7 +75,7 @@ def test_json_has_the_keys_of_schema_two(demonstration: Report) -> None:
         assert set(record) >= RECORD_KEYS
         low, high = record["ci95"]
         assert low <= record["value"] <= high
-        assert isinstance(record["contradicts_claim"], bool)
+        assert isinstance(record["violates_guarantee"], bool)
         assert record["verdict"] in {"broken", "leaks", "not detected", "context"}
 
 
@@ -90,7 +90,7 @@ def test_run_says_how_to_repeat_it(demonstration: Report) -> None:
 
 
 def test_both_breaks_and_the_request_leak_contradict_the_claims(audited: Report) -> None:
-    found = audited.contradictions
+    found = audited.violations
     assert {record.attack for record in found} == {
         *READING, "shared-mask", "small-field", "visible-devices", "differencing-silo", "differencing-device",
         "containment-silo",
@@ -119,7 +119,7 @@ def test_deviating_devices_contradict_no_claim_of_semi_honest_parties(audited: R
     (record,) = _found(audited, "malicious-single-neighbour")
     assert record.verdict is Verdict.BROKEN
     assert record.controls_hold
-    assert not record.contradicts_claim
+    assert not record.violates_guarantee
 
 
 def test_knowledge_from_elsewhere_is_named(audited: Report) -> None:
@@ -148,13 +148,13 @@ def test_visible_devices_equal_the_boundary(audited: Report) -> None:
 
 
 def test_plaintext_contradicts_nothing_that_it_never_promised(demonstration: Report) -> None:
-    """The oracle is read completely, and that contradicts nothing."""
+    """The oracle is read completely, and that violates nothing."""
     records = _found(demonstration, "clear-values", "plaintext")
     assert [(r.metric, r.value, r.verdict) for r in records] == [
         ("exact recovery", 1, Verdict.BROKEN),
         ("exact gradients", 1, Verdict.BROKEN),
     ]
-    assert not any(record.contradicts_claim for record in demonstration.records if record.protocol == "plaintext")
+    assert not any(record.violates_guarantee for record in demonstration.records if record.protocol == "plaintext")
 
 
 def test_evidence_needs_both_controls(demonstration: Report) -> None:
@@ -220,12 +220,12 @@ def test_a_real_audit_fills_it(demonstration: Report) -> None:
     of = {name: [c for c in demonstration.matrix if c.scheme == name] for name in ("secmp", "relay-coded", "plaintext")}
     states = {name: [cell.state for cell in cells] for name, cells in of.items()}
     assert len({len(cells) for cells in of.values()}) == 1
-    assert states["secmp"].count(State.CONTRADICTED) == 4
-    assert State.CONTRADICTED not in states["relay-coded"]
-    assert {State.KEPT, State.ADMITTED, State.UNREAD} <= set(states["relay-coded"])
-    assert set(states["plaintext"]) == {State.NO_CLAIM}
-    fell = {attack for cell in demonstration.matrix if cell.state is State.CONTRADICTED for attack in cell.attacks}
-    assert fell == {record.attack for record in demonstration.records if record.contradicts_claim}
+    assert states["secmp"].count(State.VIOLATED) == 4
+    assert State.VIOLATED not in states["relay-coded"]
+    assert {State.NOT_VIOLATED, State.DECLARED, State.NOT_APPLICABLE} <= set(states["relay-coded"])
+    assert set(states["plaintext"]) == {State.NO_GUARANTEE}
+    fell = {attack for cell in demonstration.matrix if cell.state is State.VIOLATED for attack in cell.attacks}
+    assert fell == {record.attack for record in demonstration.records if record.violates_guarantee}
 
 
 def test_nothing_in_the_clear_makes_nothing_found_mean_nothing(demonstration: Report) -> None:
@@ -236,7 +236,7 @@ def test_nothing_in_the_clear_makes_nothing_found_mean_nothing(demonstration: Re
         assert not record.has_power
         assert not record.could_tell
         assert record.in_the_clear is not None
-        said = f"Says nothing: in the clear, too, it finds nothing on this subject ({record.in_the_clear:.3f})."
+        said = f"Says nothing: unprotected, too, it finds nothing on this subject ({record.in_the_clear:.3f})."
         assert wording.limits(record) == said
 
 
@@ -281,14 +281,14 @@ def test_the_picture_is_short_and_whole(demonstration: Report) -> None:
     lines = printed(demonstration).splitlines()
     assert len(lines) <= LINES - 2
     assert lines[1].split() == ["hidden", "from", "secmp", "relay-coded", "plaintext"]
-    assert any(line.startswith("secmp: 4 promises contradicted, by ") for line in lines)
-    assert not any("relay-coded" in line and "contradicted" in line for line in lines)
+    assert any(line.startswith("secmp: 4 guarantees violated, by ") for line in lines)
+    assert not any("relay-coded" in line and "violated" in line for line in lines)
 
 
 def test_figures_are_never_cut(demonstration: Report) -> None:
     """In 80 columns and in a pipe each figure stands on one line with its metric, its interval and prior."""
     text = printed(demonstration, verbose=True)
-    assert text.count("prior") >= len(demonstration.run["protocols"])  # type: ignore[arg-type]
+    assert text.count("baseline") >= len(demonstration.run["protocols"])  # type: ignore[arg-type]
     for record in demonstration.records:
         figures = (f"  {record.verdict}", record.metric.split()[0], with_interval(record), figure(record.prior))
         assert any(all(each in line for each in figures) for line in text.splitlines())

@@ -109,16 +109,16 @@ def test_equal_reports_give_equal_pages() -> None:
 def test_sections_come_in_the_agreed_order() -> None:
     """The matrix comes first, then plots, findings, who saw what, claims, words and how to repeat the run."""
     text = render_html(REPORT)
-    names = ["promises", "recovered", "cost", "findings", "seen", "claims", "words", "repeat"]
+    names = ["guarantees", "recovered", "cost", "findings", "seen", "claims", "words", "repeat"]
     assert re.findall(r'<section id="(\w+)"', text) == names
     assert re.findall(r'<li><a href="#(\w+)"', text) == names
 
 
 def test_the_page_says_what_was_found() -> None:
-    """The summary, the contradicted claim, the figures, the cost and the quoted command are on the page."""
+    """The summary, the violated guarantee, the figures, the cost and the quoted command are on the page."""
     text = render_html(REPORT)
     for said in (
-        "1 of 2 claims of secmp is contradicted by 1 finding.",
+        "1 of 2 guarantees of secmp is violated by 1 finding.",
         "0.998 [0.994, 1.000]",
         "1.000 (needs 0.900)",
         "Would have caught a true figure of 0.037 or more",
@@ -136,19 +136,19 @@ def test_one_entry_an_attack() -> None:
     """All figures of an attack under all schemes stand in one entry; what read nothing is folded."""
     text = render_html(REPORT)
     assert len(re.findall(r'<details class="attack"', text)) == len({record.attack for record in REPORT.records})
-    assert text.count('class="result contradicted"') == 1
+    assert text.count('class="result violated"') == 1
     assert re.search(r'<details class="fold"><summary>1 that read nothing[^<]*distinguisher', text)
 
 
 def test_red_is_for_contradicted_promises_alone() -> None:
     """An attack that reads everything where nothing is promised is not shown as a contradiction."""
-    free = replace(RECORD, contradicts_claim=False, claim="")
-    open_cell = next(cell for cell in CELLS if cell.state is State.NO_CLAIM)
+    free = replace(RECORD, violates_guarantee=False, claim="")
+    open_cell = next(cell for cell in CELLS if cell.state is State.NO_GUARANTEE)
     text = render_html(replace(REPORT, records=(free,), matrix=(open_cell,)))
     body = text[text.index("<main>") :]
     assert "result found" in body
     shown = re.sub(r'<ul class="legend">.*?</ul>', "", body, flags=re.DOTALL)
-    assert not re.search(r'class="[^"]*contradicted', shown)
+    assert not re.search(r'class="[^"]*violated', shown)
 
 
 def test_errors_are_not_called_accuracy() -> None:

@@ -12,7 +12,7 @@ from fgl_secure.statistics.metrics import Interval
 from tests.auditing.samples import QUIET, RECORD
 
 PROMISE = Guarantee(Secret.EMBEDDING, {Role.DEVICE: 1}, Strength.PERFECT, "rows stay", "here")
-SHARED = replace(RECORD, attack="shared-mask", protocol="one", contradicts_claim=False, claim="")
+SHARED = replace(RECORD, attack="shared-mask", protocol="one", violates_guarantee=False, claim="")
 CARDS = {name: attack(name).card for name in ("shared-mask", "differencing-device", "malicious-single-neighbour")}
 
 
@@ -30,7 +30,8 @@ def only(says: Claim, *records: Record, cards: dict[str, Card] = CARDS) -> Cell:
 
 
 QUIETLY = replace(QUIET, attack="shared-mask", protocol="one")
-FELL = replace(SHARED, contradicts_claim=True, claim="rows stay (here)")
+NOTHING_THERE = replace(QUIETLY, in_the_clear=0.0, in_the_clear_verdict=Verdict.NOT_DETECTED)
+FELL = replace(SHARED, violates_guarantee=True, claim="rows stay (here)")
 DIFFERENCES = replace(SHARED, attack="differencing-device")
 MALICIOUS = replace(SHARED, attack="malicious-single-neighbour")
 
@@ -38,18 +39,18 @@ MALICIOUS = replace(SHARED, attack="malicious-single-neighbour")
 @pytest.mark.parametrize(
     ("says", "records", "state", "attacks"),
     [
-        (claim(), (FELL,), State.CONTRADICTED, ("shared-mask",)),
-        (claim(), (QUIETLY,), State.KEPT, ("shared-mask",)),
-        (claim(), (), State.UNTESTED, ()),
-        (claim(), (replace(QUIETLY, positive_control=0.0),), State.UNTESTED, ()),
-        (claim(), (replace(QUIETLY, in_the_clear=0.0, in_the_clear_verdict=Verdict.NOT_DETECTED),), State.UNTESTED, ()),
-        (claim(), (MALICIOUS,), State.UNTESTED, ()),
-        (claim(promises=False), (SHARED,), State.NO_CLAIM, ("shared-mask",)),
-        (claim(leak=Circumstance.ANY), (SHARED,), State.ADMITTED, ("shared-mask",)),
-        (claim(leak=Circumstance.ANY), (QUIETLY,), State.ADMITTED, ()),
-        (claim(leak=Circumstance.REPEATED_SUM), (DIFFERENCES,), State.ADMITTED, ("differencing-device",)),
-        (claim(leak=Circumstance.REPEATED_SUM), (QUIETLY,), State.KEPT, ("shared-mask",)),
-        (claim(leak=Circumstance.REPEATED_SUM), (DIFFERENCES, FELL), State.CONTRADICTED, ("shared-mask",)),
+        (claim(), (FELL,), State.VIOLATED, ("shared-mask",)),
+        (claim(), (QUIETLY,), State.NOT_VIOLATED, ("shared-mask",)),
+        (claim(), (), State.NOT_TESTED, ()),
+        (claim(), (replace(QUIETLY, positive_control=0.0),), State.NOT_TESTED, ()),
+        (claim(), (NOTHING_THERE,), State.NOT_TESTED, ()),
+        (claim(), (MALICIOUS,), State.NOT_TESTED, ()),
+        (claim(promises=False), (SHARED,), State.NO_GUARANTEE, ("shared-mask",)),
+        (claim(leak=Circumstance.ANY), (SHARED,), State.DECLARED, ("shared-mask",)),
+        (claim(leak=Circumstance.ANY), (QUIETLY,), State.DECLARED, ()),
+        (claim(leak=Circumstance.REPEATED_SUM), (DIFFERENCES,), State.DECLARED, ("differencing-device",)),
+        (claim(leak=Circumstance.REPEATED_SUM), (QUIETLY,), State.NOT_VIOLATED, ("shared-mask",)),
+        (claim(leak=Circumstance.REPEATED_SUM), (DIFFERENCES, FELL), State.VIOLATED, ("shared-mask",)),
     ],
 )  # fmt: skip
 def test_what_became_of_a_promise(
@@ -63,28 +64,28 @@ def test_what_became_of_a_promise(
 def test_a_contradiction_under_a_variant_counts_for_the_scheme() -> None:
     """A variant is the same claim under other parameters, so what falls there has fallen; it has no column."""
     cells = matrix({"one": {"one": claim(), "one[p=11]": claim()}}, (replace(FELL, protocol="one[p=11]"),), CARDS)
-    assert [(cell.scheme, cell.state) for cell in cells] == [("one", State.CONTRADICTED)]
+    assert [(cell.scheme, cell.state) for cell in cells] == [("one", State.VIOLATED)]
 
 
 def test_what_a_variant_keeps_tests_nothing() -> None:
     """That an attack finds nothing under other parameters says nothing of the run's own."""
     cells = matrix({"one": {"one": claim(), "one[p=11]": claim()}}, (replace(QUIETLY, protocol="one[p=11]"),), CARDS)
-    assert [(cell.scheme, cell.state) for cell in cells] == [("one", State.UNTESTED)]
+    assert [(cell.scheme, cell.state) for cell in cells] == [("one", State.NOT_TESTED)]
 
 
 @pytest.mark.parametrize(
     ("says", "records", "blind", "state"),
     [
-        (claim(), (), ["shared-mask"], State.UNREAD),
-        (claim(), (), ["malicious-single-neighbour"], State.UNTESTED),
-        (claim(), (), ["message-counts-relay"], State.UNTESTED),
-        (claim(), (QUIETLY,), ["all-codes"], State.KEPT),
-        (claim(), (FELL,), ["all-codes"], State.CONTRADICTED),
-        (claim(leak=Circumstance.ANY), (), ["shared-mask"], State.ADMITTED),
+        (claim(), (), ["shared-mask"], State.NOT_APPLICABLE),
+        (claim(), (), ["malicious-single-neighbour"], State.NOT_TESTED),
+        (claim(), (), ["message-counts-relay"], State.NOT_TESTED),
+        (claim(), (QUIETLY,), ["all-codes"], State.NOT_VIOLATED),
+        (claim(), (FELL,), ["all-codes"], State.VIOLATED),
+        (claim(leak=Circumstance.ANY), (), ["shared-mask"], State.DECLARED),
     ],
 )
 def test_attacks_that_meet_nothing(says: Claim, records: tuple[Record, ...], blind: list[str], state: State) -> None:
-    """What could have contradicted a promise and met no message says so, and less than an attack that read some."""
+    """What could have violated a promise and met no message says so, and less than an attack that read some."""
     cards = {name: each.card for name, each in attacks().items()}
     cells = matrix({"one": {"one": says}}, records, cards, {"one": blind})
     (cell,) = (each for each in cells if (each.secret, each.role) == (Secret.EMBEDDING, Role.DEVICE))

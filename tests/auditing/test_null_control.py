@@ -97,7 +97,7 @@ def records_of(each: Attack[Any, Any], monkeypatch: pytest.MonkeyPatch) -> list[
 
 @pytest.mark.usefixtures("answers")
 def test_truth_by_the_back_door_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It scores as well when it is shown an independent run: its findings are no evidence and contradict nothing."""
+    """It scores as well when it is shown an independent run: its findings are no evidence and violate nothing."""
     records = records_of(ReadsTheAnswers(), monkeypatch)
     assert len(records) == 2
     for record in records:
@@ -106,7 +106,7 @@ def test_truth_by_the_back_door_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
         assert record.null_control is not None
         assert record.null_control > 0.9
         assert not record.null_holds
-        assert not record.contradicts_claim
+        assert not record.violates_guarantee
 
 
 @pytest.mark.usefixtures("answers")

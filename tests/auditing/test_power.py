@@ -14,7 +14,7 @@ from tests.auditing.test_terminal import printed
 
 
 def test_an_attack_without_power_tests_no_claim() -> None:
-    """A claim that nothing contradicts counts as tested only by attacks that find something in the clear."""
+    """A claim that nothing violates counts as tested only by attacks that find something in the clear."""
     plan, each = HiFGL(epochs=1).plan(schemes=("relay-coded",)), attack("visible-devices")
     quiet = replace(QUIET, attack="visible-devices", protocol=plan.subjects[0].name)
     blind = replace(quiet, in_the_clear=0.0, in_the_clear_verdict=Verdict.NOT_DETECTED)
@@ -32,9 +32,9 @@ def test_words_and_charts_show_it() -> None:
         assert "1.000 (broken)" in text
         assert "nothing compares with what it reads" in text
     said = re.sub(r"\s+", "", wide)
-    assert "Saysnothing:intheclear,too,itfindsnothingonthissubject(0.012)." in said
-    assert "Thepriorleavesoutwhattheattackknowsbesideitsview" in said
-    assert "Says nothing: in the clear, too, it finds nothing on this subject (0.012)." in page
-    assert "The prior leaves out what the attack knows beside its view" in page
-    assert re.search(r"prior +clear *$", narrow, re.MULTILINE)
+    assert "Saysnothing:unprotected,too,itfindsnothingonthissubject(0.012)." in said
+    assert "Thebaselineleavesoutwhattheattackknowsbesideitsview" in said
+    assert "Says nothing: unprotected, too, it finds nothing on this subject (0.012)." in page
+    assert "The baseline leaves out what the attack knows beside its view" in page
+    assert re.search(r"baseline +plain *$", narrow, re.MULTILINE)
     assert "0.012" in narrow

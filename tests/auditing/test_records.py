@@ -18,7 +18,7 @@ def test_json_holds_the_agreed_keys() -> None:
     """The keys of the JSON form are those of the report schema, with intervals as pairs."""
     data = RECORD.to_json()
     agreed = "attack view coalition protocol dataset partition metric value ci95 random prior n seed positive_control"
-    assert {*agreed.split(), "null_control", "verdict", "contradicts_claim"} <= set(data)
+    assert {*agreed.split(), "null_control", "verdict", "violates_guarantee"} <= set(data)
     assert data["ci95"] == [0.994, 1.0]
     assert data["verdict"] == "broken"
 
@@ -44,9 +44,9 @@ def test_a_bad_figure_is_refused_by_name(field: str, value: object) -> None:
 
 
 def test_a_contradiction_is_an_exposure_with_its_claim() -> None:
-    """Only a figure that shows something contradicts a claim, and names it."""
+    """Only a figure that shows something violates a guarantee, and names it."""
     for changes in ({"verdict": Verdict.NOT_DETECTED}, {"claim": " "}):
-        with pytest.raises(InputError, check=about("contradicts_claim")):
+        with pytest.raises(InputError, check=about("violates_guarantee")):
             replace(RECORD, **changes)
 
 

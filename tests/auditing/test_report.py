@@ -1,9 +1,11 @@
 import json
 import os
+import sys
 from dataclasses import replace
 from math import nan
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -33,6 +35,53 @@ def test_all_files_are_written(tmp_path: Path) -> None:
     assert (folder / "report.html").read_text(encoding="utf-8") == render_html(REPORT)
     assert (folder / "report.md").read_text(encoding="utf-8") == render_markdown(REPORT)
     assert (folder / "report.xml").read_text(encoding="utf-8") == render_junit(REPORT)
+
+
+def test_a_report_is_read_again(tmp_path: Path) -> None:
+    REPORT.write(tmp_path)
+    assert Report.read(tmp_path) == Report.read(str(tmp_path / "report.json")) == REPORT
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 3}', '{"schema": 4}', "\xff", "[" * 100_000])
+def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "report.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, check=about("path")):
+        Report.read(tmp_path)
+
+
+@pytest.mark.parametrize("path", [3, "absent"])
+def test_a_path_that_is_none_is_refused(path: Any) -> None:
+    with pytest.raises(InputError, check=about("path")):
+        Report.read(path)
+    if path == 3:
+        with pytest.raises(InputError, check=about("folder")):
+            REPORT.write(path)
+
+
+def test_findings_become_a_data_frame_where_pandas_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=lambda rows, **_: rows))
+    (row, *_), low = REPORT.to_dataframe(), REPORT.records[0].ci95.low
+    assert (row["attack"], row["ci95_low"], "ci95" in row) == (REPORT.records[0].attack, low, False)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, check=about("pandas")):
+        REPORT.to_dataframe()
+
+
+def test_findings_are_plotted_beside_their_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = REPORT.plot().axes[0]
+    measured = [record for record in REPORT.records if record.verdict.is_measured]
+    assert [value for line in axes.get_lines() for value in line.get_xdata()] == [record.value for record in measured]
+    assert [bar.get_width() for bar in axes.patches] == [record.prior for record in measured]
+    with pytest.raises(InputError, check=about("records")):
+        replace(REPORT, records=()).plot()
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(InputError, check=about("matplotlib")):
+        REPORT.plot()
+
+
+def test_a_finding_prints_on_one_line_with_its_baseline() -> None:
+    assert len(repr(RECORD)) < 160
+    assert f"prior {RECORD.prior:.3f}" in repr(RECORD)
 
 
 def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:
@@ -86,7 +135,7 @@ def test_json_has_the_agreed_shape() -> None:
     assert list(data) == [
         "schema", "run", "matrix", "accuracy", "cost", "records", "attacks", "exposures", "claims", "notes",
     ]  # fmt: skip
-    assert data["schema"] == 3
+    assert data["schema"] == 4
     assert data["records"] == [record.to_json() for record in REPORT.records]
     assert data["accuracy"]["protocols"]["secmp"]["per_silo"] == [0.84, None, 0.79]
 
@@ -111,4 +160,25 @@ def test_protocols_come_in_the_order_of_the_run() -> None:
     report: Report = replace(REPORT, claims={"other": {}})
     assert report.protocols == ("plaintext", "secmp", "other")
     assert report.audited == "secmp"
-    assert report.contradictions == (RECORD,)
+    assert report.violations == (RECORD,)
+
+
+@pytest.mark.parametrize(("name", "value"), [("attack", 5), ("prior", None), ("value", "0.5"), ("contradicts", True)])
+def test_values_of_other_types_are_refused(tmp_path: Path, name: str, value: Any) -> None:
+    values = REPORT.to_json()
+    record = cast(dict[str, Any], cast(list[Any], values["records"])[0])
+    record[name] = value
+    (tmp_path / "report.json").write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(InputError, check=about("path")):
+        Report.read(tmp_path)
+
+
+def test_addresses_that_run_code_are_no_links() -> None:
+    papers = {"papers": {"a paper": "javascript:alert(1)"}}
+    told = {name: {**cast(dict[str, Any], card), **papers} for name, card in REPORT.attacks.items()}
+    assert "javascript:" not in render_html(replace(REPORT, attacks=told))
+
+
+def test_no_findings_are_a_data_frame_with_columns() -> None:
+    frame = replace(REPORT, records=()).to_dataframe()
+    assert {"method", "verdict", "ci95_low"} <= set(frame.columns)

@@ -4,6 +4,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from fgl_secure.auditing import tables
+from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.report import Report
 from fgl_secure.auditing.terminal import print_report
 from tests.auditing.samples import CELLS, CLAIM, COST, RECORD, REPORT
@@ -25,7 +27,7 @@ def test_a_pipe_gets_plain_text(width: int, verbose: bool) -> None:
     assert "\x1b" not in text
     assert max(len(line) for line in text.splitlines()) <= width
     said = "".join(text.split())
-    assert "contradicted" in said
+    assert "violated" in said
     assert not verbose or "notdetected" in said
 
 
@@ -55,10 +57,10 @@ def test_many_schemes_stand_below_each_other() -> None:
 def test_the_matrix_comes_first_and_contradictions_follow() -> None:
     """The reader meets the matrix, then what fell, then accuracy and cost; claims in full come on request."""
     text = printed()
-    places = [text.index(word) for word in ("hidden", "1 promise contradicted, by shared-mask", "accuracy 81.1 %")]
+    places = [text.index(word) for word in ("hidden", "1 guarantee violated, by shared-mask", "accuracy 81.1 %")]
     assert places == sorted(places)
     assert CLAIM not in text
-    assert f"contradicts: {CLAIM}" in printed(verbose=True)
+    assert f"violates: {CLAIM}" in printed(verbose=True)
 
 
 def test_errors_are_not_called_accuracy() -> None:
@@ -79,4 +81,14 @@ def test_markup_and_control_codes_in_names_are_inert() -> None:
 def test_an_ascii_stream_is_enough() -> None:
     """A stream that takes only ASCII gets the whole report, figures that were not measured included."""
     text = printed(replace(REPORT, cost={**COST, "seconds": None}), width=140, encoding="ascii", verbose=True)
-    assert "promise contradicted" in text
+    assert "guarantee violated" in text
+
+
+def test_verbose_shows_all_rows_and_violated_ones_always_show() -> None:
+    rows = tables.rows(REPORT)
+    assert "more with --verbose" not in printed(width=40, verbose=True)
+    fallen = {row.short for row in rows if any(cell.state is State.VIOLATED for cell in row.cells)}
+    narrow = printed(width=40, verbose=False)
+    assert all(each.split()[0] in narrow for each in fallen)
+    for row in rows:
+        assert row.short.split()[0] in printed(width=80, verbose=True)

@@ -12,18 +12,18 @@ from tests.auditing.samples import QUIET, RECORD, REPORT
 def test_the_summary_counts_claims_and_findings() -> None:
     """The summary says how many claims fall to how many findings, the audited protocol first."""
     assert wording.summary(REPORT) == (
-        "1 of 2 claims of secmp is contradicted by 1 finding. No protection is claimed by plaintext; 1 finding shows "
-        "what it exposes. The controls of all 3 measured findings hold."
+        "1 of 2 guarantees of secmp is violated by 1 finding. No protection is guaranteed by plaintext; 1 finding "
+        "shows what it exposes. The controls of all 3 measured findings hold."
     )
 
 
 def test_the_summary_tells_of_failed_controls() -> None:
     """A finding whose control failed is announced as no evidence, and isn't counted as an exposure."""
-    weak = replace(RECORD, protocol="plaintext", positive_control=0.1, contradicts_claim=False, claim="")
-    kept = replace(RECORD, contradicts_claim=False, claim="")
+    weak = replace(RECORD, protocol="plaintext", positive_control=0.1, violates_guarantee=False, claim="")
+    kept = replace(RECORD, violates_guarantee=False, claim="")
     text = wording.summary(replace(REPORT, records=(weak, kept)))
-    assert "No finding contradicts the 2 claims of secmp." in text
-    assert "No protection is claimed by plaintext; no finding shows what it exposes." in text
+    assert "No finding violates the 2 guarantees of secmp." in text
+    assert "No protection is guaranteed by plaintext; no finding shows what it exposes." in text
     assert "The controls of 1 of 2 measured findings failed: that one is no evidence." in text
     assert "reached 0.100 and had to reach 0.900" in wording.control_failures(weak)
     high = replace(RECORD, null_control=0.5, null_interval=Interval(0.4, 0.6))
@@ -31,23 +31,23 @@ def test_the_summary_tells_of_failed_controls() -> None:
 
 
 def test_claims_that_nothing_measured_are_untested() -> None:
-    """Where no attack measured anything, the summary doesn't say that nothing contradicts the claims."""
+    """Where no attack measured anything, the summary doesn't say that nothing violates the guarantees."""
     text = wording.summary(replace(REPORT, records=()))
-    assert "Nothing was measured under secmp, which says nothing of its 2 claims." in text
-    assert "No finding contradicts" not in text
+    assert "Nothing was measured under secmp, which says nothing of its 2 guarantees." in text
+    assert "No finding violates" not in text
 
 
 @pytest.mark.parametrize(
     ("tested", "text"),
     [
-        ([], "No finding contradicts the 2 claims of secmp, of which attacks have tested none."),
-        (["One."], "No finding contradicts the 2 claims of secmp, of which attacks have tested 1."),
-        (["One.", "Two."], "No finding contradicts the 2 claims of secmp, each of which an attack has tested."),
+        ([], "No finding violates the 2 guarantees of secmp, of which attacks have tested none."),
+        (["One."], "No finding violates the 2 guarantees of secmp, of which attacks have tested 1."),
+        (["One.", "Two."], "No finding violates the 2 guarantees of secmp, each of which an attack has tested."),
     ],
 )
 def test_the_summary_says_how_many_claims_were_tested(tested: list[str], text: str) -> None:
     """Claims that no attack bears on are not counted as kept."""
-    kept = replace(RECORD, contradicts_claim=False, claim="")
+    kept = replace(RECORD, violates_guarantee=False, claim="")
     claims = {"secmp": {"protects": ["One.", "Two."], "tested": tested}}
     assert text in wording.summary(replace(REPORT, records=(kept,), claims=claims))
 
@@ -107,9 +107,9 @@ def test_not_detected_always_says_what_it_could_miss() -> None:
 
 
 def test_worst_findings_come_first() -> None:
-    """Findings are ordered by verdict, then contradictions before the rest, then by size."""
+    """Findings are ordered by verdict, then violations before the rest, then by size."""
     leak = replace(RECORD, verdict=Verdict.LEAKS)
-    plain = replace(RECORD, value=1.0, contradicts_claim=False)
+    plain = replace(RECORD, value=1.0, violates_guarantee=False)
     assert wording.by_severity([QUIET, leak, plain, RECORD]) == [RECORD, plain, leak, QUIET]
 
 

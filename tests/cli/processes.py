@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from fgl_secure.cli import progress
+from fgl_secure import progress
 from fgl_secure.cli.main import main
 
 PATIENCE = 240.0

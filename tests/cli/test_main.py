@@ -15,7 +15,7 @@ import torch
 
 from fgl_secure import __version__, schemes
 from fgl_secure.attacks.registry import attacks
-from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
+from fgl_secure.cli.main import BAD_INPUT, OK, VIOLATED, main
 from fgl_secure.graph import available
 from fgl_secure.graph.datasets import load_digits_graph
 from fgl_secure.runtime import Channel
@@ -92,20 +92,20 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 class TestAudit:
     def test_demonstration_finds_breaks_and_exits_0(self, cli: Cli, tmp_path: Path, few: tuple[str, ...]) -> None:
-        """Without --scheme what is found is the finding: the report names contradictions, and the status is 0."""
+        """Without --scheme what is found is the finding: the report names violations, and the status is 0."""
         result = cli(*AUDIT, *few, "--attack", "visible-devices")
         assert (result.status, result.err) == (OK, "")
-        assert "secmp: 1 promise contradicted, by visible-devices" in result.out
+        assert "secmp: 1 guarantee violated, by visible-devices" in result.out
         assert {path.name for path in (tmp_path / "fgl-secure-report").iterdir()} == FILES
 
     def test_contradicted_scheme_exits_3(self, audited: tuple[Result, Path]) -> None:
-        """With --scheme secmp evidence contradicts its claim, and the status is 3, with both reports written."""
+        """With --scheme secmp evidence violates its claim, and the status is 3, with both reports written."""
         result, folder = audited
-        assert (result.status, result.err) == (CONTRADICTED, "")
-        assert "1 promise contradicted, by all-codes" in result.out
+        assert (result.status, result.err) == (VIOLATED, "")
+        assert "1 guarantee violated, by all-codes" in result.out
         data = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         assert data["run"]["protocols"] == ["secmp"]
-        assert any(record["contradicts_claim"] for record in data["records"])
+        assert any(record["violates_guarantee"] for record in data["records"])
         assert {path.name for path in folder.iterdir()} == FILES
 
     def test_report_names_the_command(self, audited: tuple[Result, Path]) -> None:
@@ -125,36 +125,38 @@ class TestAudit:
         assert "all-codes" in page
 
     def test_scheme_without_a_claim_exits_0(self, cli: Cli, few: tuple[str, ...]) -> None:
-        """Plaintext promises nothing, so reading it completely contradicts nothing."""
+        """Plaintext promises nothing, so reading it completely violates nothing."""
         result = cli(*AUDIT, *few, *CHEAP)
         assert (result.status, result.err) == (OK, "")
-        assert "no claim 1.000" in result.out
+        assert "no guarantee" in result.out
 
     def test_contradiction_of_one_among_several_exits_3(self, cli: Cli, few: tuple[str, ...]) -> None:
-        """One contradicted scheme among those named is enough for status 3."""
+        """One violated scheme among those named is enough for status 3."""
         names = ("--scheme", "secmp", "--scheme", "plaintext")
-        assert cli(*AUDIT, *few, *names, "--attack", "visible-devices").status == CONTRADICTED
+        assert cli(*AUDIT, *few, *names, "--attack", "visible-devices").status == VIOLATED
 
     def test_scheme_that_is_not_contradicted_exits_0(self, cli: Cli) -> None:
         """Attacks that find nothing leave the status 0: where there is one silo, it sees no foreign device."""
         result = cli(*AUDIT, "--silos", "1", "--scheme", "secmp", "--attack", "visible-devices")
         assert (result.status, result.err) == (OK, "")
-        assert "kept so far" not in result.out  # in the clear, too, there is nothing to find
-        assert "contradicted" not in result.out
+        assert "no violation" not in result.out  # in the clear, too, there is nothing to find
+        assert "violated" not in result.out
 
     def test_scheme_with_nothing_measured_says_so(self, cli: Cli, few: tuple[str, ...]) -> None:
         """An attack that reads one scheme of two and nothing of the other leaves the other's claims untested."""
         result = cli(*AUDIT, *few, *CHEAP, "--scheme", "secmp")
         assert (result.status, result.err) == (OK, "")
         told = " ".join(result.out.split())
-        assert "Nothing was measured under secmp, which says nothing of its 4 claims." in told
-        assert "No finding contradicts" not in told
+        assert "Nothing was measured under secmp, which says nothing of its 4 guarantees." in told
+        assert "No finding violates" not in told
 
     def test_declared_leak_exits_0(self, cli: Cli, few: tuple[str, ...]) -> None:
-        """What a protocol says of itself contradicts nothing, however completely it is read."""
-        result = cli(*AUDIT, *few, "--preset", "paper", "--scheme", "secmp", "--attack", "single-neighbour-device")
+        """What a protocol says of itself violates nothing, however completely it is read."""
+        result = cli(
+            *AUDIT, *few, "--preset", "public-code", "--scheme", "secmp", "--attack", "single-neighbour-device"
+        )
         assert (result.status, result.err) == (OK, "")
-        assert "admitted 1.000" in result.out
+        assert "declared leakage" in result.out
 
     def test_report_is_replaced(self, cli: Cli, tmp_path: Path, few: tuple[str, ...]) -> None:
         """A second audit into the same folder replaces the report and leaves other files alone."""
@@ -163,7 +165,7 @@ class TestAudit:
         (folder / "notes.txt").write_text("mine", encoding="utf-8")
         (folder / "report.json").write_text("old", encoding="utf-8")
         assert cli(*AUDIT, *few, *CHEAP).status == OK
-        assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == 3
+        assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == 4
         assert {path.name for path in folder.iterdir()} == {"notes.txt", *FILES}
 
 
@@ -264,42 +266,28 @@ BAD = {
     "unknown preset": ("audit", "--preset", "best"),
     "unknown backbone": ("audit", "--backbone", "gat"),
     "unknown device": ("audit", "--device", "tpu"),
-    "unknown mu": ("audit", "--scheme", "secmp[mu=server]"),
     "unknown topology": ("audit", "--scheme", "neighbors=secmp"),
     "topology of another method": ("audit", "--scheme", "clients=ckks"),
     "scheme of another topology": ("audit", "--scheme", "ckks"),
-    "unknown parameter": ("audit", "--scheme", "secmp[k_min=3]"),
     "scheme that is none": ("audit", "--scheme", "secmp["),
     "data folder without files": ("audit", "--dataset", "Cora", "--data-root", "nowhere"),
     "own graph that is not there": ("audit", "--dataset", "mine.npz"),
     "silo file that is not there": ("audit", "--silo-file", "silos.txt"),
     "value beyond the bound": (*AUDIT, "--scheme", "secmp[bound=1e-6]"),
-    "bound of zero": ("audit", "--scheme", "secmp[bound=0]"),
     "T too large for the field": ("audit", "--scheme", "secmp[p=11,T=5]"),
-    "T of zero": ("audit", "--scheme", "secmp[T=0]"),
-    "T beyond what a message carries": ("audit", "--scheme", "secmp[T=65]"),
     "attack that measures nothing of its scheme": (*AUDIT, "--scheme", "secmp", "--attack", "clear-values"),
     "attack that has nothing to measure": (*AUDIT, "--scheme", "secmp", "--attack", "visible-edges"),
     "k_min above all degrees": ("audit", "--scheme", "relay-coded[k_min=10000]"),
-    "field too small for the sums": ("audit", "--scheme", "secmp[p=11]"),
-    "field too small for points": ("audit", "--scheme", "secmp[p=3,wrap]"),
     "field not a prime": ("audit", "--scheme", "secmp[p=12]"),
-    "field too large": ("audit", "--scheme", "secmp[p=2305843009213693951]"),
-    "too many fraction bits": ("audit", "--scheme", "secmp[fraction_bits=53]"),
-    "negative silos": ("audit", "--silos", "-1"),
     "no silos": ("audit", "--silos", "0"),
     "more silos than devices": ("audit", "--silos", "1798"),
-    "more silos than communities": ("audit", "--partition", "louvain", "--silos", "1000"),
     "no epochs": ("audit", "--epochs", "0"),
     "negative seed": ("audit", "--seed", "-1"),
     "epochs no integer": ("audit", "--epochs", "two"),
-    "silos no integer": ("audit", "--silos", "2.5"),
-    "field no integer": ("audit", "--scheme", "secmp[p=p]"),
     "bound no number": ("audit", "--scheme", "secmp[bound=big]"),
     "training an unknown method": ("train", "fedprox"),
     "training no method": ("train",),
     "training under an unknown scheme": ("train", "hifgl", "--scheme", "magic"),
-    "listing an unknown kind": ("list", "colours"),
 }
 
 
@@ -410,27 +398,16 @@ class TestBadInput:
         assert "ind.citeseer.x" in err
         assert "download" in err
 
-    @pytest.mark.parametrize(
-        ("features", "silos", "rule"),
-        [
-            ([[1.0], [float("nan")], [1.0], [1.0]], "0 0 1 1", "features must be finite; node 1"),
-            ([[1.0], [1.0], [1.0], [-float("inf")]], "0 0 1 1", "features must be finite; node 3"),
-            ([[1.0]] * 4, "0 0 1", "silo_of must have shape (4,)"),
-            ([[1.0]] * 4, "0 0 2 2", "silo 1 has no node"),
-            ([[1.0]] * 4, "0 0 one one", "must hold one integer per node"),
-        ],
-        ids=["NaN", "infinite", "too few", "empty silo", "words"],
-    )
-    def test_bad_graphs_of_ones_own_exit_2(
-        self, cli: Cli, tmp_path: Path, features: list[list[float]], silos: str, rule: str
-    ) -> None:
-        """Features that are not finite and assignments of the wrong length or with an empty silo are refused."""
+    def test_bad_graphs_of_ones_own_exit_2(self, cli: Cli, tmp_path: Path) -> None:
+        """One line names the rule; tests/graph have what is refused."""
         ring = np.arange(4)
-        np.savez(tmp_path / "mine.npz", x=np.array(features), y=ring % 2, edge_index=np.stack([ring, (ring + 1) % 4]))
-        (tmp_path / "silos.txt").write_text(silos, encoding="utf-8")
+        np.savez(
+            tmp_path / "mine.npz", x=np.full((4, 1), np.nan), y=ring % 2, edge_index=np.stack([ring, (ring + 1) % 4])
+        )
+        (tmp_path / "silos.txt").write_text("0 0 1 1", encoding="utf-8")
         result = cli("audit", "--dataset", "mine.npz", "--silo-file", "silos.txt")
         assert (result.status, result.out, result.err.count("\n")) == (BAD_INPUT, "", 1)
-        assert rule in result.err
+        assert "features must be finite; node 0" in result.err
         assert {path.name for path in tmp_path.iterdir()} == {"mine.npz", "silos.txt"}
 
     def test_failure_leaves_an_old_report_alone(self, cli: Cli, tmp_path: Path) -> None:
@@ -456,7 +433,7 @@ class TestProcess:
     def test_audit_in_a_pipe(self, tmp_path: Path, few: tuple[str, ...]) -> None:
         """In a pipe there is no progress bar, no colour and no warning, and the status is 3."""
         done = _separate(tmp_path, (*AUDIT, *few, "--scheme", "secmp", "--attack", "all-codes", "--out", "out"))
-        assert (done.returncode, _without_progress(done.stderr)) == (CONTRADICTED, "")
+        assert (done.returncode, _without_progress(done.stderr)) == (VIOLATED, "")
         assert "\x1b" not in done.stdout
         assert "\r" not in done.stdout
         assert "training under" not in done.stdout
@@ -467,7 +444,7 @@ class TestProcess:
 
     @pytest.mark.parametrize(
         ("words", "status"),
-        [(("list",), OK), ((*AUDIT, "--scheme", "secmp", "--attack", "all-codes"), CONTRADICTED)],
+        [(("list",), OK), ((*AUDIT, "--scheme", "secmp", "--attack", "all-codes"), VIOLATED)],
         ids=["list", "audit"],
     )
     def test_closed_pipe_keeps_the_status(
@@ -499,17 +476,6 @@ class TestProcess:
                                   timeout=120, env={**os.environ, "PYTHONUNBUFFERED": "1"})  # fmt: skip
         assert done.returncode == BAD_INPUT
         assert FULL.fullmatch(done.stderr)
-
-    def test_list_into_a_closed_pipe_in_a_process_of_its_own(self, tmp_path: Path) -> None:
-        """The interpreter, too, has nothing to complain of when it ends."""
-        reading, writing = os.pipe()
-        os.close(reading)
-        command = [sys.executable, "-W", "error", "-m", "fgl_secure", "list", "--help"]
-        with open(writing, "wb") as closed:
-            done = subprocess.run(
-                command, stdout=closed, stderr=subprocess.PIPE, cwd=tmp_path, check=False, timeout=120
-            )
-        assert (done.returncode, done.stderr) == (OK, b"")
 
     def test_bad_input_in_a_pipe(self, tmp_path: Path) -> None:
         """A mistake gives status 2 and one line, no traceback."""

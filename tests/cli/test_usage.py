@@ -12,7 +12,7 @@ import pytest
 from fgl_secure.auditing import report as report_module
 from fgl_secure.cli import commands
 from fgl_secure.cli.config import RUN_FILE, run_file, with_options
-from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, FAULT, OK
+from fgl_secure.cli.main import BAD_INPUT, FAULT, OK, VIOLATED
 from fgl_secure.cli.parser import SCRIPTS, candidates, meant
 from fgl_secure.cli.usage import parser_for
 from fgl_secure.methods import names
@@ -57,12 +57,12 @@ class TestHints:
 class TestFilesOfOptions:
     def test_a_run_repeats_from_the_file_beside_its_report(self, cli: Cli, tmp_path: Path) -> None:
         """The file has every option of the run; with it alone the same findings are made, and words said win."""
-        assert cli(*LONG, "--out", "first").status == CONTRADICTED
+        assert cli(*LONG, "--out", "first").status == VIOLATED
         table = tomllib.loads((tmp_path / "first" / RUN_FILE).read_text(encoding="utf-8"))
         assert (table["command"], table["method"], table["scheme"]) == ("audit", "hifgl", ["secmp[T=2]"])
         assert (table["epochs"], table["static-first-layer"], table["seed"]) == (1, False, 0)
         again = cli("audit", "--config", f"first/{RUN_FILE}", "--out", "second")
-        assert (again.status, again.err) == (CONTRADICTED, "")
+        assert (again.status, again.err) == (VIOLATED, "")
         reports = [json.loads((tmp_path / name / "report.json").read_text()) for name in ("first", "second")]
         assert reports[0]["records"] == reports[1]["records"]
         other = cli("audit", f"--config=first/{RUN_FILE}", "--scheme", "plaintext", "--out", "third")
@@ -125,7 +125,7 @@ class TestTelling:
         """With --quiet there is a summary, and where it is written."""
         result = cli(*AUDIT, *CHEAP, "--quiet")
         assert (result.status, result.err, result.out.count("\n")) == (OK, "", 2)
-        assert result.out.startswith("No protection is claimed by plaintext")
+        assert result.out.startswith("No protection is guaranteed by plaintext")
 
     def test_verbose_says_all(self, cli: Cli) -> None:
         """With --verbose every figure, claim and note is printed."""
@@ -142,7 +142,7 @@ class TestTelling:
         monkeypatch.setattr(report_module, "_replace_all", full)
         result = cli(*AUDIT, *CHEAP)
         assert result.status == BAD_INPUT
-        assert "no claim 1.000" in result.out
+        assert "no guarantee" in result.out
         assert "written" not in result.out
         assert result.err.count("\n") == 1
         assert "No space left on device" in result.err

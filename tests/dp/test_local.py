@@ -8,7 +8,7 @@ import pytest
 
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.dp import perturb
-from fgl_secure.errors import InputError
+from fgl_secure.errors import DataWarning, InputError
 from tests.error_codes import about
 
 RNG = np.random.default_rng(0)
@@ -66,14 +66,17 @@ def test_means_of_many_rows_are_right(mechanism: str, epsilon: float) -> None:
 
 def test_gaussian_noise_is_that_of_a_replaced_row() -> None:
     """Two rows of norm 1 are up to 2 apart: at epsilon 1 and delta 1e-5 sigma is 2 x 3.73 (analytic Gaussian)."""
-    found = perturb(UNIT, 1.0, mechanism="gaussian", delta=1e-5)
+    found = perturb(UNIT, 1.0, mechanism="gaussian", delta=1e-5, clip=1.0)
     assert 2 * 3.70 < found.deviation < 2 * 3.85
 
 
 def test_rows_outside_are_counted_and_not_hidden() -> None:
     """What is clipped is said."""
-    assert perturb(np.array([[0.2, 1.5], [0.1, 0.9]]), 1.0).clipped == 1
-    assert perturb(np.array([[3.0, 4.0], [0.1, 0.1]]), 1.0, mechanism="gaussian", delta=0.1).clipped == 1
+    with pytest.warns(DataWarning):
+        assert perturb(np.array([[0.2, 1.5], [0.1, 0.9]]), 1.0).clipped == 1
+    with pytest.warns(DataWarning):
+        assert perturb(np.array([[3.0, 4.0], [0.1, 0.1]]), 1.0, mechanism="gaussian", delta=0.1).clipped == 1
+    assert perturb(np.array([[3.0, 4.0], [0.1, 0.1]]), 1.0, mechanism="gaussian", delta=0.1, clip=1.0).clipped == 1
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_label_propagation_is_that_of_the_whole_graph(
 def test_label_propagation_is_audited(propagation: ModuleType, graph: FederatedGraph) -> None:
     """Attacks on neighbours' sums read it as they read HiFGL: they break SecMP, and not its repair."""
     report = fgl_secure.audit(propagation.LabelPropagation(epochs=1), graph, ["secmp", "relay-coded"])
-    fallen = {record.protocol for record in report.contradictions}
+    fallen = {record.protocol for record in report.violations}
     assert fallen == {"secmp"}
 
 

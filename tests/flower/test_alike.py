@@ -169,15 +169,6 @@ def test_server_cannot_swap_arrays_of_one_shape(told: bool) -> None:
     assert len(secure.rounds[0].included) == 4
 
 
-def test_server_cannot_name_a_weight_that_only_one_has() -> None:
-    """A weight that is 0 at all clients but one would make the mean that one's update."""
-    grid = obedient(first=1.0)
-    model, _ = played(grid, key="first")
-    assert not model.any()
-    assert len(grid.refusals) == 4
-    assert all("'num-examples' for this client; found 'first'" in why for why in grid.refusals.values())
-
-
 def test_clients_say_which_metric_is_their_weight() -> None:
     """A client whose weight is another metric says so."""
     apps = [

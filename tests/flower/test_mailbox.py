@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +29,6 @@ from tests.graphs import two_communities
 SILOS, ROUNDS = 3, 2
 NEW = 200
 """The number that Flower gives a node that was restarted."""
-
-Trouble = Callable[[int, int, "Troubled"], bool]
-"""Given a node, the turn that it is asked for and the grid: whether its answer gets lost."""
 
 
 class Troubled(FakeGrid):

@@ -1,14 +1,16 @@
-"""The same code as processes that talk over TLS; a file for each run of many processes, which wait for each other."""
+"""The same code as processes that talk over TLS, on one network; runs of many processes mostly wait."""
 
-import os
+import importlib
+import multiprocessing
 import shutil
 import signal
 import ssl
-import subprocess
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
@@ -21,32 +23,34 @@ from examples.local_federation import (
 )
 from fgl_secure.errors import InputError
 from tests.error_codes import about
-from tests.flower.processes import PATIENCE, ROOT, left_behind, run
+from tests.flower.processes import MARK, PATIENCE, ROOT, left_behind
+
+SILOS = 4
+CONFIG: dict[str, str | int] = {"method": "fedavg", "silos": SILOS, "rounds": 3, "scheme": "plaintext"}
 
 
-def test_killed_supernode_is_left_out_over_tls(tmp_path: Path) -> None:
-    """Four SuperNodes over TLS, one killed after it shared its keys: the round completes with the others' mean."""
-    command = [sys.executable, "run_tls.py", "--kill", "2", "--preload", "fgl_secure.flower", "torch_geometric.nn"]
-    done = run([*command, "sklearn.neighbors", "sklearn.datasets"], ROOT / "examples" / "flower_secagg", tmp_path)
-    assert done.returncode == 0, done.stdout
-    assert "killed in mid-round" in done.stdout
-    assert "RIGHT" in done.stdout
-    end = time.monotonic() + 60
-    while left_behind(tmp_path) and time.monotonic() < end:
-        time.sleep(0.2)  # what watches its parent needs a moment to see that it is gone
-    assert left_behind(tmp_path) == []
+def script(example: str, name: str) -> ModuleType:
+    """A script of an example, with what it imports from its folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "examples" / example))
+        return importlib.import_module(name)
 
 
-def test_certificates_are_of_this_machine_only(tmp_path: Path) -> None:
-    """A server certificate names localhost, is signed by the authority made with it, and its key is for its owner."""
-    files = make_certificates(tmp_path)
-    authority, server = (load_pem_x509_certificate(f.read_bytes()) for f in (files.authority, files.certificate))
-    server.verify_directly_issued_by(authority)
-    assert files.key.stat().st_mode & 0o077 == 0
-    trust = ssl.create_default_context(cafile=str(files.authority))
-    assert trust.verify_mode is ssl.CERT_REQUIRED
-    with pytest.raises(ssl.SSLError):
-        ssl.create_default_context(cafile=str(files.key))
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the silos' files, which is also the mark of all processes."""
+    return tmp_path_factory.mktemp("silos")
+
+
+@pytest.fixture(scope="module")
+def network(home: Path) -> Iterator[LocalFederation]:
+    """A SuperLink and four SuperNodes, for the apps of both examples; ClientApps are forked with libraries loaded."""
+    silos = script("flower_silos", "run_here")
+    nodes = [{**node, "num-partitions": SILOS} for node in silos.prepared(home, CONFIG)]
+    libraries = [*silos.PRELOAD, "fgl_secure.flower", "torch_geometric.nn", "sklearn.neighbors", "sklearn.datasets"]
+    variables = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", MARK: str(home)}
+    with LocalFederation(nodes, variables, [str(silos.EXECUTOR), "--preload", *libraries]) as federation:
+        yield federation
 
 
 FAILING = {
@@ -77,51 +81,121 @@ def main(grid, context):
 }
 
 
-def test_a_run_whose_server_app_fails_ends_with_an_error(tmp_path: Path) -> None:
+def test_a_run_whose_server_app_fails_ends_with_an_error(network: LocalFederation, tmp_path: Path) -> None:
     """Flower's own command exits with 0 then."""
     for name, text in FAILING.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    with LocalFederation([]) as federation, pytest.raises(LocalProcessError, check=about("run")):
-        federation.run(tmp_path)
+    with pytest.raises(LocalProcessError, check=about("run")):
+        network.run(tmp_path)
 
 
-TERMINATED = """
-import sys, time
-from examples.local_federation import LocalFederation
+def test_killed_supernode_is_left_out_over_tls(
+    network: LocalFederation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four SuperNodes over TLS, one killed after it shared its keys: the round completes with the others' mean."""
+    example = script("flower_secagg", "run_tls")
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "flower_secagg"))
+    assert example.run_on(network, example.options_of(["--kill", "2", "--timeout", str(PATIENCE)])) == 0
+    printed = capsys.readouterr().out
+    assert "killed in mid-round" in printed
+    assert "RIGHT" in printed
+
+
+def test_silos_bear_supernodes_that_are_late_or_restarted(
+    network: LocalFederation, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of four silos one comes late, and another is killed in a round and started again with its state.
+
+    All rounds are those of one process. A node that is gone for good is named in `test_mailbox`.
+    """
+    example = script("flower_silos", "run_here")
+    for number in range(SILOS):
+        if network.node_is_up(number) is (number == example.LATE):
+            (network.kill_node if number == example.LATE else network.start_node)(number)
+        (home / f"state{number}").unlink(missing_ok=True)  # of the run before, for a file serves one
+    found = example.run_on(network, home, CONFIG, PATIENCE, ["late", "restart"])
+    expected = example.job_of(CONFIG).train()
+    assert example.verdict(found, expected) == 0
+    printed = capsys.readouterr().out
+    for said in ("SuperNode 1 came late", "SuperNode 2 was started again", "RIGHT: the run is that of one process"):
+        assert said in printed
+    found["0/losses"] = found["0/losses"] + np.array([0.0, 1e-3, 0.0])  # the control: a wrong loss is noticed
+    assert example.verdict(found, expected) == 1
+    assert "WRONG" in capsys.readouterr().out
+    stopped = {"0/losses": np.array(expected.losses[:1])}
+    assert example.verdict(stopped, expected) == 1
+    assert "STOPPED: 1 of 3 rounds are over, as in one process" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [["--silos", "2"], ["--rounds", "0"]])
+def test_options_of_the_example_out_of_range_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["run_here.py", *options])
+    assert script("flower_silos", "run_here").main() == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+
+
+def test_processes_end_with_their_network(network: LocalFederation, home: Path) -> None:
+    """The last test of the network; what watches its parent needs a moment to see that it is gone."""
+    assert left_behind(home)
+    network.close()
+    end = time.monotonic() + 60
+    while left_behind(home) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert left_behind(home) == []
+
+
+def test_certificates_are_of_this_machine_only(tmp_path: Path) -> None:
+    """A server certificate names localhost, is signed by the authority made with it, and its key is for its owner."""
+    files = make_certificates(tmp_path)
+    authority, server = (load_pem_x509_certificate(f.read_bytes()) for f in (files.authority, files.certificate))
+    server.verify_directly_issued_by(authority)
+    assert files.key.stat().st_mode & 0o077 == 0
+    trust = ssl.create_default_context(cafile=str(files.authority))
+    assert trust.verify_mode is ssl.CERT_REQUIRED
+    with pytest.raises(ssl.SSLError):
+        ssl.create_default_context(cafile=str(files.key))
+
 
 class Quiet(LocalFederation):
-    def _start_link(self):
+    """A federation without processes."""
+
+    def _start_link(self) -> None:
         pass
 
-with Quiet([]) as federation:
-    print(federation.folder, flush=True)
-    time.sleep(600)
-"""
+
+def terminated(folders: "multiprocessing.Queue[Path]") -> None:
+    """A program that waits while a federation runs."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with Quiet([]) as federation:
+        folders.put(federation.folder)
+        time.sleep(PATIENCE)
 
 
 def test_sigterm_leaves_no_key_behind() -> None:
     """A program that is told to end while a federation runs leaves no server.key and no folder."""
-    variables = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    process = subprocess.Popen([sys.executable, "-c", TERMINATED], env=variables, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    with process, process.stdout:
-        folder = Path(process.stdout.readline().strip())
-        there = (folder / "server.key").exists()
-        process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE)
+    fork = multiprocessing.get_context("fork")
+    folders: multiprocessing.Queue[Path] = fork.Queue()
+    process = fork.Process(target=terminated, args=(folders,))
+    process.start()
+    folder = folders.get(timeout=PATIENCE)
+    there = (folder / "server.key").exists()
+    process.terminate()
+    process.join(PATIENCE)
     left = folder.exists()
     shutil.rmtree(folder, ignore_errors=True)
-    assert (there, left, process.returncode) == (True, False, 128 + signal.SIGTERM)
+    assert (there, left, process.exitcode) == (True, False, 128 + signal.SIGTERM)
 
 
-def test_a_handler_of_the_programs_own_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_of_the_programs_own_stays() -> None:
     """Where the program handles SIGTERM, a federation leaves that alone; else the default is back afterwards."""
-    monkeypatch.setattr(LocalFederation, "_start_link", lambda _self: None)
     kept = signal.getsignal(signal.SIGTERM)
     try:
         for own in (signal.SIG_IGN, signal.SIG_DFL):
             signal.signal(signal.SIGTERM, own)
-            with LocalFederation([]):
+            with Quiet([]):
                 assert (signal.getsignal(signal.SIGTERM) is own) is (own is signal.SIG_IGN)
             assert signal.getsignal(signal.SIGTERM) is own
     finally:

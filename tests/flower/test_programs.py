@@ -38,7 +38,7 @@ GRAPH, FOUR = (two_communities(devices=24, silos=silos) for silos in (3, 4))
 DATA: dict[str, Source] = {"fedvn": GraphSets("Motif-mini"), "fed2gnn": FOUR}
 METHODS: tuple[Method, ...] = (
     HiFGL(epochs=1),
-    FedStruct(epochs=1),
+    FedStruct(epochs=1, hops=2),
     FedAvg(epochs=2, local_steps=2, batch=3),
     FedSpray(epochs=1),
     Fed2GNN(epochs=1, hops=1, neighbours=4),

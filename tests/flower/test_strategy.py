@@ -175,13 +175,6 @@ def sums_of(secure: SecureAggregationStrategy) -> list[int]:
     return [len(report.record.purposes) for report in secure.rounds if report.record is not None]
 
 
-def test_ranges_are_found_together_once() -> None:
-    """Without a bound the first round finds one under the same protection, and later rounds use it."""
-    grid, secure = federation(), strategy_of(bound=None)
-    np.testing.assert_allclose(run(grid, secure, rounds=2), mean([0, 1, 2, 3]), atol=NEAR)
-    assert sums_of(secure) == [2, 1]
-
-
 def test_ranges_are_found_anew_after_somebody_outgrew_them() -> None:
     """A client whose numbers are beyond the range of an earlier round is left out once, and is in the next round."""
     grid, secure, scale = federation(), strategy_of(bound=None), [1.0]

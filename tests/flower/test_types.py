@@ -72,16 +72,6 @@ def test_means_are_rounded_to_the_nearest(precision: int | None) -> None:
             assert (value == expected).all(), name
 
 
-def test_loops_of_ones_own_keep_types_too() -> None:
-    """`aggregate_train` of the strategy itself, on what a secured Grid gives."""
-    secure, first = strategy_of(bound=64.0), everything(0)
-    grid = secure.secured(counting([]))
-    messages = [Message(RecordDict({"arrays": first}), node, "train") for node in grid.get_node_ids()]
-    arrays, _ = secure.aggregate_train(1, grid.send_and_receive(messages, timeout=0.0))
-    assert arrays is not None
-    assert types_of(arrays) == types_of(first)
-
-
 def test_a_type_without_a_mean_is_named() -> None:
     """Complex numbers: the run ends with the name of the array and its type."""
     start = ArrayRecord({"w": Array(np.zeros(2, np.complex64))})

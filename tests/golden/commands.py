@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from fgl_secure.cli.main import CONTRADICTED, OK, main
+from fgl_secure.cli.main import OK, VIOLATED, main
 from fgl_secure.methods.fed2gnn import audit_target
 from fgl_secure.methods.fedspray import audit_runs
 from tests.golden.figures import Figures, Loose, Row
@@ -269,7 +269,7 @@ def _few_digits(path: Path) -> Path:
 def _said(words: tuple[str, ...]) -> str:
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
         status = main(words)
-    if status not in (OK, CONTRADICTED):
+    if status not in (OK, VIOLATED):
         raise RuntimeError(f"fgl-secure {' '.join(words)} must run; exit status {status}: {errors.getvalue()}")
     return out.getvalue()
 
@@ -314,7 +314,7 @@ def _finding(record: Mapping[str, Any]) -> Row:
         "prior": record["prior"],
         "n": record["n"],
         "verdict": record["verdict"],
-        "contradicts": record["contradicts_claim"],
+        "violates": record["violates_guarantee"],
         "detectable": record["detectable_advantage"],
         "null": record["null_control"],
         "clear": record["in_the_clear"],

@@ -45,6 +45,20 @@ def test_counts() -> None:
         sets.graphs_of(2)
 
 
+def test_types_of_edges_follow_their_edges() -> None:
+    """From any order of edges, into the set and into a client's part of it; the same in both directions."""
+    edges = np.array([[3, 1, 0, 2, 1, 4], [4, 2, 1, 1, 0, 3]])
+    sets = small(edges=edges, edge_types=[7, 5, 0, 5, 0, 7])
+    kind = {(0, 1): 0, (1, 0): 0, (1, 2): 5, (2, 1): 5, (3, 4): 7, (4, 3): 7}
+    assert sets.edge_types is not None
+    assert [kind[source, target] for source, target in sets.edges.T.tolist()] == sets.edge_types.tolist()
+    assert sets.only(1).edge_types.tolist() == [7, 7]  # type: ignore[union-attr]
+    assert small().edge_types is None
+    for wrong in ([7, 5, 0, 5, 0], [7, 5, 0, 5, 0, 6], [-1, 5, 0, 5, 0, -1], [0.5] * 6):
+        with pytest.raises(InputError, check=about("edge_types")):
+            small(edges=edges, edge_types=wrong)
+
+
 def test_arrays_are_copied_and_read_only() -> None:
     """A later change of the caller's arrays changes nothing, and nobody can change the set's."""
     client_of = np.array([0, 1, 0])

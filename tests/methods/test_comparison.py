@@ -12,7 +12,7 @@ import pytest
 
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.report import Report
-from fgl_secure.cli.main import CONTRADICTED, OK, main
+from fgl_secure.cli.main import OK, VIOLATED, main
 from fgl_secure.cli.printing import describe_comparison
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, datasets
@@ -120,10 +120,10 @@ def test_not_attacked_and_nothing_found_are_two_words(found: Comparison) -> None
 
 
 def test_the_worst_reading_is_the_largest_excess_unless_a_claim_falls() -> None:
-    """A high value over a high prior comes after a lower one over none; a contradicted claim comes before both."""
+    """A high value over a high prior comes after a lower one over none; a violated guarantee comes before both."""
     high = Reading("a", "s", "recall", 1.0, 0.99, 1.0, 0.894, 10, "leaks", "found", 0)
     excess = replace(high, attack="b", value=0.4, low=0.3, prior=0.0)
-    fell = replace(high, attack="c", value=0.2, low=0.1, prior=0.0, tone="contradicted")
+    fell = replace(high, attack="c", value=0.2, low=0.1, prior=0.0, tone="violated")
     assert sorted((high, excess, fell), key=lambda each: each.rank) == [fell, excess, high]
 
 
@@ -192,7 +192,7 @@ def test_finished_runs_are_not_run_again(path: Path, found: Comparison, monkeypa
 def test_of_seeds_the_worst_reading_counts() -> None:
     """A promise that falls once has fallen; scores are averaged."""
     quiet = Reading("a", "s", "rows", 0.9, 0.8, 1.0, 0.9, 10, "not detected", "quiet", 0)
-    fell = replace(quiet, value=0.3, low=0.2, prior=0.0, verdict="leaks", tone="contradicted", seed=1)
+    fell = replace(quiet, value=0.3, low=0.2, prior=0.0, verdict="leaks", tone="violated", seed=1)
     founds: list[dict[str, Any]] = [
         {"sides": [{"scheme": "s", "score": score, "bytes": size, "seconds": 1.0, "readings": [_plain(each)],
                     "not_attacked": [where]}]}
@@ -246,15 +246,15 @@ def test_the_page_is_whole_and_loads_nothing(found: Comparison) -> None:
 
 def test_contradictions_are_those_of_chosen_schemes(found: Comparison) -> None:
     """What falls in the clear, where nobody hoped for anything, is shown and not counted."""
-    fell = Reading("a", "s", "rows", 0.3, 0.2, 0.4, 0.0, 10, "leaks", "contradicted", 0)
+    fell = Reading("a", "s", "rows", 0.3, 0.2, 0.4, 0.0, 10, "leaks", "violated", 0)
     line = found.lines[0]
     assert line.secured is not None
     clear = replace(found, lines=(replace(line, clear=replace(line.clear, readings=(fell,))),))
     secured = replace(found, lines=(replace(line, secured=replace(line.secured, readings=(fell,))),))
     alone = replace(found, lines=(replace(line, clear=replace(line.clear, readings=(fell,)), secured=None),))
-    assert [len(each.contradictions) for each in (clear, secured, alone)] == [0, 1, 1]
-    assert "No finding contradicts" in summary(clear)
-    assert "One finding contradicts" in summary(secured)
+    assert [len(each.violations) for each in (clear, secured, alone)] == [0, 1, 1]
+    assert "No finding violates" in summary(clear)
+    assert "One finding violates" in summary(secured)
 
 
 def test_all_forms_tell_the_same(found: Comparison, tmp_path: Path) -> None:
@@ -295,11 +295,11 @@ def test_the_command_writes_prints_and_goes_on(
 def test_a_contradicted_claim_of_a_named_scheme_is_the_status(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As of an audit: 3 where a scheme was named and evidence contradicts its claim, 0 where none was."""
+    """As of an audit: 3 where a scheme was named and evidence violates its claim, 0 where none was."""
     monkeypatch.chdir(tmp_path)
     words = ["compare", "--methods", "hifgl", "--epochs", "1", "--attack", "all-codes", "-q"]
-    assert main([*words, "--scheme", "secmp"]) == CONTRADICTED
-    assert "contradicts the claim" in capsys.readouterr().out
+    assert main([*words, "--scheme", "secmp"]) == VIOLATED
+    assert "violates the guarantee" in capsys.readouterr().out
     assert main([*words, "--scheme", "relay-coded"]) == OK
 
 

@@ -9,7 +9,7 @@ import pytest
 from fgl_secure import train
 from fgl_secure.auditing.method import Method
 from fgl_secure.errors import FglSecureError
-from fgl_secure.methods import FedSpray, FedVN
+from fgl_secure.methods import Fed2GNN, FedSpray, FedVN, HiFGL
 from tests.error_codes import about
 from tests.graphs import two_communities
 
@@ -46,6 +46,15 @@ def test_an_option_reaches_training(name: str, usual: dict[type[Method], list[fl
     assert all(map(math.isfinite, found))
 
 
+def test_k_counts_propagations() -> None:
+    """The preset's k is 2."""
+    assert (
+        losses(FedSpray, backbone="sgc", k=2)
+        == losses(FedSpray, backbone="sgc")
+        != losses(FedSpray, backbone="sgc", k=3)
+    )
+
+
 @pytest.mark.parametrize(
     ("make", "name"),
     [
@@ -57,6 +66,10 @@ def test_an_option_reaches_training(name: str, usual: dict[type[Method], list[fl
         (lambda: FedVN(tau="hot"), "tau"),  # type: ignore[arg-type]
         (lambda: FedSpray(lambda_1=-0.5), "lambda_1"),
         (lambda: FedSpray(d_s=0), "d_s"),
+        (lambda: FedSpray(backbone="sgc", k=0), "k"),
+        (lambda: FedSpray(k=3), "k"),
+        (lambda: Fed2GNN(decoder="one"), "decoder"),
+        (lambda: HiFGL(preset="code"), "preset"),
         (lambda: FedSpray(d_s=2.5), "d_s"),  # type: ignore[arg-type]
         (lambda: FedSpray(local_epochs=0), "local_epochs"),
     ],

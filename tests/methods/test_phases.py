@@ -48,7 +48,7 @@ RUNS: Mapping[str, Runs] = {
     "fedavg": ((FedAvg(epochs=2), None),),
     "fedspray": ((FedSpray(epochs=2), None),),
     "fed2gnn": ((Fed2GNN(epochs=1, hops=1, neighbours=4), None),),
-    "fedvn": ((FedVN(epochs=2), None),),
+    "fedvn": ((FedVN(epochs=1), None),),
 }
 """Small runs of methods, under the default secure schemes where none is named."""
 

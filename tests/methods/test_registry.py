@@ -3,10 +3,13 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
+from types import ModuleType
 from typing import Any, ClassVar, cast
 
 import pytest
 
+import fgl_secure.methods
+import fgl_secure.testing
 from fgl_secure import backbones, methods, plugins
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.method import Method, check_method
@@ -45,6 +48,11 @@ def test_every_method_is_its_own_class() -> None:
         assert each.name == name
         assert getattr(methods, each.__name__, each) is each
         assert issubclass(each, Method)
+
+
+@pytest.mark.parametrize("module", [fgl_secure.methods, fgl_secure.testing])
+def test_modules_list_what_they_load_when_asked_for(module: ModuleType) -> None:
+    assert set(module.__all__) <= set(dir(module))
 
 
 def test_unknown_methods_are_refused_with_the_known_ones() -> None:

@@ -45,7 +45,7 @@ def check_last_round(method: Method, *, from_0: bool = False) -> None:
     assert said in describe(done)
 
 
-@pytest.mark.parametrize("kind", [partial(HiFGL, preset="paper"), partial(FedStruct, preset="paper")])
+@pytest.mark.parametrize("kind", [partial(HiFGL, preset="public-code"), partial(FedStruct, preset="paper")])
 def test_presets_that_choose_on_test_nodes_report_the_last_round_without_any(kind: Any) -> None:
     """As without validation nodes; there is no test accuracy then."""
     done = train(kind(epochs=ROUNDS), replace(WHOLE, test_mask=NONE), "plaintext", device="cpu")

@@ -84,7 +84,7 @@ class _Change(ast.NodeTransformer):
         self.generic_visit(node)
         match self.before, self.after:
             case [ast.Expr(before)], [ast.Expr(after)]:
-                if isinstance(node, ast.expr) and ast.dump(node) == ast.dump(before):
+                if type(node) is type(before) and ast.dump(node) == ast.dump(before):
                     self.times += 1
                     return after
             case _:
@@ -96,7 +96,10 @@ class _Change(ast.NodeTransformer):
     def _replace(self, body: list[ast.stmt]) -> None:
         size, before = len(self.before), _dumps(self.before)
         for at in range(len(body) - size, -1, -1):
-            if _dumps(body[at : at + size]) == before:
+            alike = all(
+                type(mine) is type(theirs) for mine, theirs in zip(body[at : at + size], self.before, strict=True)
+            )
+            if alike and _dumps(body[at : at + size]) == before:
                 self.times += 1
                 body[at : at + size] = self.after or [ast.Pass()]
 

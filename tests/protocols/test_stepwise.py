@@ -15,9 +15,8 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
-from fgl_secure.protocols.stepwise import done_array, done_steps, step_array, step_of
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER, Grouping, Topology
-from fgl_secure.runtime import PAYLOAD, Direction, Directory, Messages, OwnDraws, Phase, Role, Step
+from fgl_secure.runtime import PAYLOAD, Directory, Messages, OwnDraws, Phase, Role, Step
 from tests.error_codes import about
 from tests.protocols.conformance import BACKWARD, FORWARD, channel_of, ideal, triangle
 from tests.strategies import Ints
@@ -140,17 +139,6 @@ def test_steps_out_of_range_are_refused(name: str, step: Step) -> None:
         with pytest.raises(InputError, check=about("step")):
             machine.begin(step, case.rows() if place == 0 else None)
         assert copied(machine) == before
-
-
-def test_steps_are_arrays_and_back() -> None:
-    """All six numbers of a step are kept, part and final among them; what is none is refused."""
-    steps = {Step(3, 2, Direction.BACKWARD, part=7), Step(3, 2, evaluation=True), Step(4, final=True)}
-    assert {step_of(step_array(step)) for step in steps} == done_steps(done_array(steps)) == steps
-    assert done_array([]).shape == (0, 6)
-    good = step_array(Step(1))
-    for bad in (good[:5], good.astype(np.int32), good + 2):
-        with pytest.raises(MalformedMessageError, check=about("step")):
-            step_of(bad)
 
 
 # ------------------------------------------------------------------------------------------------------------ states

@@ -1,17 +1,13 @@
-"""Runs the Python of a page, as somebody would who reads it from top to bottom: `python -m tests.repository.blocks`.
+"""Runs the Python of a page, as somebody would who reads it from top to bottom.
 
 Blocks of a page share their names. What a page leaves to its reader (a graph, a model, a loop) is in `STAND_INS`, and
 `SMALLER` says what is small here that pages have large; behind a page's blocks runs what they must have come to.
 """
 
 import io
-import json
-import os
 import re
 import sys
 import traceback
-import warnings
-from collections.abc import Iterable
 from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,7 +31,11 @@ clients, rounds, train_locally = [data, data, data], 1, lambda model, client: mo
 """,
     "docs/audit_your_graph.md": GRAPHS,
     "docs/coded_computing.md": "import numpy; blocks = numpy.arange(6).reshape(2, 3)",
-    "docs/flower.md": "from flwr.clientapp import ClientApp; from flwr.serverapp.strategy import FedAvg",
+    "docs/fedspray.md": GRAPHS,
+    "docs/fed2gnn.md": GRAPHS,
+    "docs/fedstruct.md": GRAPHS,
+    "docs/hifgl.md": GRAPHS,
+    "docs/paper_figures.md": GRAPHS,
     "docs/quick_start.md": GRAPHS,
     "examples/flower_secagg/README.md": """
 from flwr.clientapp import ClientApp; from flwr.serverapp.strategy import FedAvg
@@ -48,6 +48,7 @@ from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
 SMALLER = MappingProxyType(
     {
         '"digits"': "SMALL",
+        "GraphSAGE(64, 32, num_layers=2, out_channels=10": "GraphSAGE(8, 32, num_layers=2, out_channels=2",
         "train(HiFGL(epochs=20), scheme": "train(HiFGL(epochs=1), SMALL, scheme",
         "LabelPropagation()": "LabelPropagation(epochs=2)",
         'backbone="two_heads"': 'backbone="two_heads", epochs=1',
@@ -95,17 +96,11 @@ def fault(text: str, before: str = "", behind: str = "") -> str:
     return ""
 
 
-def faults(pages: Iterable[str]) -> dict[str, str]:
-    """By page, what goes wrong; each is run in a folder of its own."""
-    found = {}
-    for page in pages:
-        text = (ROOT / page).read_text(encoding="utf-8")
-        with TemporaryDirectory() as folder, chdir(folder), redirect_stdout(io.StringIO()):
-            found[page] = fault(text, STAND_INS.get(page, ""), MUST_HOLD.get(page, ""))
-    return found
-
-
-if __name__ == "__main__":
-    warnings.simplefilter("ignore", DeprecationWarning)  # of libraries, when they are imported
-    os.environ.setdefault("MPLBACKEND", "agg")
-    print(json.dumps(faults(sys.argv[1:])))
+def fault_of(page: str) -> str:
+    """What goes wrong on a page of the repository, which is run in a folder of its own."""
+    text, path = (ROOT / page).read_text(encoding="utf-8"), list(sys.path)
+    with TemporaryDirectory() as folder, chdir(folder), redirect_stdout(io.StringIO()):
+        try:
+            return fault(text, STAND_INS.get(page, ""), MUST_HOLD.get(page, ""))
+        finally:
+            sys.path[:] = path  # where a page adds a folder

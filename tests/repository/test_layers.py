@@ -24,6 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "backbones": {"errors", "plugins", "training"},  # for names of types alone
     "threads": {"errors"},
     "host": set(),
+    "progress": {"errors", "ledger", "training"},  # training for names of types alone
     "private_files": {"errors"},
     "crypto": {"errors", "threads"},
     "coins": {"errors", "crypto"},
@@ -41,8 +42,8 @@ ALLOWED: dict[str, set[str]] = {
     "methods": _HIGH | {"testing", "auditing", "schemes", "backbones", "ledger"},
     "flower": _MIDDLE | _HOST | {"protocols", "schemes", "aggregation", "training", "auditing", "private_files"},
     "testing": _LOW | {"runtime", "statistics", "protocols"},
-    "cli": _HIGH | {"auditing", "methods", "schemes", "testing", "flower", "ledger"},
-    "public": _HIGH | {"auditing", "methods", "schemes"},
+    "cli": _HIGH | {"auditing", "methods", "schemes", "testing", "flower", "ledger", "progress"},
+    "public": _HIGH | {"auditing", "methods", "schemes", "progress"},
     "__main__": {"cli"},
     "hierarchy": _MIDDLE | {"protocols", "schemes", "training"},
     "__init__": {

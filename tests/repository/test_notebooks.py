@@ -1,13 +1,22 @@
-"""Notebooks: each runs from a clean kernel on the public interface; what is committed is the record of such a run."""
+"""Notebooks: each runs under names of its own on the public interface; what is committed is the record of a run.
+
+One is run by a kernel, as its reader would; the others in this process, where all is loaded already.
+"""
 
 import ast
+import contextlib
+import io
+import logging
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import matplotlib as mpl
 import nbformat
 import pytest
+from IPython.core.formatters import DisplayFormatter
+from matplotlib import pyplot as plt
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
@@ -16,6 +25,7 @@ import fgl_secure
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 SECONDS_A_CELL = 300
+BY_A_KERNEL = FOLDER / "11_propositions.ipynb"
 
 # Two components or more after a slash that no word, dot or address precedes; or a user's folder on Windows.
 MACHINE_PATH = re.compile(r"(?<![\w.:/~<)}\]\\-])/(?:[\w.-]+/)+[\w.-]+|\b[A-Za-z]:\\Users\\")
@@ -29,16 +39,6 @@ OPEN = {"aggregation", "attacks", "methods", "protocols"}
 """Parts in which each method, scheme or attack has modules of its own, which a notebook may take apart."""
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-
-
-@pytest.fixture
-def clean_jupyter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels of this environment alone, and nobody's start-up files."""
-    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "1")
-    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
-    monkeypatch.delenv("JUPYTER_PATH", raising=False)
 
 
 def read(path: Path) -> NotebookNode:
@@ -119,13 +119,73 @@ def test_notebook_imports_the_public_interface_alone(path: Path) -> None:
     assert [pair for pair in ours if not is_public(*pair)] == []
 
 
+def draw() -> None:
+    """Draws all figures, as a notebook shows them."""
+    for number in plt.get_fignums():
+        plt.figure(number).canvas.draw()
+    plt.close("all")
+
+
+def execute(source: str, names: dict[str, object]) -> None:
+    """Runs a cell, and shows what its last line comes to."""
+    tree, last = ast.parse(source), None
+    if tree.body and isinstance(end := tree.body[-1], ast.Expr):
+        last = ast.Expression(end.value)
+        tree.body.pop()
+    exec(compile(tree, "<cell>", "exec"), names)  # noqa: S102  # our own notebooks
+    if last is not None:
+        DisplayFormatter().format(eval(compile(last, "<cell>", "eval"), names))  # type: ignore[no-untyped-call]  # noqa: S307
+    draw()
+
+
+def said_by(sources: list[str], folder: Path) -> str:
+    """What cells write to stderr, run one after the other in a folder."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    with pytest.MonkeyPatch.context() as patch, mpl.rc_context(), contextlib.redirect_stdout(io.StringIO()):
+        patch.chdir(folder)
+        patch.setattr(plt, "show", draw)
+        patch.setattr(logging.root, "handlers", [])  # what nobody handles goes to stderr
+        plt.switch_backend("agg")
+        with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.ExitStack() as behind:
+            behind.callback(plt.close, "all")
+            for source in sources:
+                execute(source, names)
+    return said.getvalue()
+
+
 @each_notebook
-@pytest.mark.usefixtures("clean_jupyter")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "error::DeprecationWarning:__main__")
 def test_notebook_runs(path: Path, tmp_path: Path) -> None:
-    """A notebook runs to its end in a fresh kernel and an empty folder, without error or warning."""
-    notebook = read(path)
-    client = NotebookClient(
-        notebook, timeout=SECONDS_A_CELL, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
-    )
-    client.execute()
+    """A notebook runs to its end in an empty folder, and without the names of another; a warning is an error."""
+    assert said_by([cell.source for cell in code_cells(read(path))], tmp_path) == ""
+
+
+FAILING = (
+    "1 / 0", "undefined", "import warnings; warnings.warn('said', stacklevel=1)", "plt.figure().text(0, 0, r'$\\no$')",
+)  # fmt: skip
+SPEAKING = (
+    "import sys; print('said', file=sys.stderr)", "import logging; logging.getLogger('nobody').warning('said')",
+    "class Bad:\n    def _repr_html_(self): return 1 / 0\nBad()",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", [*FAILING, *SPEAKING])
+def test_a_bad_cell_is_noticed(bad: str, tmp_path: Path) -> None:
+    """Be it when a figure is drawn or a value is shown; and a name of one notebook is none of the next."""
+    loads = "import matplotlib.pyplot as plt"
+    assert said_by([loads, "undefined = 1", "undefined"], tmp_path) == ""
+    with pytest.raises(Exception) if bad in FAILING else contextlib.nullcontext():  # noqa: PT011  # of any kind
+        assert said_by([loads, bad], tmp_path)
+
+
+def test_a_notebook_runs_in_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this environment alone, and with nobody's start-up files."""
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "1")
+    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+    monkeypatch.delenv("JUPYTER_PATH", raising=False)
+    notebook = read(BY_A_KERNEL)
+    place = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=SECONDS_A_CELL, kernel_name="python3", resources=place).execute()
     assert complaints(notebook) == []

@@ -1,4 +1,4 @@
-"""Claims as data: which findings contradict them."""
+"""Claims as data: which findings violate them."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -94,13 +94,12 @@ def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
 
 
 def test_a_users_protocol_passes_in_four_lines(tmp_path: Path) -> None:
-    """Exact and statistical tests pass, and the summary says what they would have found."""
-    done = run_apart(tmp_path, PASSING + STATISTICAL)
+    """The test passes, and the summary says what it would have found."""
+    done = run_apart(tmp_path, PASSING)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "= privacy tests =" in done.stdout
     assert "exact privacy, share, server 0: no difference found (total variation 0 (0)" in done.stdout
     assert "detectable advantage: any" in done.stdout
-    assert "detectable advantage: 0.1 in one bit" in done.stdout
 
 
 def test_a_users_broken_protocol_fails_with_a_readable_message(run_here: Callable[..., tuple[int, str]]) -> None:
@@ -139,22 +138,10 @@ def test_a_sample_that_is_too_small_is_refused(run_here: Callable[..., tuple[int
     assert "SampleTooSmallError: samples must number at least 2021 per arm" in said
 
 
-@pytest.mark.parametrize("heavy", ["numpy", "torch", "scipy", "sklearn", "numba"])
-def test_the_plugin_loads_nothing_heavy(heavy: str) -> None:
+def test_the_plugin_loads_nothing_heavy() -> None:
     """Every pytest run of a user loads the plugin, so it imports the standard library and pytest alone."""
-    code = f"import sys, fgl_secure.testing.plugin; sys.exit({heavy!r} in sys.modules)"
-    root = str(Path(fgl_secure.__file__).resolve().parents[1])
-    assert (
-        subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": root}, check=False).returncode
-        == 0
-    )
-
-
-def test_every_public_name_is_there() -> None:
-    """Names are loaded when first used, and unknown ones are unknown."""
-    import fgl_secure.testing as kit
-
-    for name in kit.__all__:
-        assert getattr(kit, name).__name__ == name
-    with pytest.raises(AttributeError, match="no attribute 'assert_secure'"):
-        kit.assert_secure  # noqa: B018
+    heavy = {"numpy", "torch", "scipy", "sklearn", "numba"}
+    code = f"import sys, fgl_secure.testing.plugin; print(*{heavy}.intersection(sys.modules))"
+    environment = {**os.environ, "PYTHONPATH": str(Path(fgl_secure.__file__).resolve().parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    assert done.stdout.split() == []

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure import backbones
+from fgl_secure import backbones, train
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods import HiFGL as Configuration
 from fgl_secure.methods.hifgl.program import HiFGL, silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -183,7 +184,9 @@ def test_layers_of_hifgl_train_alike_under_every_scheme(
     runs = []
     for each in (Plaintext(), SECURED[scheme]):
         channel = Channel(hierarchy_of(graph, each.helpers), SimulationCoins(0))
-        job = silos_of(graph, each, replace(QUICK, published_layers=published), backbone=backbone)
+        job = silos_of(
+            graph, each, replace(QUICK, layers_of="public-code" if published else "literature"), backbone=backbone
+        )
         runs.append(job.train(channel))
     plain, secured = runs
     assert np.allclose(plain.losses, secured.losses, atol=1e-3)
@@ -199,17 +202,34 @@ def test_sums_that_cannot_be_projected_later_are_refused(graph: FederatedGraph) 
 
 
 def test_registered_backbones_are_taken_once(graph: FederatedGraph, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name is registered once, is a word, and stands for what makes layers; a model is then made of these."""
+    """A name is a word, not that of another backbone, and stands for what makes layers; a model is made of these."""
     monkeypatch.setattr(backbones, "_registered", {})
     backbones.register_backbone("mean", SAGELayer)
     silos = silos_of(graph, Plaintext(), QUICK, backbone="mean").opened(
         Channel(hierarchy_of(graph), SimulationCoins(0))
     )
     assert all(isinstance(p, HiFGL) and isinstance(p.layers[0], SAGELayer) for p in silos.programs)
-    for name, layer in (("mean", SAGELayer), ("gcn", SAGELayer), ("a b", SAGELayer), ("other", 3)):
+    backbones.register_backbone("mean", SAGELayer)  # as when a cell of a notebook runs again
+    for name, layer in ((5, SAGELayer), ("gcn", SAGELayer), ("a b", SAGELayer), ("other", 3)):
         with pytest.raises(InputError):
             backbones.register_backbone(name, layer)  # type: ignore[arg-type]
     assert backbones.names() == ("gcn", "sage", "gat", "gcn_without_loops", "gcn_gated", "mean")
+
+
+class _HoldsLinear(SAGELayer):
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__(d_in, d_out)
+        self.inner = torch.nn.Linear(d_in, d_out)
+
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+        return super().update(kept, sums, degrees) + cast(torch.Tensor, self.inner(kept))
+
+
+def test_a_layer_that_holds_a_linear_one_is_refused(graph: FederatedGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients per device are collected where parameters are used, which is not seen in `torch.nn.Linear`."""
+    monkeypatch.setattr(backbones, "_registered", {"linear": _HoldsLinear})
+    with pytest.raises(InputError, check=about("backbone")):
+        train(Configuration(backbone="linear", epochs=1), graph, "relay-coded", device="cpu")
 
 
 @pytest.mark.parametrize(

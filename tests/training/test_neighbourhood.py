@@ -41,7 +41,7 @@ def with_features(seed: int) -> FederatedGraph:
     """The graph with features that are drawn, all above 0 or all below."""
     drawn = np.random.default_rng(seed).exponential(size=GRAPH.features.shape) * (-1) ** (seed % 2)
     features = np.clip(drawn, -SCHEME.bound, SCHEME.bound).astype(np.float32)
-    return replace(GRAPH, graph=replace(GRAPH.graph, stored=read_only(features)))
+    return GRAPH.with_features(features)
 
 
 def said(graph: FederatedGraph, coins: int) -> list[MessageBatch]:

@@ -14,7 +14,6 @@ from fgl_secure.auditing.method import Method
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, PrecisionWarning
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -25,7 +24,7 @@ from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.training.presets import HONEST, Preset
 from tests.error_codes import about
 from tests.graphs import two_communities
-from tests.training.processes.runs import Reports, agree, apart, in_lockstep
+from tests.training.processes.runs import Reports, agree_with_one_process, in_lockstep
 
 HIFGL: Preset = replace(HONEST, epochs=2, hidden=8)
 RELAYS = RelayCoded(k_min=1, profile=Profile.SHOWN)
@@ -53,7 +52,7 @@ def graph_with(change: str, devices: int = 48, silos: int = 3) -> FederatedGraph
 
 
 def with_features(graph: FederatedGraph, x: NDArray[np.float32]) -> FederatedGraph:
-    return replace(graph, graph=replace(graph.graph, stored=read_only(x.astype(np.float32))))
+    return graph.with_features(x)
 
 
 def reports(graph: FederatedGraph, schemes: dict[str, Scheme], preset: Preset = HIFGL) -> Reports:
@@ -76,7 +75,7 @@ def test_features_of_any_size_train_as_in_the_clear(change: str) -> None:
 def test_a_process_for_each_silo_finds_the_same_ranges() -> None:
     """Losses and models agree to the last bit, though silos are put down after each turn."""
     job = silos_of(graph_with("mixed", 24), SCHEMES, replace(HIFGL, static_first_layer=True))
-    agree(apart(job, put_down=True), in_lockstep(job.opened(job.channel(SimulationCoins(0)))))
+    agree_with_one_process(job, put_down=True)
 
 
 def test_features_of_usual_size_cost_no_sum_more() -> None:

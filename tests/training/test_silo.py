@@ -108,7 +108,7 @@ def test_honest_preset_is_the_same_for_all_data() -> None:
     assert preset("honest", "Cora") is preset("honest", "anything") is HONEST
     assert (HONEST.selection, HONEST.federation) == (Selection.VALIDATION, Federation.FEDAVG)
     assert not HONEST.split_restricted
-    assert not HONEST.published_layers
+    assert HONEST.layers_of == "literature"
     assert (HONEST.hidden, HONEST.epochs, HONEST.learning_rate, HONEST.decay_every, HONEST.decay) == (
         64,
         50,
@@ -122,19 +122,26 @@ def test_honest_preset_is_the_same_for_all_data() -> None:
     ("dataset", "rate", "decay_every", "dropout", "hidden"),
     [("Cora", 0.005, 4, 0.0, 64), ("CiteSeer", 0.01, 16, 0.1, 64), ("PubMed", 0.1, 8, 0.0, 128)],
 )
-def test_paper_preset_follows_the_public_code(
+def test_public_code_preset_follows_the_public_code(
     dataset: str, rate: float, decay_every: int, dropout: float, hidden: int
 ) -> None:
-    """The paper's preset has the settings of each data set and every oddity of the code."""
-    published = preset("paper", dataset)
+    """It has the settings of each data set and every oddity of the code."""
+    published = preset("public-code", dataset)
     assert (published.learning_rate, published.decay_every) == (rate, decay_every)
     assert (published.dropout, published.hidden) == (dropout, hidden)
     assert (published.selection, published.federation) == (Selection.TEST, Federation.SHARED)
     assert published.split_restricted
-    assert published.published_layers
+    assert published.layers_of == "public-code"
     assert (published.epochs, published.patience) == (1024, 16)
 
 
-def test_paper_preset_takes_coras_settings_elsewhere() -> None:
+def test_paper_preset_follows_the_text() -> None:
+    """Section 6.1's settings, all neighbours' messages, silos that step by themselves, and means over all devices."""
+    text = preset("paper", "PubMed")
+    assert text == replace(HONEST, name="paper", mean_over_devices=True, layers_of="paper")
+    assert not HONEST.mean_over_devices
+
+
+def test_public_code_preset_takes_coras_settings_elsewhere() -> None:
     """On a data set that the authors did not use the settings of Cora apply."""
-    assert preset("paper", "digits") == preset("paper", "Cora")
+    assert preset("public-code", "digits") == preset("public-code", "Cora")

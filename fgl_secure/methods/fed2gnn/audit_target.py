@@ -273,7 +273,7 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
     runs, graph = beside_models(asked, NEIGHBOURS), asked.federated(SPLIT, least=2)
     chosen = fed2gnn_preset(method.preset, graph.graph.name, method.backbone).with_epochs(method.epochs)
-    preset = chosen.with_trees(method.hops, method.neighbours)
+    preset = chosen.with_trees(method.hops, method.neighbours, method.decoder)
     sampled = sampled_neighbours(graph, preset.neighbours, asked.seed)
     for run in runs:
         check_sums(sampled, run["schemes"], f" and {preset.neighbours} sampled neighbours")

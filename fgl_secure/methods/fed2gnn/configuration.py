@@ -27,9 +27,12 @@ class Fed2GNN(Method):
         epochs: most training rounds; None takes the preset's.
         hops: K, layers of the model and of the trees below their roots; None takes the preset's.
         neighbours: d, most neighbours at other clients that a node asks about; None takes the preset's.
+        decoder: "per-level" trains a decoder for each decoded level and decodes as many as the preset says, one.
+            "shared" is the paper's: one decoder for all levels decodes K - 1 levels, up to d^(K-1) nodes a tree. For
+            K = 2 both are the same.
 
     Raises:
-        UnknownNameError: there is no such backbone or preset.
+        UnknownNameError: there is no such backbone, preset or decoder.
         InputError: a number is out of range.
     """
 
@@ -60,6 +63,12 @@ class Fed2GNN(Method):
     hops: int | None = choice(None, "depth of the trees; None takes the preset's", least=1, shown="L")
     neighbours: int | None = choice(
         None, "most neighbours at other clients that a node asks about; None takes the preset's", least=1, shown="D"
+    )
+    decoder: str = choice(
+        "per-level",
+        "per-level (one decoder for each of the preset's decoded levels) or shared (the paper's: one decoder for all "
+        "K - 1 levels)",
+        known=("per-level", "shared"),
     )
 
     @property

@@ -331,32 +331,45 @@ class Decoder:
         """The elements of sets.
 
         Args:
-            sums: float64 [s, K, w].
+            sums: float64 [s, k, w], the first k of the K parts, k at least 1. The mean element stands in for parts that
+                are missing.
             counts: int64 [s], from 1 to d.
 
         Returns:
-            float64 [sum of counts, K, w], set by set; the elements of a set sum to its row of `sums`.
+            float64 [sum of counts, k, w], set by set; the elements of a set sum to its row of `sums`.
         """
         if len(counts) and not (int(counts.min()) >= 1 and int(counts.max()) <= self._most):
             raise InputError(f"counts must be in 1..{self._most}; found {counts.min()}..{counts.max()}")
         first = np.cumsum(counts) - counts
-        found = np.empty((int(counts.sum()), self._parts, self._width))
+        parts = sums.shape[1]
+        found = np.empty((int(counts.sum()), parts, self._width))
         with torch.no_grad():
             for count in np.unique(counts):
                 sets = np.flatnonzero(counts == count)
                 mean = sums[sets] / count
-                hidden = self._hidden(self._space.into(self._tensor(mean)), counts[sets])
+                inside = nn.functional.pad(self._space.into(self._tensor(mean)), (0, 0, 0, self._parts - parts))
+                hidden = self._hidden(inside, counts[sets])
                 apart = self._space.out(self._deviations(hidden, int(count))).cpu().numpy().astype(np.float64)
+                apart = apart[:, :, :parts]
                 apart -= apart.mean(axis=1, keepdims=True)  # once more, in double precision
                 found[first[sets][:, None] + np.arange(count)] = mean[:, None] + apart
         return found
 
-    def degrees(self, elements: Floats) -> Floats:
-        """How many other neighbours decoded nodes [b, at least 2, w] have, float64 [b], as phi_d believes."""
+    def degrees(self, elements: Floats, most: float) -> Floats:
+        """Predict how many other neighbours decoded nodes have.
+
+        Args:
+            elements: float64 [b, at least 2, w].
+            most: the largest number that there can be. A client with few neighbourhoods trains phi_d on few rows, and
+                the exponential of what it makes of others exceeds float32.
+
+        Returns:
+            float64 [b], from 0 to `most`.
+        """
         with torch.no_grad():
             rows = self._space.into(self._tensor(elements[:, :2]))
             found = self.predictor(rows.flatten(1)).cpu().numpy().astype(np.float64)
-        others: Floats = np.maximum(np.expm1(found), 0)
+        others: Floats = np.expm1(np.clip(found, 0, np.log1p(most)))
         return others
 
     def loss(self, data: Neighbourhoods) -> float:

@@ -73,6 +73,8 @@ class Fed2GNNPreset(AveragedPreset):
         neighbours: d, most neighbours at other clients that a node asks about.
         decoded: levels of a tree that are decoded into single nodes, from 0 to K - 1. Below them a level is one node
             with the level's mean that stands for all of it. The paper decodes K - 1 levels, d^(K-1) nodes a tree.
+        shared_decoder: whether one decoder, trained on all K parts, decodes every level (4.3); otherwise each level has
+            one for the parts that are left.
         decoder: how decoders are trained.
         latent: the map to a latent space; None exchanges features as they are.
         row_growth: by how much rows may grow a hop.
@@ -80,6 +82,7 @@ class Fed2GNNPreset(AveragedPreset):
 
     neighbours: int = 10
     decoded: int = 1
+    shared_decoder: bool = False
     decoder: DecoderPreset = DecoderPreset()  # frozen
     latent: LatentPreset | None = LatentPreset()  # frozen
     row_growth: float = 32.0
@@ -88,13 +91,16 @@ class Fed2GNNPreset(AveragedPreset):
         AveragedPreset.__post_init__(self)
         check_fields(self, counts=("neighbours",), nonnegative=("decoded",))
 
-    def with_trees(self, hops: int | None, neighbours: int | None) -> Fed2GNNPreset:
-        """The same preset with trees of another depth K or breadth d; None changes nothing."""
-        return replace(
-            self,
-            hops=self.hops if hops is None else hops,
-            neighbours=self.neighbours if neighbours is None else neighbours,
-        )
+    def with_trees(self, hops: int | None, neighbours: int | None, decoder: str = "per-level") -> Fed2GNNPreset:
+        """The same preset with trees of another depth K or breadth d; None changes nothing.
+
+        Args:
+            hops: K.
+            neighbours: d.
+            decoder: "shared" decodes K - 1 levels with one decoder, "per-level" as many as the preset says.
+        """
+        found = self.with_given(hops=hops, neighbours=neighbours)
+        return found if decoder == "per-level" else replace(found, shared_decoder=True, decoded=found.hops - 1)
 
     @property
     def decoded_levels(self) -> int:

@@ -162,13 +162,16 @@ class Fed2GNN(Averaged):
     def children(self) -> Children:
         """Where trees come from: decoders, trained on the client's own nodes."""
         had, preset, number = self.had, self.preset, self.silo.silo
-        decoders = {}
+        decoders: dict[int, Decoder] = {}
         for parts in range(preset.hops, preset.hops - preset.decoded_levels, -1):
+            if preset.shared_decoder and decoders:
+                decoders[parts] = decoders[preset.hops]  # phi_1 serves all levels (4.3)
+                continue
             mu = had.sums.mu[: parts - 1]
             data = own_neighbourhoods(had.graph, 0, had.values, mu, had.neighbours, preset.neighbours, self.seed)
             decoders[parts] = self.decoder(data, self.seed + APART * (1 + number + self.silo.facts.silos * parts))
         longest = max(float(np.linalg.norm(had.values, axis=1).max()), TINY)
-        return DecodedChildren(decoders, preset.neighbours, had.usual, longest)
+        return DecodedChildren(decoders, preset.neighbours, had.usual, self.silo.facts.nodes, longest)
 
     def decoder(self, data: Neighbourhoods, seed: int) -> Decoder:
         """A trained decoder."""

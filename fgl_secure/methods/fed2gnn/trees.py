@@ -91,14 +91,17 @@ class DecodedChildren(Children):
     """What a client's decoders make of sums.
 
     Args:
-        decoders: by the number of parts that they are for.
+        decoders: by the number of parts that they decode.
         most: d, most children.
         usual: number of other neighbours of a node of which no sum is known.
+        nodes: of the whole graph, which bounds predicted numbers of neighbours.
         longest: largest norm of a row.
     """
 
-    def __init__(self, decoders: Mapping[int, Decoder], most: int, usual: float, longest: float = float("inf")) -> None:
-        self._decoders, self._most, self._usual, self.longest = decoders, most, usual, longest
+    def __init__(
+        self, decoders: Mapping[int, Decoder], most: int, usual: float, nodes: int, longest: float = float("inf")
+    ) -> None:
+        self._decoders, self._most, self._usual, self._nodes, self.longest = decoders, most, usual, nodes, longest
 
     def single(self, level: Level) -> Level:
         """Decodes as many children as are known or predicted; beyond d, each stands for more than one node."""
@@ -117,7 +120,7 @@ class DecodedChildren(Children):
         """As the degree predictor believes; the usual number where there is no sum to look at, or no predictor."""
         if elements.shape[1] < 2 or not self._decoders:  # a row and a sum
             return np.full(len(elements), self._usual)
-        return self._decoders[max(self._decoders)].degrees(elements)
+        return self._decoders[max(self._decoders)].degrees(elements, self._nodes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

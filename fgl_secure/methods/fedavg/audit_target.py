@@ -110,7 +110,7 @@ SINGLE = "single nodes, one layer"
 NOTES = (
     "A client is a silo of this report: it trains on the edges between its own nodes.",
     "A scheme with a kind of round in brackets was run for one such round, with a fresh model; the claim is the same, "
-    "so what contradicts it there counts.",
+    "so what violates it there counts.",
     "Under a scheme the server's own knowledge, the sum of the updates, is noted with the transcript.",
     "Clients count the nodes that the model predicts right, and sum their losses; the sums of all clients choose the "
     "reported round, under the same scheme as updates. Noise is on updates alone: the sums of these figures are exact.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
@@ -34,7 +35,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Step, Transcript
 from fgl_secure.runtime.channel import Loss
-from fgl_secure.training.job import Job
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import ServerSums
@@ -154,16 +155,33 @@ class Setting:
         self, graph: FederatedGraph, scheme: Scheme | None = None, channel: Channel | None = None
     ) -> tuple[OneProcess, tuple[FedSpray, ...]]:
         """All clients at their start, as a process and one by one; over a channel that nobody reads unless given."""
-        process = self._job(graph, scheme or Plaintext()).opened(channel or _quiet(graph))
+        adding, preset = scheme or Plaintext(), self._endless
+        job = clients_of(graph, adding, preset, backbone=self.backbone, seed=self.seed, device=self.device)
+        process = job.opened(channel or Channel(hierarchy_of(graph), SimulationCoins(0)))
         return process, tuple(each for each in process.programs if isinstance(each, FedSpray))
 
-    def _job(self, graph: FederatedGraph, scheme: Scheme) -> Job:
-        preset = replace(self.preset, epochs=_MOST_ROUNDS, patience=None)
-        return clients_of(graph, scheme, preset, backbone=self.backbone, seed=self.seed, device=self.device)
+    @property
+    def _endless(self) -> FedSprayPreset:
+        return replace(self.preset, epochs=_MOST_ROUNDS, patience=None)
 
+    def gone_on(self, client: FedSpray, node: int, talk: Collectives) -> FedSpray:
+        """The client with a node labelled more if that is its own: models and proxies go on, optimisers start afresh.
 
-def _quiet(graph: FederatedGraph) -> Channel:
-    return Channel(hierarchy_of(graph), SimulationCoins(0))
+        Args:
+            client: as it is.
+            node: which.
+            talk: the channel from now on, which learns of the node.
+        """
+        silo, known = client.silo, _nodes(client)
+        talk.silo = replace(silo, train=silo.train | (silo.nodes == node))
+        found = FedSpray(talk, self._endless, backbone=self.backbone, seed=self.seed, device=self.device)
+        found.encoder.load_state_dict(client.encoder.state_dict())
+        found.network.load_state_dict(client.network.state_dict())
+        found.class_proxies = client.class_proxies
+        kept = torch.tensor(np.isin(_nodes(found), known), device=found.proxies.device)
+        with torch.no_grad():
+            found.proxies[kept] = client.proxies
+        return found
 
 
 def with_few_labels(graph: FederatedGraph, most: int, seed: int) -> FederatedGraph:
@@ -172,12 +190,7 @@ def with_few_labels(graph: FederatedGraph, most: int, seed: int) -> FederatedGra
     for client in range(graph.num_silos):
         own = np.flatnonzero(graph.train_mask & (graph.silo_of == client))
         kept[rng.permutation(own)[:most]] = True
-    return _relabelled(graph, kept)
-
-
-def _relabelled(graph: FederatedGraph, labelled: Flags) -> FederatedGraph:
-    """The same graph with other labelled nodes, bool [n]; those that validate and test stay."""
-    masks = SplitMasks(labelled, graph.validation_mask & ~labelled, graph.test_mask & ~labelled)
+    masks = SplitMasks(kept, graph.validation_mask, graph.test_mask)
     return FederatedGraph.from_assignment(graph.graph, graph.silo_of, masks, graph.partition)
 
 
@@ -210,19 +223,16 @@ def _grow(
     few: FederatedGraph, added: list[tuple[int, int]], setting: Setting, scheme: Scheme, channel: Channel
 ) -> tuple[list[LabelledNodes], Suspects]:
     """Trains one round, and one more for each node that is added; models go on, optimisers start afresh."""
-    rng, labelled = np.random.default_rng(setting.seed + 1), few.train_mask.copy()
+    rng = np.random.default_rng(setting.seed + 1)
     process, clients = setting.clients(few, scheme, channel)
     process.round(0)
     rounds, pairs = [LabelledNodes.of(clients)], {}
     for number, (node, other) in enumerate(added, start=1):
         client, instead = int(few.silo_of[node]), None
         if other >= 0:
-            alone = setting.clients(_with(few, labelled, other))[1][client]
-            _go_on(clients[client : client + 1], (alone,))
-            instead = _proxy(alone, other)
-        process, later = setting.clients(_with(few, labelled, node), scheme, channel)
-        _go_on(clients, later)
-        clients, labelled[node] = later, True
+            before = clients[client]
+            instead = _proxy(setting.gone_on(before, other, copy(before.talk)), other)
+        process.programs = clients = tuple(setting.gone_on(each, node, each.talk) for each in clients)
         process.round(number)
         held = LabelledNodes.of(clients)
         rounds.append(held)
@@ -231,24 +241,6 @@ def _grow(
             pairs[number] = np.full((few.num_silos, *both.shape), np.nan)
             pairs[number][client] = both[rng.permutation(2)]
     return rounds, Suspects(np.empty((0, setting.preset.width)), pairs)
-
-
-def _with(few: FederatedGraph, labelled: Flags, node: int) -> FederatedGraph:
-    """The graph with one labelled node more."""
-    more = labelled.copy()
-    more[node] = True
-    return _relabelled(few, more)
-
-
-def _go_on(clients: Sequence[FedSpray], later: Sequence[FedSpray]) -> None:
-    """Gives clients with a labelled node more the models and proxies of those before."""
-    for old, new in zip(clients, later, strict=True):
-        new.encoder.load_state_dict(old.encoder.state_dict())
-        new.network.load_state_dict(old.network.state_dict())
-        new.class_proxies = old.class_proxies
-        known = np.isin(_nodes(new), _nodes(old))
-        with torch.no_grad():
-            new.proxies[torch.tensor(known, device=new.proxies.device)] = old.proxies
 
 
 def _proxy(client: FedSpray, node: int) -> NDArray[np.float64]:

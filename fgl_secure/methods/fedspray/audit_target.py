@@ -114,7 +114,7 @@ SPLIT = (0.4, 0.3, 0.3)
 NOTES = (
     "A client is a silo of this report: it trains on the edges between its own nodes.",
     "A scheme with a kind of rounds in brackets was run for attacks alone, on clients with few labelled nodes, of which"
-    " one labels one more in each round; optimisers start afresh then. The claim is the same, so what contradicts it "
+    " one labels one more in each round; optimisers start afresh then. The claim is the same, so what violates it "
     "there counts.",
     "Under a scheme the server's own knowledge, the sum, is noted with the transcript.",
     "Under a random partition every client has labelled nodes of all classes; under a Louvain partition many classes "
@@ -161,6 +161,7 @@ def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
         teaching=method.lambda_1,
         learning=method.lambda_2,
         width=method.d_s,
+        propagations=method.k,
         local_epochs=method.local_epochs,
     )
     shared, schemes = asked.shared(graph, preset), server_schemes(asked.runs, graph.num_silos)

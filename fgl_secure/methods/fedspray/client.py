@@ -15,6 +15,7 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.networks import (
     NETWORKS,
+    SGC,
     Encoder,
     MakeNetwork,
     Network,
@@ -456,6 +457,8 @@ def drawn_network(
     if backbone not in known:
         raise UnknownNameError("backbone", backbone, tuple(known))
     network = known[backbone](facts.features, preset.hidden, facts.classes)
+    if isinstance(network, SGC):
+        network.propagations = preset.propagations
     for _ in range(client + 1):
         draw_weights(network, draws, preset.uniform_weights)
     return network

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method
 from fgl_secure.choices import choice
+from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.method import Asked
@@ -25,11 +26,12 @@ class FedSpray(Method):
         local_epochs: full-graph steps of each phase in a round; None takes the preset's.
         lambda_1: weight of the encoder's soft targets in a network's loss (Eq. 7), at least 0; None takes the preset's.
         lambda_2: weight of a network's predictions in the encoder's loss (Eq. 11), at least 0; None takes the preset's.
+        k: propagations of backbone "sgc" (K of Wu et al. 2019), at least 1; None takes the preset's, 2.
         d_s: columns of feature embeddings and structure proxies; None takes the preset's.
 
     Raises:
         UnknownNameError: there is no such backbone or preset.
-        InputError: a number is out of range.
+        InputError: a number is out of range, or `k` is given for another backbone.
     """
 
     name: ClassVar[str] = "fedspray"
@@ -57,7 +59,13 @@ class FedSpray(Method):
     )
     lambda_1: float | None = choice(None, "factor of Eq. 7; None takes the preset's", least=0, shown="FACTOR")
     lambda_2: float | None = choice(None, "factor of Eq. 11; None takes the preset's", least=0, shown="FACTOR")
+    k: int | None = choice(None, "propagations of backbone sgc; None takes the preset's", least=1, shown="K")
     d_s: int | None = choice(None, "columns of structure proxies; None takes the preset's", least=1, shown="N")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k is not None and self.backbone != "sgc":
+            raise InputError(f"k must be None unless the backbone is sgc; found {self.k} with {self.backbone}: omit k")
 
     def make_plan(self, asked: Asked) -> Plan:
         """See `Method.make_plan`."""

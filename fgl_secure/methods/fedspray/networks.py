@@ -202,21 +202,27 @@ class GCN(Network):
 
 
 class SGC(Network):
-    """One linear map of features that are averaged over two hops (Wu et al. 2019); it has no hidden layer.
+    """One linear map of features that are averaged over k hops (Wu et al. 2019); it has no hidden layer.
 
     Args:
         features: input width.
         hidden: of no account.
         classes: output width.
+
+    Attributes:
+        propagations: k.
     """
 
     def __init__(self, features: int, hidden: int, classes: int) -> None:  # noqa: ARG002  # as the others are made
         super().__init__()
-        self.only = Affine(features, classes)
+        self.only, self.propagations = Affine(features, classes), 2
 
     def scores(self, subgraph: Subgraph) -> torch.Tensor:
-        """A^ A^ X W + b."""
-        return subgraph.convolution(subgraph.convolution(subgraph.features(self.only.weight))) + self.only.bias
+        """A^^k X W + b."""
+        rows = subgraph.features(self.only.weight)
+        for _ in range(self.propagations):
+            rows = subgraph.convolution(rows)
+        return rows + self.only.bias
 
 
 class GraphSAGE(Network):

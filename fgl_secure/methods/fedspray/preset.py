@@ -25,6 +25,7 @@ class FedSprayPreset(Schedule):
     Attributes:
         local_epochs: full-graph steps of each phase in a round.
         hidden: width of the graph neural network.
+        propagations: k, how often the network of backbone "sgc" propagates features.
         width: columns of feature embeddings and structure proxies.
         learning_rate: of Adam for graph neural networks and encoders, without weight decay.
         proxy_rate: of Adam for structure proxies.
@@ -49,6 +50,7 @@ class FedSprayPreset(Schedule):
     epochs: int = 300
     local_epochs: int = 5
     hidden: int = 64
+    propagations: int = 2
     width: int = 64
     learning_rate: float = 0.003
     proxy_rate: float = 0.02
@@ -68,7 +70,7 @@ class FedSprayPreset(Schedule):
     def __post_init__(self) -> None:
         check_fields(
             self,
-            counts=("epochs", "local_epochs", "hidden", "width", "patience", "share_grid"),
+            counts=("epochs", "local_epochs", "hidden", "propagations", "width", "patience", "share_grid"),
             positive=("learning_rate", "proxy_rate"),
             nonnegative=("teaching", "learning"),
             shares=("confidence",),

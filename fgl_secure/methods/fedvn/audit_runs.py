@@ -18,7 +18,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.graph.motif import MotifEnvironment, motif_set
-from fgl_secure.methods.fedvn.batches import GraphStore
+from fgl_secure.methods.fedvn.batches import GraphStore, bond_types_of
 from fgl_secure.methods.fedvn.preset import FedVNPreset, GlobalScore
 from fgl_secure.methods.fedvn.program import clients_of, first_model
 from fgl_secure.protocols.plaintext import Plaintext
@@ -102,7 +102,7 @@ def handed_out(setting: Setting) -> VirtualSlices:
     """What the server knows that says which model is the first, and how to train it."""
     preset, sets = setting.preset, setting.sets
     outputs = max(sets.num_classes, 1)
-    model = first_model(GraphStore(sets).width, outputs, preset, setting.seed)
+    model = first_model(GraphStore(sets).width, outputs, preset, setting.seed, bond_types_of(sets))
     theta = flat(list(model.parameters())).astype(np.float64)
     entries = preset.virtual_nodes * preset.hidden
     return VirtualSlices(

@@ -27,6 +27,25 @@ MOST_KINDS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TypedEdges:
+    """The m directed edges of a batch, sorted by target and source.
+
+    Attributes:
+        types: int64 [m], the type of each edge.
+        sources: CSR [m, n], a one per edge at its source.
+        outgoing: CSR [n, m], its transpose: a one per node at each edge that leaves it.
+        targets: CSR [m, n], a one per edge at its target.
+        incoming: CSR [n, m], its transpose.
+    """
+
+    types: torch.Tensor
+    sources: torch.Tensor
+    outgoing: torch.Tensor
+    targets: torch.Tensor
+    incoming: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class GraphBatch:
     """Graphs as one graph of many components.
 
@@ -41,6 +60,7 @@ class GraphBatch:
         slot_of: int64 [n], where a node stands in an array of b times `longest` places.
         longest: nodes of the largest graph.
         targets: int64 [b] or float32 [b].
+        bonds: the edges with their types; None for a set whose edges have no types.
     """
 
     features: torch.Tensor
@@ -53,6 +73,7 @@ class GraphBatch:
     slot_of: torch.Tensor
     longest: int
     targets: torch.Tensor
+    bonds: TypedEdges | None
 
     @property
     def graphs(self) -> int:
@@ -107,6 +128,25 @@ class GraphStore:
             put(np.arange(len(nodes)) + (longest * np.arange(len(ids)) - first)[graph_of]),
             longest,
             put(self._sets.targets[ids]),
+            None
+            if self._sets.edge_types is None
+            else self._typed_edges(ids, first, pointers - np.arange(len(pointers)), self._sets.edge_types),
+        )
+
+    def _typed_edges(self, ids: Ids, first: Ids, pointers: Ids, types: Ids) -> TypedEdges:
+        """The edges of graphs whose nodes begin at `first`; a node's incoming edges begin at its pointer."""
+        columns, graph, _ = _ranges(self._sets.edge_starts, ids)
+        sources, targets = self._sets.edges[:, columns] + (first - self._sets.node_starts[ids])[graph]
+        count, nodes = len(columns), len(pointers) - 1
+        numbers, ones = np.arange(count + 1), np.ones(count, np.float32)
+        # every edge goes both ways, so a node has as many outgoing edges as incoming ones
+        outgoing = np.lexsort((targets, sources))
+        return TypedEdges(
+            self._put(types[columns]),
+            self._csr(numbers, sources, ones, nodes),
+            self._csr(pointers, outgoing, ones, count),
+            self._csr(numbers, targets, ones, nodes),
+            self._csr(pointers, numbers[:-1], ones, count),
         )
 
     def _put(self, values: NDArray[np.float32] | Ids) -> torch.Tensor:
@@ -127,6 +167,11 @@ def _warn_once() -> None:
 def types_of(sets: GraphSet) -> int:
     """One more than the largest type of a node; 0 where features are no types."""
     return int(sets.features[:, 0].max()) + 1 if sets.node_types else 0
+
+
+def bond_types_of(sets: GraphSet) -> int:
+    """Return one more than the largest type of an edge; 0 without types."""
+    return 0 if sets.edge_types is None else int(sets.edge_types.max(initial=0)) + 1
 
 
 def _with_ones(sets: GraphSet, kinds: int) -> Floats:

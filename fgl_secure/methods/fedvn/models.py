@@ -248,9 +248,13 @@ class Encoder(nn.Module):
         preset: widths and layers.
         virtual: whether there are virtual nodes.
         draws: of the initial weights.
+        bonds: number of edge types. If above 0, a neighbour's message is relu(h_j + e_ij), where each layer learns an
+            embedding e per type (GINE, Hu et al. 2020); if 0, it is h_j.
     """
 
-    def __init__(self, inputs: int, preset: FedVNPreset, *, virtual: bool, draws: torch.Generator) -> None:
+    def __init__(
+        self, inputs: int, preset: FedVNPreset, *, virtual: bool, draws: torch.Generator, bonds: int = 0
+    ) -> None:
         super().__init__()
         kept, hidden = preset.statistics is Statistics.TRAINING, preset.hidden
         self.input = nn.Parameter(torch.empty(hidden, inputs).uniform_(-1, 1, generator=draws) / np.sqrt(inputs - 1))
@@ -260,6 +264,11 @@ class Encoder(nn.Module):
             VirtualUpdate(hidden, preset.virtual_nodes, kept=kept, draws=draws) for _ in range(updates)
         )
         self._injection = preset.injection
+        bound = np.sqrt(6 / (bonds + hidden))  # as Glorot and Bengio draw
+        self.bonds = nn.ParameterList(
+            torch.empty(bonds, hidden).uniform_(-bound, bound, generator=draws)
+            for _ in range(preset.layers if bonds else 0)
+        )
 
     def forward(self, batch: GraphBatch, drop: Dropout | None = None) -> torch.Tensor:
         """Embeddings of all nodes without virtual nodes, float32 [n, hidden]."""
@@ -296,10 +305,22 @@ class Encoder(nn.Module):
 
     def _layer(self, number: int, h: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
         layer = self._at(number)
-        found: torch.Tensor = layer(layer.first(multiply(batch.reach, batch.reach, h)))
+        found: torch.Tensor = layer(layer.first(self._summed(number, h, batch)))
         return found
 
+    def _summed(self, number: int, h: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
+        """Add its neighbours' messages to each node's row, float32 [n, hidden]."""
+        if not self.bonds or batch.bonds is None:
+            return multiply(batch.reach, batch.reach, h)
+        edges, table = batch.bonds, self.bonds[number]
+        # one-hot rows, since a product repeats its bits on any device and a gather's gradient does not
+        bonds = functional.one_hot(edges.types, len(table)).to(h.dtype) @ table
+        messages = functional.relu(multiply(edges.sources, edges.outgoing, h) + bonds)
+        return h + multiply(edges.incoming, edges.targets, messages)
+
     def _first(self, batch: GraphBatch) -> torch.Tensor:
+        if self.bonds:
+            return self._layer(0, batch.features @ self.input.T, batch)
         layer = self._at(0)
         projected = layer.first(batch.heard @ self.input.T)
         if batch.kind_of is None:
@@ -310,6 +331,8 @@ class Encoder(nn.Module):
 
     def _first_injected(self, batch: GraphBatch, virtual: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """The first layer of (I + A)(h + S Q), h being linear in the features: no matrix as wide as h is needed."""
+        if self.bonds:
+            return self._layer(0, batch.features @ self.input.T + scores @ virtual, batch)
         layer = self._at(0)
         plain = layer.first(batch.heard @ self.input.T)
         plain = plain if batch.kind_of is None else batch.kind_of @ plain
@@ -367,11 +390,12 @@ class EdgeGenerator(nn.Module):
         inputs: features of a node, the constant one included.
         preset: widths, layers and M.
         draws: of the initial weights.
+        bonds: number of edge types, as for `Encoder`.
     """
 
-    def __init__(self, inputs: int, preset: FedVNPreset, draws: torch.Generator) -> None:
+    def __init__(self, inputs: int, preset: FedVNPreset, draws: torch.Generator, bonds: int = 0) -> None:
         super().__init__()
-        self.encoder = Encoder(inputs, preset, virtual=False, draws=draws)
+        self.encoder = Encoder(inputs, preset, virtual=False, draws=draws, bonds=bonds)
         self.hidden = Linear(preset.hidden, preset.hidden, draws)
         self.output = Linear(preset.hidden, preset.virtual_nodes, draws)
 

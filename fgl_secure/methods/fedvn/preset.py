@@ -102,8 +102,8 @@ class FedVNPreset(Schedule):
 
 _RATES = {"CMNIST": 0.01, "Motif-mini": 0.05}
 """Learning rates other than .001: section 6.1, and one for a set of few batches that nobody else has."""
-_ROUNDS = {"Motif-mini": 50}
-"""Rounds other than 100."""
+_ROUNDS = {"Motif-mini": 50, "Motif-size": 200}
+"""Rounds other than 100; Motif-size has those of the public code's README."""
 
 
 def fedvn_preset(name: str, dataset: str) -> FedVNPreset:

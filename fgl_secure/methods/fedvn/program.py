@@ -15,7 +15,7 @@ from torch import nn
 
 from fgl_secure.coins import Coins
 from fgl_secure.graph.graph_sets import GraphSet
-from fgl_secure.methods.fedvn.batches import GraphBatch, GraphStore, graph_sums, types_of
+from fgl_secure.methods.fedvn.batches import GraphBatch, GraphStore, bond_types_of, graph_sums, types_of
 from fgl_secure.methods.fedvn.models import (
     Dropout,
     EdgeGenerator,
@@ -60,34 +60,49 @@ class ClientGraphs:
         graphs: of all clients together.
         outputs: of the model: classes, or 1 for values.
         types: of nodes; 0 where features are no types.
+        bonds: number of edge types; 0 if edges have none.
     """
 
     own: GraphSet
     graphs: int
     outputs: int
     types: int
+    bonds: int
 
     @staticmethod
     def share_of(sets: GraphSet, client: int) -> Silo:
         """Cuts what a client has out of a set, where somebody has all of it: for simulations and for tests."""
         own = sets.only(client)
-        known = np.array([sets.num_graphs, types_of(sets)], dtype=np.int64)
+        bonds = {} if own.edge_types is None else {"bonds": own.edge_types}
+        known = np.array([sets.num_graphs, types_of(sets), bond_types_of(sets)], dtype=np.int64)
         share = Silo.of(sets.union(), client)
-        return replace(share, own={"graph of": own.graph_of, "targets": own.targets, "known": known})
+        return replace(share, own={"graph of": own.graph_of, "targets": own.targets, "known": known, **bonds})
 
     @classmethod
     def held_by(cls, silo: Silo) -> ClientGraphs:
         """The graphs in a client's share; nodes have the masks of their graph."""
-        graph_of, targets, (graphs, types) = silo.own["graph of"], silo.own["targets"], silo.own["known"].tolist()
+        graph_of, targets = silo.own["graph of"], silo.own["targets"]
+        graphs, types, bonds = silo.own["known"].tolist()
         starts, edges = np.arange(len(targets) + 1), silo.local(silo.edges)
         nodes = np.searchsorted(graph_of, starts)
         first, clients = nodes[:-1], np.zeros(len(targets), dtype=np.int64)
         masks = (silo.train[first], silo.validation[first], silo.test[first])
         begin = np.searchsorted(graph_of[edges[1]], starts)
         own = GraphSet(
-            silo.facts.name, silo.features, edges, graph_of, targets, clients, *masks, "", types > 0, nodes, begin
+            silo.facts.name,
+            silo.features,
+            edges,
+            graph_of,
+            targets,
+            clients,
+            *masks,
+            "",
+            types > 0,
+            nodes,
+            begin,
+            silo.own.get("bonds"),
         )
-        return cls(own, graphs, silo.facts.classes, types)
+        return cls(own, graphs, silo.facts.classes, types, bonds)
 
 
 class FedVN(Rounds):
@@ -132,11 +147,11 @@ class FedVN(Rounds):
         trains = sets.train | sets.validation if preset.validation_trains else sets.train
         self.training, self.test = np.flatnonzero(trains), np.flatnonzero(sets.test)
         self._validation = np.flatnonzero(sets.validation & ~trains)
-        self.model = first_model(self.store.width, held.outputs, preset, seed).to(place)
+        self.model = first_model(self.store.width, held.outputs, preset, seed, held.bonds).to(place)
         self.draws = np.random.default_rng([seed, self.silo.silo])
         self.drop = Dropout(preset.dropout, self.draws)
         weights = torch.Generator().manual_seed(int(self.draws.integers(2**62)))
-        self.generator = EdgeGenerator(self.store.width, preset, weights).to(place)
+        self.generator = EdgeGenerator(self.store.width, preset, weights, held.bonds).to(place)
         number = preset.virtual_nodes
         self.virtual = nn.Parameter(torch.zeros(number, preset.hidden, device=place))
         self.local_score = torch.full((number,), FIRST_SCORE, device=place)
@@ -305,10 +320,18 @@ def _units(value: float) -> int:
     return round(value * SCORED)
 
 
-def first_model(inputs: int, outputs: int, preset: FedVNPreset, seed: int) -> GraphModel:
-    """The model that all clients start from, for nodes with so many features, the constant one included."""
+def first_model(inputs: int, outputs: int, preset: FedVNPreset, seed: int, bonds: int = 0) -> GraphModel:
+    """The model that all clients start from.
+
+    Args:
+        inputs: features of a node, the constant one included.
+        outputs: classes, or 1 for values.
+        preset: widths and layers.
+        seed: of the initial weights.
+        bonds: number of edge types; 0 if edges have none.
+    """
     draws = torch.Generator().manual_seed(seed)
-    return GraphModel(Encoder(inputs, preset, virtual=True, draws=draws), outputs, preset.hidden, draws)
+    return GraphModel(Encoder(inputs, preset, virtual=True, draws=draws, bonds=bonds), outputs, preset.hidden, draws)
 
 
 class _HandingOn(OneProcess):

@@ -29,7 +29,7 @@ from fgl_secure.protocols.perturbed import Perturbed, hidden_messages
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Claim, Directory, Role, Step
-from fgl_secure.statistics.lower_bounds import gaussian_bound
+from fgl_secure.statistics.lower_bounds import classic_bound, gaussian_bound
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.one_process import most_terms
@@ -37,7 +37,9 @@ from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from fgl_secure.training.presets import Preset, choice_of_round
 
 if TYPE_CHECKING:
+    from fgl_secure.dp.local import PerturbedRows
     from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy, HiFGL
+    from fgl_secure.training.local_privacy import LocalPerturbation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,10 +154,41 @@ def measured(scheme: Perturbed, seed: int) -> Measured:
 
 NOTES = (
     "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "
-    "training; the claim is the same, so what contradicts it there counts.",
+    "training; the claim is the same, so what violates it there counts.",
     "Models are counted by size. Gradients that are summed under a protocol are so in every round; what silos get of "
     "them is recorded.",
 )
+
+
+PERTURBED_NOTE = (
+    "Devices perturb their features before they send anything. Runs that exchange features exchange perturbed ones. "
+    "Attacks recover these, and epsilon bounds what they reveal of the features."
+)
+
+
+def measure_perturbation(local: LocalPerturbation, width: int, devices: int, seed: int) -> tuple[Measured, float]:
+    """Perturb two feature vectors that differ most, and return the claim with a lower bound, and its delta.
+
+    Args:
+        local: the perturbation.
+        width: features of a device.
+        devices: n, of the whole run.
+        seed: of the noise.
+    """
+    low, high = (local.least, local.largest) if local.has_range else np.array([-1, 1]) * local.clip / np.sqrt(width)
+    coins, count = SimulationCoins(seed), 2 * privacy_cost.CANARIES
+
+    def perturb_copies(value: float) -> list[PerturbedRows]:
+        """Copies in lots of n, since delta is checked against the number of rows."""
+        lots = range(0, count, devices)
+        return [local.perturb_features(np.full((devices, width), value), devices, coins) for _ in lots]
+
+    absent, present = perturb_copies(low), perturb_copies(high)
+    scores = [np.concatenate([lot.rows.sum(axis=1) for lot in lots])[:count] for lots in (present, absent)]
+    if local.has_range:
+        return Measured(local.epsilon, "randomised response", classic_bound(*scores, delta=0.0)), 0.0
+    delta = present[0].delta
+    return Measured(local.epsilon, "privacy loss distributions", gaussian_bound(*scores, delta=delta)), delta
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -205,10 +238,36 @@ class HiFGLSubject(Subject):
     @property
     def job(self) -> Job:
         """The silos, each with its devices."""
-        return silos_of(self.graph, self.schemes, self.preset, **self.chosen)
+        return silos_of(self.graph, self.schemes, self.preset, perturbation=self.method.perturbation, **self.chosen)
+
+    def _local_cost(self, local: LocalPerturbation, progress: Callable[[str], Progress]) -> PrivacyCost:
+        """Return what perturbed features cost: trains once more without perturbation, and once without features."""
+        exact = replace(self, method=replace(self.method, perturbation=None))
+        shape = (self.graph.num_devices, self.graph.graph.num_features)
+        empty = self.graph.with_features(np.full(shape, local.middle))
+        heard = empty.restricted_to_split() if self.preset.split_restricted else empty
+        without_features = replace(self, graph=empty, heard=heard)
+        accuracies = [
+            subject.train(progress=progress(f"training without {what}")).accuracy.test
+            for subject, what in ((exact, "perturbation"), (without_features, "features"))
+        ]
+        measured, delta = measure_perturbation(local, shape[1], shape[0], self.seed)
+        return PrivacyCost(measured, delta, "one device's features, replaced by any others", 1, *accuracies)
+
+    @property
+    def _exchanged(self) -> FederatedGraph:
+        """`heard`, with perturbed features if devices perturb theirs."""
+        local = self.method.perturbation
+        if local is None:
+            return self.heard
+        coins = SimulationCoins(self.seed)
+        rows = local.model_inputs(self.heard.graph.features, self.heard.num_devices, coins)
+        return self.heard.with_features(rows)
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
         """Of noise on embeddings and gradients: trains once more without it, and plays canaries."""
+        if self.method.perturbation is not None:
+            return self._local_cost(self.method.perturbation, progress)
         noisy = self.noisy
         if noisy is None:
             return None
@@ -222,22 +281,23 @@ class HiFGLSubject(Subject):
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, special runs, and an exchange under each variant."""
-        heard, seed = self.heard, self.seed
+        exchanged, seed = self._exchanged, self.seed
         what = f"first round of training, {self.method.backbone}"
-        first = [self._called(training_run(self.scheme, heard, result.transcript, what))]
+        first = [self._called(training_run(self.scheme, self.heard, result.transcript, what))]
         del result  # nothing is kept here of a run that is handed on: the next one may be gigabytes as well
         yield first.pop()
         most = ROUNDS if self.noisy is None else min(ROUNDS, self.noisy.settings.target.releases)
-        yield from map(self._called, special_runs(self.scheme, heard, seed, self.read, self._static, rounds=most))
-        yield from variant_runs(self.scheme, heard, seed, self.read)
+        yield from map(
+            self._called, special_runs(self.scheme, exchanged, seed, self.read, self._static(exchanged), rounds=most)
+        )
+        yield from variant_runs(self.scheme, exchanged, seed, self.read)
 
     def _called(self, run: RecordedRun) -> RecordedRun:
         return replace(run, protocol=self.name)
 
-    @property
-    def _static(self) -> FederatedGraph:
-        """Who takes part in the release of static rows."""
-        return released(self.heard, self.seed) if self.redealt is None else self.redealt
+    def _static(self, exchanged: FederatedGraph) -> FederatedGraph:
+        """Return the devices that take part in the release of static rows, and what they exchange."""
+        return released(exchanged, self.seed) if self.redealt is None else self.redealt
 
     def read_in(self, scenarios: frozenset[str]) -> Subject:
         """Special runs are made for attacks alone."""
@@ -245,10 +305,11 @@ class HiFGLSubject(Subject):
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places inside their silos."""
-        graph, some = self.graph.redealt(seed), self._static
+        graph, exchanged = self.graph.redealt(seed), self._exchanged
+        some = self._static(exchanged)
         heard = graph.restricted_to_split() if self.preset.split_restricted else graph
         # of the same shape: other neighbourhoods would be more or fewer devices
-        redealt = None if some is self.heard else some.redealt(seed)
+        redealt = None if some is exchanged else some.redealt(seed)
         return self.brief(seed=seed, graph=graph, heard=heard, redealt=redealt)
 
     def unprotected(self) -> tuple[Subject, ...]:
@@ -271,7 +332,7 @@ def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
     return Plan(
         tuple(subjects),
         CONTROLS,
-        NOTES,
+        NOTES if method.perturbation is None else (*NOTES, PERTURBED_NOTE),
         messages=int(heard.edges.shape[1]),
         averaged=pooled_over(graph, "devices"),
         chosen_on=choice_of_round(preset.selection, graph),

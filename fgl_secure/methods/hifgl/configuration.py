@@ -10,6 +10,7 @@ from fgl_secure.auditing.method import ProgramMethod
 from fgl_secure.backbones import maker, names
 from fgl_secure.choices import check_choices, choice, part, required
 from fgl_secure.errors import InputError
+from fgl_secure.training.local_privacy import LocalPerturbation
 
 if TYPE_CHECKING:
     import torch
@@ -55,12 +56,14 @@ class HiFGL(ProgramMethod):
 
     Attributes:
         backbone: graph neural network.
-        preset: "honest" or "paper".
+        preset: "honest", "paper" (what the text says, with Eqs. 2 and 3 as `gcn`) or "public-code" (what the authors'
+            code does).
         epochs: most training rounds; None takes the preset's.
         static_first_layer: whether the neighbours' features are summed once and for all.
         gradients: how relays sum parameter gradients of a silo's devices, where the scheme has relays: "coded" as
             products of two rows, or "dense", which masks every entry of every device's gradients.
-        privacy: of what devices send; None for no noise.
+        privacy: of what devices send, with noise in every message; None for no noise.
+        perturbation: of features at devices, once for the whole run; None trains on them as they are.
 
     Raises:
         UnknownNameError: there is no such backbone or preset.
@@ -78,14 +81,16 @@ class HiFGL(ProgramMethod):
         "plaintext": "a device its neighbours' embeddings, a silo each device's gradient, the server each silo's model",
         "secmp": "a device codes that it can decode (broken), a silo who asks for whom and each device's gradient",
         "relay-coded": "a device the sum over k_min partners or more, a process that hosts a silo's devices what is "
-        "left of that sum without their rows, a silo sums of gradients, relays as many messages of everybody",
+        "left of that sum without their rows, a silo sums of gradients, each relay equally many messages per device",
         "pairwise-masking": "the server the mean of the silos' models, and how many predictions are right in all",
     })  # fmt: skip
     tells: ClassVar = MappingProxyType({("model", "silo", "device"): "the model that the silo's devices compute with"})
 
     backbone: str = choice("gcn", "graph neural network", known=names)
     preset: str = choice(
-        "honest", "honest (chosen on validation data, FedAvg) or paper (as published)", known=("honest", "paper")
+        "honest",
+        "honest (chosen on validation data, FedAvg), paper (as its text says) or public-code (as its code does)",
+        known=("honest", "paper", "public-code"),
     )
     epochs: int | None = choice(None, "most training rounds; None takes the preset's", least=1, shown="N")
     static_first_layer: bool = choice(
@@ -99,6 +104,14 @@ class HiFGL(ProgramMethod):
     privacy: EmbeddingPrivacy | None = part(
         EmbeddingPrivacy, "dp", "differential privacy of embeddings and gradients, on top of any scheme"
     )
+    perturbation: LocalPerturbation | None = part(
+        LocalPerturbation, "local", "local differential privacy: each device perturbs its features once"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.privacy is not None and self.perturbation is not None:
+            raise InputError("perturbation must be None where privacy adds noise to every message; both were given")
 
     @property
     def usual(self) -> Usual:
@@ -109,7 +122,8 @@ class HiFGL(ProgramMethod):
         """See `ProgramMethod.program`."""
         from fgl_secure.methods.hifgl.program import HiFGL as Program  # torch comes with it
 
-        return Program(talk, self.training(talk.silo.facts.name), backbone=self.backbone, seed=seed, device=device)
+        chosen, local = self.training(talk.silo.facts.name), self.perturbation
+        return Program(talk, chosen, backbone=self.backbone, seed=seed, device=device, perturbation=local)
 
     def width(self, facts: Facts) -> int:
         """See `ProgramMethod.width`."""
@@ -117,8 +131,8 @@ class HiFGL(ProgramMethod):
 
         chosen = self.training(facts.name)
         widths = chosen.widths(facts.features, facts.classes)
-        made = widest(maker(self.backbone, published=chosen.published_layers), widths)
-        return max(made, facts.features if chosen.static_first_layer else 1)
+        made = widest(maker(self.backbone, chosen.layers_of), widths)
+        return max(made, facts.features if chosen.static_first_layer or self.perturbation is not None else 1)
 
     def assigned(self, run: Assignment) -> Assignment:
         """With products for members whose scheme has them, where gradients are to be coded."""
@@ -136,10 +150,12 @@ class HiFGL(ProgramMethod):
         return self.training(facts.name).epochs
 
     def training(self, dataset: str) -> Preset:
-        """The preset for a data set, with what was chosen in its place."""
+        """The preset for a data set, with what was chosen in its place; an adapted module has its own shape."""
+        from fgl_secure.training.backbones import shaped  # torch comes with it
         from fgl_secure.training.presets import preset  # as above
 
         found = preset(self.preset, dataset).with_epochs(self.epochs)
+        found = shaped(maker(self.backbone, found.layers_of), found)
         return replace(found, static_first_layer=self.static_first_layer)
 
     def make_plan(self, asked: Asked) -> Plan:

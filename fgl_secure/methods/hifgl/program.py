@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from fgl_secure.backbones import maker
+from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS
 from fgl_secure.runtime import Channel, Direction, Step
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers, widest
+from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers, shaped, widest
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
+from fgl_secure.training.local_privacy import LocalPerturbation, propagate_means
 from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unwritten
@@ -38,6 +40,8 @@ class HiFGL(Rounds):
         backbone: "gcn" or "sage".
         seed: of the initial weights and of dropout; coins of schemes come from elsewhere.
         device: where model compute runs.
+        perturbation: of features at devices; None trains on them as they are.
+        coins: of that perturbation; the operating system's entropy unless given.
     """
 
     def __init__(
@@ -48,23 +52,30 @@ class HiFGL(Rounds):
         backbone: str = "gcn",
         seed: int = 0,
         device: torch.device | None = None,
+        perturbation: LocalPerturbation | None = None,
+        coins: Coins | None = None,
     ) -> None:
         super().__init__(talk, preset.epochs, preset.selection, preset.patience)
-        self._preset, self._device, silo = preset, device or torch.device("cpu"), talk.silo
-        make = maker(backbone, published=preset.published_layers)
-        self._widths = preset.widths(silo.facts.features, silo.facts.classes)
-        self.layers = make_layers(make, self._widths, seed).to(self._device)
+        make = maker(backbone, preset.layers_of)
+        self._preset, self._device, silo = shaped(make, preset), device or torch.device("cpu"), talk.silo
+        widths = preset.widths(silo.facts.features, silo.facts.classes)
+        self.layers = make_layers(make, widths, seed).to(self._device)
         self._optimiser = Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
         self._steps = 0
         self._coins = torch.Generator().manual_seed(seed)
         self._degrees = Degrees(*(self._column(each) for each in (silo.degrees, talk.partners, talk.summed)))
+        self._perturbation = perturbation
+        self._smoothed = perturbation is None
         self._features = unwritten(silo.features, self._device)
+        if perturbation is not None:  # devices keep what they drew: a second draw would cost epsilon once more
+            self._features = self._placed(perturbation.model_inputs(silo.features, silo.facts.nodes, coins))
         self._labels, self._training = self._placed(silo.labels), self._placed(silo.train)
         self._static: torch.Tensor | None = None
         if preset.static_first_layer and not self._part(0).projects_sums:
             raise InputError(f"static_first_layer must be false for {backbone}, whose sums cannot be projected later")
         talk.watch(self.layers)
-        talk.unchanging(self._features, silo.facts.feature_bits)
+        if self._smoothed:
+            talk.unchanging(self._features, silo.facts.feature_bits)
 
     def _placed(self, array: Array) -> torch.Tensor:
         return torch.tensor(array).to(self._device)
@@ -73,10 +84,10 @@ class HiFGL(Rounds):
         return self._placed(counts[:, None].astype(np.float32))
 
     def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
-        """One step on the mean gradient of the silo's training devices (4.1.2, item 2), and federation (4.3)."""
+        """One step on the mean gradient of the silo's devices (4.1.2, item 2), and federation (4.3)."""
         self.talk.hand_down(self.layers)
         logits = self.forward(training=True)
-        losses = functional.cross_entropy(logits, self._labels, reduction="none") * self._training
+        losses = self.task_losses(logits) * self._training
         judged = self.judged() if self.judges_apart else logits.detach()
         self.talk.backward(losses.sum())
         self.talk.gradients()
@@ -85,7 +96,16 @@ class HiFGL(Rounds):
     def judge(self, number: int) -> Figures | None:  # noqa: ARG002  # whenever it is
         """Hands out the models as they are, and scores them."""
         self.talk.hand_down(self.layers)
-        return self.told(_classes(self.judged()))[1]
+        return self.told(self.predictions(self.judged()))[1]
+
+    def task_losses(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the loss of each of the silo's devices, [m], of outputs [m, classes]."""
+        return functional.cross_entropy(outputs, self._labels, reduction="none")
+
+    def predictions(self, outputs: torch.Tensor) -> Array:
+        """Return what is predicted for each of the silo's devices: its class, int64 [m]."""
+        classes: Array = outputs.argmax(dim=1).cpu().numpy()
+        return classes
 
     @property
     def judges_apart(self) -> bool:
@@ -99,7 +119,7 @@ class HiFGL(Rounds):
 
     def forward(self, *, training: bool) -> torch.Tensor:
         """Logits [m, classes] of the silo's devices."""
-        h, depth = self._features, len(self.layers)
+        h, depth = self._inputs(), len(self.layers)
         for number in range(depth):
             part = self._part(number)
             kept = part.kept(h)
@@ -109,8 +129,19 @@ class HiFGL(Rounds):
                 kept, sums = self.talk.neighbours(part.message(kept, self._degrees), carry=kept, layer=number)
             h = part.update(kept, sums, self._degrees)
             if number < depth - 1:
-                h = self._activate(h, number, training=training)
+                h = self._activate(h, training=training)
         return h
+
+    def _inputs(self) -> torch.Tensor:
+        """Return the first layer's input [m, d]: features, or means of perturbed ones, computed at the first call."""
+        if self._perturbation is not None and not self._smoothed:
+            hops, first_layer = self._perturbation.hops, len(self.layers)
+            self._keep_smoothed(propagate_means(self.talk, self._features, hops, first_layer))
+        return self._features
+
+    def _keep_smoothed(self, smoothed: torch.Tensor) -> None:
+        self._features, self._smoothed = smoothed, True
+        self.talk.unchanging(smoothed)
 
     def _part(self, number: int) -> MessageLayer:
         part = self.layers[number]
@@ -129,25 +160,26 @@ class HiFGL(Rounds):
         self._static = sums
         self.talk.unchanging(sums)
 
-    def _activate(self, h: torch.Tensor, number: int, *, training: bool) -> torch.Tensor:
+    def _activate(self, h: torch.Tensor, *, training: bool) -> torch.Tensor:
         h, rate = torch.relu(h), self._preset.dropout
         if not (training and rate):
             return h
         # one seed for all silos: each draws what all of them drop, and takes its own
-        sizes, width = self.silo.facts.sizes, self._widths[number + 1]
-        drawn = [torch.rand((size, width), generator=self._coins) for size in sizes]
+        drawn = [torch.rand((size, h.shape[1]), generator=self._coins) for size in self.silo.facts.sizes]
         return h * (drawn[self.silo.silo].to(h.device) >= rate) / (1 - rate)
 
     def _step(self, judged: torch.Tensor, losses: torch.Tensor) -> Figures:
         """A step of the silo's own optimiser, and the mean of all models; or of gradients, for one shared model."""
+        train = self.silo.train
+        devices = len(train) if self._preset.mean_over_devices else max(int(train.sum()), 1)
         for parameter in self.layers.parameters():
             if parameter.grad is not None:
-                parameter.grad /= max(int(self.silo.train.sum()), 1)
+                parameter.grad /= devices
         shared = self._preset.federation is Federation.SHARED
         if not shared:
             self._take_step()
         federated = [p.grad for p in self.layers.parameters() if p.grad is not None] if shared else self.averaged
-        mean, figures = self.told(_classes(judged), losses.cpu().numpy(), flat(federated))
+        mean, figures = self.told(self.predictions(judged), losses.cpu().numpy(), flat(federated))
         overwrite(federated, mean.astype(np.float32))
         if shared:
             self._take_step()
@@ -179,12 +211,24 @@ class HiFGL(Rounds):
             "rate": np.array([rate, self._steps], dtype=np.float64),
             "coins": self._coins.get_state().numpy(),
             **({} if self._static is None else {"static": self._static.cpu().numpy()}),
+            **self._perturbed_state,
             **under("optimiser", remembered(self._optimiser)),
         }
+
+    @property
+    def _perturbed_state(self) -> dict[str, Array]:
+        """What a later process must not draw again."""
+        if self._perturbation is None:
+            return {}
+        return {"smoothed" if self._smoothed else "perturbed": self._features.cpu().numpy()}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
         super().restore(state)
+        if "perturbed" in state:
+            self._features = self._placed(state["perturbed"])
+        if "smoothed" in state:
+            self._keep_smoothed(self._placed(state["smoothed"]))
         overwrite(list(self.layers.parameters()), state["values"])
         remind(self._optimiser, within("optimiser", state))
         self._optimiser.param_groups[0]["lr"], self._steps = float(state["rate"][0]), int(state["rate"][1])
@@ -192,11 +236,6 @@ class HiFGL(Rounds):
         self._static = None
         if "static" in state:
             self._keep(self._placed(state["static"]))
-
-
-def _classes(logits: torch.Tensor) -> NDArray[np.int64]:
-    predicted: NDArray[np.int64] = logits.argmax(dim=1).cpu().numpy()
-    return predicted
 
 
 def exchange(
@@ -238,6 +277,7 @@ def silos_of(
     seed: int = 0,
     device: torch.device | None = None,
     kind: Callable[..., HiFGL] = HiFGL,
+    perturbation: LocalPerturbation | None = None,
 ) -> Job:
     """The silos; a round is selected as the preset says.
 
@@ -250,16 +290,20 @@ def silos_of(
         seed: of initial weights and dropout.
         device: where model compute runs; the CPU by default.
         kind: makes a silo's program, as `HiFGL` does.
+        perturbation: of features at devices.
     """
     chosen = {NEIGHBOURS: schemes} if isinstance(schemes, Scheme) else dict(schemes)
     if NEIGHBOURS in chosen:
         chosen.setdefault(MEMBERS, chosen[NEIGHBOURS])
-    widths = preset.widths(graph.graph.num_features, graph.num_classes)
-    rows = widest(maker(backbone, published=preset.published_layers), widths)
-    task = Task(
-        lambda talk, _: kind(talk, preset, backbone=backbone, seed=seed, device=device),
-        chosen,
-        preset.epochs,
-        width=max(rows, graph.graph.num_features if preset.static_first_layer else 1),
-    )
+    make_layer = maker(backbone, preset.layers_of)
+    rows = widest(make_layer, shaped(make_layer, preset).widths(graph.graph.num_features, graph.num_classes))
+    choices = {"backbone": backbone, "seed": seed, "device": device}
+    features = graph.graph.num_features if preset.static_first_layer or perturbation is not None else 1
+
+    def make(talk: Collectives, coins: Coins) -> HiFGL:
+        if perturbation is None:
+            return kind(talk, preset, **choices)
+        return kind(talk, preset, **choices, perturbation=perturbation, coins=coins)
+
+    task = Task(make, chosen, preset.epochs, width=max(rows, features))
     return Job(task, graph, graph.restricted_to_split() if preset.split_restricted else None)

@@ -79,7 +79,7 @@ class EncoderDegrees(InformedAttack[GuessedDegrees, EncoderStart, DegreeTruth]):
         auxiliary="where the encoder begins, which the server hands out",
         truth=DegreeTruth,
         knowledge=EncoderStart,
-        page="docs/fedstar.md",
+        page="reproduction/docs/fedstar.md",
         tells_nothing="where all begin says nothing of where steps on own nodes led",
     )
 

@@ -130,7 +130,7 @@ class GeneratorGradientRows(InformedAttack[ClaimedRows, GeneratorShape, ClientRo
         auxiliary="the shape of generators, and its own one",
         truth=ClientRows,
         knowledge=GeneratorShape,
-        page="docs/fedsage.md",
+        page="reproduction/docs/fedsage.md",
         tells_nothing="widths say nothing of rows",
     )
 

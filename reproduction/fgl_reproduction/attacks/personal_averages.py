@@ -204,7 +204,7 @@ class WeightedModels(InformedAttack[GuessedModels, AverageRules, ModelTruth]):
         FEDPUB,
         auxiliary="the rules of the method, which all clients know",
         truth=ModelTruth,
-        page="docs/fedpub.md",
+        page="reproduction/docs/fedpub.md",
         knowledge=AverageRules,
         tells_nothing="where all begin says nothing of where steps on own data led",
     )
@@ -246,7 +246,7 @@ class AverageClasses(InformedAttack[GuessedClasses, AverageRules, ModelTruth]):
         minimum=0.9,
         auxiliary="the rules of the method, which all clients know",
         truth=ModelTruth,
-        page="docs/fedpub.md",
+        page="reproduction/docs/fedpub.md",
         knowledge=AverageRules,
     )
 
@@ -305,7 +305,7 @@ class FunctionalEmbeddings(Attack[NearerClients, ModelTruth]):
         FEDPUB,
         minimum=0.8,
         truth=ModelTruth,
-        page="docs/fedpub.md",
+        page="reproduction/docs/fedpub.md",
     )
 
     def infer(self, view: View, public: PublicParameters) -> NearerClients | None:  # noqa: ARG002  # needs no parameter

@@ -10,9 +10,9 @@ from fgl_secure.cli.commands import check_folder
 from fgl_secure.cli.config import RUN_FILE, run_file
 from fgl_secure.cli.output import OK, say
 from fgl_secure.cli.parser import place
-from fgl_secure.cli.progress import shown
 from fgl_secure.cli.subcommand import Subcommand
 from fgl_secure.cli.usage import add_common_options
+from fgl_secure.progress import shown
 
 NAME = "gradient-inversion"
 BACKBONES = ("gcn", "sage", "sgc")

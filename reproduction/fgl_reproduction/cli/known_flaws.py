@@ -6,10 +6,10 @@ import argparse
 import json
 import shlex
 
-from fgl_secure.cli.output import CONTRADICTED, OK, say
-from fgl_secure.cli.progress import shown
+from fgl_secure.cli.output import OK, VIOLATED, say
 from fgl_secure.cli.subcommand import Subcommand
 from fgl_secure.cli.usage import add_common_options
+from fgl_secure.progress import shown
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def _run(chosen: argparse.Namespace, words: list[str]) -> int:
         findings = run_cases(chosen.cases, seed=chosen.seed, before=lambda case: phases(f"examining {case.name}"))
     command = shlex.join(["fgl-secure", *words])
     say(json.dumps(as_json(findings, command), indent=2) if chosen.json else describe(findings))
-    return OK if all(finding.expected for finding in findings) else CONTRADICTED
+    return OK if all(finding.expected for finding in findings) else VIOLATED
 
 
 KNOWN_FLAWS = Subcommand("known-flaws", "find published flaws without hints", _add_arguments, _run)

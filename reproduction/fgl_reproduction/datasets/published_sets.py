@@ -28,7 +28,7 @@ from fgl_secure.graph.raw_files import cache_folder
 from fgl_secure.graph.split import SplitMasks
 
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error)
-_ARRAYS = ("name", "shift", "node_types", "features", "edges", "graph_of", "targets", "client_of")
+_ARRAYS = ("name", "shift", "node_types", "features", "edges", "graph_of", "targets", "client_of", "edge_types")
 _MASKS = ("train", "validation", "test")
 _LIBRARIES = ("scikit-image", "rdkit")
 MOST_UNPACKED = 2**28
@@ -110,6 +110,7 @@ def read_set(entry: Path) -> GraphSet | None:
             SplitMasks(stored["train"], stored["validation"], stored["test"]),
             str(stored["shift"]),
             bool(stored["node_types"]),
+            stored["edge_types"] if len(stored["edge_types"]) else None,
         )
     except _DAMAGED:
         return None
@@ -134,6 +135,7 @@ def write_set(entry: Path, graphs: GraphSet) -> None:
                 test=graphs.test,
                 shift=graphs.shift,
                 node_types=graphs.node_types,
+                edge_types=np.empty(0, np.int64) if graphs.edge_types is None else graphs.edge_types,
             )
             os.replace(unfinished, entry)
 

@@ -59,11 +59,19 @@ def atom_types(molecule: Any) -> NDArray[np.int64]:
     return np.array(types, dtype=np.int64)
 
 
+BONDS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
+"""Types of bonds; any other one has the next number."""
+
+
 def bonds(molecule: Any) -> NDArray[np.int64]:
-    """The bonds in both directions, int64 [2, m]."""
-    pairs = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
-    one_way = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return np.concatenate([one_way, one_way[::-1]], axis=1)
+    """The bonds in both directions, int64 [3, m]: sources, targets, and types 0..4."""
+    rows = [
+        (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx(), (*BONDS, kind).index(kind))
+        for bond in molecule.GetBonds()
+        for kind in [str(bond.GetBondType())]
+    ]
+    one_way = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return np.concatenate([one_way, one_way[[1, 0, 2]]], axis=1)
 
 
 def solubility_terms(molecule: Any) -> tuple[float, float, float]:
@@ -99,7 +107,7 @@ def zinc(seed: int, data_root: Path | None, graphs: int = 1000, validation: floa
     Scaffolds are ordered by their number of atoms and then by name; the first 80 % are cut into ten equal stretches,
     one a client, of which `graphs` molecules are drawn. A scaffold at a cut is at two clients. The target is logP minus
     SA score minus ring penalty, each standardised over the drawn molecules, as for PyTorch Geometric's ZINC. A node's
-    one feature is the type of its atom; bonds have no types.
+    one feature is the type of its atom, an edge's type that of its bond.
 
     Args:
         seed: Repeats the draw and the split, under one version of RDKit.
@@ -126,16 +134,21 @@ def zinc(seed: int, data_root: Path | None, graphs: int = 1000, validation: floa
     types = [atom_types(molecule) for molecule in molecules]
     sizes = np.array([len(own) for own in types])
     first = np.cumsum(sizes) - sizes
+    joined = [
+        bonds(molecule) + np.array([[start], [start], [0]]) for molecule, start in zip(molecules, first, strict=True)
+    ]
+    edges = np.concatenate(joined, axis=1)
     return GraphSet.from_arrays(
         "ZINC",
         np.concatenate(types)[:, None],
-        np.concatenate([bonds(molecule) + start for molecule, start in zip(molecules, first, strict=True)], axis=1),
+        edges[:2],
         np.repeat(np.arange(len(sizes)), sizes),
         standardised_sum(np.array([solubility_terms(molecule) for molecule in molecules])),
         client_of,
         client_split(client_of, draw, validation),
         "scaffold",
         node_types=True,
+        edge_types=edges[2],
     )
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from fgl_reproduction.tables import fed2gnn, fedspray, fedstruct, fedvn, hifgl
+from fgl_reproduction.tables import fed2gnn, fedspray, fedstruct, fedvn, hifgl, hifgl_complexity
 from fgl_reproduction.tables.table import PaperTable
 from fgl_secure.errors import UnknownNameError
 
-_PAPERS = (hifgl.TABLES, fedstruct.TABLES, fedspray.TABLES, fed2gnn.TABLES, fedvn.TABLES)
+_PAPERS = (
+    hifgl.TABLES,
+    (hifgl_complexity.COMPLEXITY,),
+    fedstruct.TABLES,
+    fedspray.TABLES,
+    fed2gnn.TABLES,
+    fedvn.TABLES,
+)
 TABLES = {each.name: each for tables in _PAPERS for each in tables}
 
 

@@ -21,8 +21,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="list all numbered tables and figures of the papers, with why some can't be run again")  # fmt: skip
     add("--seeds", type=_seeds, default=5, metavar="N",
         help="runs of each case, with seeds 0 to N - 1; or the seeds, as 11,12 (7, is seed 7 alone)")  # fmt: skip
-    add("--preset", default="honest", metavar="NAME", action=OneOf, known=("honest", "paper"),
-        help="honest (chosen on validation data, FedAvg) or paper (as in the public code)")  # fmt: skip
+    add("--preset", default="honest", metavar="NAME", action=OneOf, known=("honest", "paper", "public-code"),
+        help="honest (chosen on validation data, FedAvg), paper (as published), or for HiFGL public-code")  # fmt: skip
     add("--datasets", nargs="+", default=[], metavar="NAME", help="data sets; those of the paper when empty")
     add("--clients", nargs="+", type=int, default=[], metavar="K",
         help="numbers of clients, for tables that vary them; all when empty")  # fmt: skip
@@ -54,8 +54,8 @@ def _run(chosen: argparse.Namespace, _words: list[str]) -> int:
     from fgl_reproduction.tables.printing import describe, figures  # noqa: PLC0415
     from fgl_reproduction.tables.reproduce import reproduce  # noqa: PLC0415
     from fgl_reproduction.tables.table import Choices  # noqa: PLC0415
-    from fgl_secure.cli.progress import Runs, shown  # noqa: PLC0415
     from fgl_secure.ledger import Ledger  # noqa: PLC0415
+    from fgl_secure.progress import Runs, shown  # noqa: PLC0415
 
     table, ledger = table_of(chosen.table), Ledger(chosen.runs)
     choices = Choices(

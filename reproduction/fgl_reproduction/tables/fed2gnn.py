@@ -78,12 +78,13 @@ _MODEL_NOTE = (
     "Accuracy is over all test nodes together. The paper does not say which round it reports: `paper` takes the best "
     "on test nodes, `honest` the best on validation nodes. "
     "All but Central, FedSage+ and lines with features as they are map features to a latent space first, which FedAvg "
-    "needs on Cora and is worse for on CS; what FedSage+ generates by is its own (docs/fedsage.md)."
+    "needs on Cora and is worse for on CS; what FedSage+ generates by is its own (reproduction/docs/fedsage.md)."
 )
 _DATA_NOTE = "CS is printed as MSAcademic. The files of Cora have 5,278 edges, where the paper counts 5,429."
 _DEEP_NOTE = (
-    "One level of a tree is decoded into single nodes, each level below into one node a father: see docs/fed2gnn.md. "
-    "No hyper-parameters are printed for DAGNN; it has GCN's, with rate 0.01 and width 32 throughout."
+    "One level of a tree is decoded into single nodes, each level below into one node a father: see "
+    "reproduction/docs/fed2gnn.md. No hyper-parameters are printed for DAGNN; it has GCN's, with rate 0.01 and width "
+    "32 throughout."
 )
 
 TABLE_1 = PAPER.table(

@@ -8,15 +8,16 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_reproduction.methods.fedgcn.program import clients_of as fedgcn_clients
 from fgl_reproduction.methods.fedgcn.program import fedgcn_preset
+from fgl_reproduction.methods.fedpub.program import FedPubPreset, fedpub_preset
 from fgl_reproduction.methods.fedpub.program import clients_of as fedpub_clients
-from fgl_reproduction.methods.fedpub.program import fedpub_preset
+from fgl_reproduction.methods.fedsage.program import FedSagePreset, fedsage_preset
 from fgl_reproduction.methods.fedsage.program import clients_of as fedsage_clients
-from fgl_reproduction.methods.fedsage.program import fedsage_preset
 from fgl_reproduction.tables.fedstruct_baselines import (
     FEDSGD_GNN,
     LOCAL_GNN,
@@ -31,7 +32,7 @@ from fgl_secure.graph.structure_features import adjacency_powers, combined_adjac
 from fgl_secure.methods.fedstruct.client import neighbour_means
 from fgl_secure.methods.fedstruct.exchange import Exchange, HopwiseExchange, RowExchange
 from fgl_secure.methods.fedstruct.preset import FeatureModelKind, FedStructPreset, fedstruct_preset
-from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructTask, Given, client_features, clients_of
+from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask, Given, client_features, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.topology import CLIENTS as CLIENTS_SUM
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
@@ -75,6 +76,16 @@ class Setting:
         return FederatedGraph.from_assignment(data, client_of, masks, self.partition)
 
 
+class StructureScored(FedStruct):
+    """A client whose model trains as FedStruct's, and predicts from structure embeddings alone."""
+
+    def scores(self) -> torch.Tensor:
+        """The scores of own nodes, float [m, classes]; when not training, those of structure features."""
+        if self.structure is None or torch.is_grad_enabled():
+            return super().scores()
+        return self.structure.combine(self.model.embeddings())
+
+
 @dataclass(frozen=True, slots=True)
 class FedStructRun:
     """One run of FedStruct, as a measure.
@@ -88,6 +99,7 @@ class FedStructRun:
             knows.
         known: whether the server knows the graph (App. H), so that structure features are those of the whole graph
             whatever the preset.
+        structure_alone: whether the trained model is tested without its scores of own features and edges (6.2).
     """
 
     features: str
@@ -96,6 +108,7 @@ class FedStructRun:
     hops: int | None = None
     model: FeatureModelKind = FeatureModelKind.DGCN
     known: bool = False
+    structure_alone: bool = False
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
@@ -112,7 +125,8 @@ class FedStructRun:
 
         channel = Channel(hierarchy_of(federated), SimulationCoins(seed))
         task = FedStructTask(preset, exchange, self.features, seed)
-        return _measured(clients_of(federated, task, device=choices.place, given=given).train(channel))
+        kind = StructureScored if self.structure_alone else FedStruct
+        return _measured(clients_of(federated, task, device=choices.place, given=given, kind=kind).train(channel))
 
     def _preset(self, data: Graph, choices: Choices) -> FedStructPreset:
         preset = chosen(data, choices)
@@ -162,16 +176,21 @@ class RivalRun:
         clients: makes its clients.
         sums: topologies of its sums.
         setting: who has what.
+        published: changes a preset to the settings of FedStruct's own repository for a data set, under `paper`.
     """
 
     preset: Callable[[str], Any]
     clients: Callable[..., Job]
     sums: tuple[str, ...]
     setting: Setting
+    published: Callable[[Any, str], Any] | None = None
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once, in the clear."""
-        preset = self.preset(choices.preset).with_epochs(choices.epochs)
+        preset = self.preset(choices.preset)
+        if self.published is not None and choices.preset == "paper":
+            preset = self.published(preset, data.name)
+        preset = preset.with_epochs(choices.epochs)
         graph = self.setting.federated(undirected(data), seed)
         clear = {each: Plaintext() for each in self.sums}
         return _measured(self.clients(graph, clear, preset, seed=seed, device=choices.place).train())
@@ -213,6 +232,33 @@ def _global_features(name: str, data: Graph, width: int, seed: int) -> NDArray[n
     return structure_features(name, data, width, seed)
 
 
+_FEDPUB_SETTINGS = {"Cora": (30, 0.01), "CiteSeer": (100, 0.001)}
+"""Rounds and rate in the configuration files of FedStruct's repository."""
+_FEDSAGE_ROUNDS = {"Cora": 40, "CiteSeer": 30}
+"""Of the generator, in the same files."""
+
+
+def published_fedpub(preset: FedPubPreset, dataset: str) -> FedPubPreset:
+    """Return the preset with the settings of FedStruct's repository, tested after the last average.
+
+    Data sets without settings here keep the preset as it is.
+    """
+    if dataset not in _FEDPUB_SETTINGS:
+        return preset
+    rounds, rate = _FEDPUB_SETTINGS[dataset]
+    return replace(preset, epochs=rounds, learning_rate=rate, selection=None, tested_averaged=True)
+
+
+def published_fedsage(preset: FedSagePreset, dataset: str) -> FedSagePreset:
+    """Return the preset with the settings of FedStruct's repository for FedSage+'s generator.
+
+    Data sets without settings here keep the preset as it is.
+    """
+    if dataset not in _FEDSAGE_ROUNDS:
+        return preset
+    return replace(preset, generator=replace(preset.generator, rounds=_FEDSAGE_ROUNDS[dataset], learning_rate=2e-3))
+
+
 Make = Callable[[Setting], Measure | None]
 """From who has what to a run."""
 
@@ -226,5 +272,5 @@ FEDSGD: Make = partial(BaselineRun, FEDSGD_GNN)
 LOCAL: Make = partial(BaselineRun, LOCAL_GNN)
 FEDGCN: Make = partial(RivalRun, fedgcn_preset, fedgcn_clients, (NEIGHBOURS, SERVER))
 FEDGCN_1HOP: Make = partial(RivalRun, partial(fedgcn_preset, hops=1), fedgcn_clients, (NEIGHBOURS, SERVER))
-FEDSAGE: Make = partial(RivalRun, fedsage_preset, fedsage_clients, (CLIENTS_SUM, SERVER))
-FEDPUB: Make = partial(RivalRun, fedpub_preset, fedpub_clients, (CLIENTS_SUM, SERVER))
+FEDSAGE: Make = partial(RivalRun, fedsage_preset, fedsage_clients, (CLIENTS_SUM, SERVER), published=published_fedsage)
+FEDPUB: Make = partial(RivalRun, fedpub_preset, fedpub_clients, (CLIENTS_SUM, SERVER), published=published_fedpub)

@@ -73,17 +73,17 @@ _BY_NAME = "CMNIST wants the extra `superpixels` and runs by name, `--datasets C
 _GRIDS = (
     "M = 20, lambda_1 = .1 and lambda_2 = 1 are the public code's; the paper searches grids and names no choice. On "
     "Motif (basis) its figure lies between what .1 and 10 give, the largest lambda_1 of its grid, which has a line of "
-    "its own here (docs/fedvn.md)"
+    "its own here (reproduction/docs/fedvn.md)"
 )
 
 _NOTES = (
     _DRAWN,
     f"{_GRIDS}. FedProx has mu = .01, Ditto lambda = .1, GCFL+ the thresholds of its own code, FedStar "
     "the structure features of its own: of all four the paper does not say. On Motif (basis) the printed figures are "
-    "those of a structure encoder without such features and of a larger lambda: lines of their own (docs/fedstar.md, "
-    "docs/ditto.md).",
+    "those of a structure encoder without such features and of a larger lambda: lines of their own "
+    "(reproduction/docs/fedstar.md, reproduction/docs/ditto.md).",
     f"{_BY_NAME}; ZINC, whose figures are errors, wants the extra `molecules` and is fedvn-table1-zinc.",
-    f"Not implemented: {', '.join(NOT_IMPLEMENTED)}; of the paper's data sets SST2 (see docs/fedvn.md).",
+    f"Not implemented: {', '.join(NOT_IMPLEMENTED)}; of the paper's data sets SST2 (see reproduction/docs/fedvn.md).",
 )
 
 ACCURACIES = PAPER.table(

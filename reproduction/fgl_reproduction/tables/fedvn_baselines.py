@@ -112,7 +112,7 @@ class Averaging(FedVN):
 
     def first_model(self, draws: torch.Generator) -> GraphModel:
         """The model that all clients start from."""
-        encoder = Encoder(self.store.width, self.preset, virtual=False, draws=draws)
+        encoder = Encoder(self.store.width, self.preset, virtual=False, draws=draws, bonds=self.held.bonds)
         return GraphModel(encoder, self.held.outputs, self.preset.hidden, draws)
 
     @property
@@ -365,7 +365,7 @@ class _Symmetric:
 FEDVN, WITHOUT_GENERATORS = "FedVN", "FedVN without edge generators"
 FEDAVG, DITTO, FEDSTAR = "FedAvg", "Ditto", "FedStar"
 BLIND_FEDSTAR = "FedStar without structure features"
-"""FedVN's table prints of FedStar on Motif (basis) what it reaches without them (docs/fedstar.md)."""
+"""FedVN's table prints of FedStar on Motif (basis) what it reaches without them (reproduction/docs/fedstar.md)."""
 
 PROGRAMS: Mapping[str, Callable[..., FedVN]] = MappingProxyType({
     "Self-training": partial(Averaging, shared=Shared.NOTHING),

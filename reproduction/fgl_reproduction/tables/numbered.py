@@ -1,4 +1,4 @@
-"""All numbered tables and figures of the five papers: what `reproduce` calls each, or why there is none of it."""
+"""All numbered tables and figures of the five papers, and one appendix: their names for `reproduce`, or reasons."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ NUMBERED: tuple[Numbered, ...] = (
         figure4=("hifgl-fig4",),
         figure5=("hifgl-fig5",),
     ),
+    Numbered("HiFGL", "Appendix A.4", ("hifgl-a4",)),
     *_of(
         "FedStruct",
         table1=("fedstruct-table1",),
@@ -82,7 +83,7 @@ NUMBERED: tuple[Numbered, ...] = (
         figure4=(
             "fedstruct-fig4",
             "fedstruct-fig4d",
-            "without the curves of FedSage+, FedPub, FedGCN and of structure embeddings alone",
+            "without the curves of GNNs over their layers in part (b)",
         ),
         figure5=_DRAWING,
         figure6=("fedstruct-fig6",),

@@ -23,7 +23,7 @@ class Choices:
     """The choices of one reproduction.
 
     Attributes:
-        preset: "honest" or "paper".
+        preset: "honest", "paper" or, for HiFGL's own lines, "public-code".
         seeds: number of runs of each case, with seeds from 0 on, or the seeds; a run takes its seed for partition,
             split and initial weights.
         scheme: computes neighbourhood sums of the paper's own method; what it is compared with runs in the clear.

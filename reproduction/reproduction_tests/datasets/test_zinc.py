@@ -58,8 +58,10 @@ def test_a_known_molecule() -> None:
     """Toluene: seven carbons, seven bonds in both directions, and benzene as scaffold."""
     toluene = parsed("Cc1ccccc1")
     assert atom_types(toluene).tolist() == [1] * 7
-    edges = bonds(toluene)
+    found = bonds(toluene)
+    edges, types = found[:2], found[2]
     assert edges.shape == (2, 14)
+    assert np.bincount(types).tolist() == [2, 0, 0, 12]  # one single bond and six aromatic ones
     assert set(map(tuple, edges.T.tolist())) == set(map(tuple, edges[::-1].T.tolist()))
     assert scaffold(toluene) == (6, "c1ccccc1")
     assert scaffold(parsed("CCO")) == (0, "")
@@ -71,7 +73,7 @@ def test_charges_and_rare_elements_have_types_of_their_own() -> None:
     nitro = parsed("C[N+](=O)[O-]")
     assert atom_types(nitro).tolist() == [1, 5, 7, 6]
     assert atom_types(parsed("C[Se]C")).tolist() == [1, 27, 1]
-    assert bonds(parsed("C")).shape == (2, 0)
+    assert bonds(parsed("C")).shape == (3, 0)
 
 
 @with_rdkit

@@ -23,7 +23,7 @@ from fgl_reproduction.known_flaws import (
 from fgl_reproduction.known_flaws.bounds import lower_bound, lowest_bit
 from fgl_reproduction.known_flaws.case import Subject
 from fgl_reproduction.known_flaws.questions import candidates_of, questions_of
-from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
+from fgl_secure.cli.main import BAD_INPUT, OK, VIOLATED, main
 from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.crypto.cryptography import Purpose
 from fgl_secure.runtime import Channel, Party, Phase, Role, Step
@@ -231,7 +231,7 @@ def test_the_command_says_when_something_is_wrong(
     missed = replace(BY_NAME["microsecagg"], subject=partial(subjects.masks_set_up_once, fresh=True))
     rejected = replace(BY_NAME["shamir"], subject=partial(subjects.shamir, degree=1))
     monkeypatch.setattr(run, "CASES", (missed, rejected))
-    assert main(["known-flaws"]) == CONTRADICTED
+    assert main(["known-flaws"]) == VIOLATED
     said = capsys.readouterr().out
     assert "missed" in said
     assert "REJECTED" in said

@@ -41,7 +41,7 @@ def test_single_neighbours_are_read_in_the_clear_and_not_under_the_scheme(report
 def test_nothing_contradicts_a_claim(report: Report) -> None:
     """What subtraction tells is declared."""
     assert [name.split("[")[0] for name in report.claims] == list(FedGCN.demonstrated)
-    assert not report.contradictions
+    assert not report.violations
 
 
 def test_sums_are_promised_where_small_ones_are_refused_alone() -> None:

@@ -286,3 +286,11 @@ def test_choices_out_of_range_are_refused(choice: dict[str, object], rule: str) 
 def test_presets_out_of_range_are_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"{name} must be zero or positive; found -1"):
         replace(SMALL, **{name: -1.0})  # type: ignore[arg-type]  # of floats alone
+
+
+def test_predictions_after_the_average_are_those_of_the_averaged_weights() -> None:
+    """A client that is tested after a round predicts with the average, under masks of its own, which it has by then."""
+    for averaged in (False, True):
+        clients, _ = opened(2, preset=replace(SMALL, tested_averaged=averaged, learning_rate=0.3))
+        alike = [(client.kept["predicted"] == dense(client, GRAPH).argmax(axis=1)).all() for client in clients]
+        assert all(alike) == averaged

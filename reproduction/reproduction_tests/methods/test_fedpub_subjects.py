@@ -39,7 +39,7 @@ def test_embeddings_tell_the_same_under_every_scheme(report: Report) -> None:
 def test_nothing_contradicts_a_claim(report: Report) -> None:
     """And attacks break what they must break."""
     assert tuple(report.claims) == FedPub.demonstrated
-    assert not report.contradictions
+    assert not report.violations
     assert all(record.controls_hold for record in report.records if record.verdict.is_measured)
 
 

@@ -17,7 +17,6 @@ from fgl_reproduction.tables.fed2gnn_baselines import (
     surroundings,
 )
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.schemes import server_scheme
 from fgl_secure.training.node_models import backbone_of
 from fgl_secure.training.one_process import OneProcess
 from tests.methods.fed2gnn.oracles import graph_of, random_graph
@@ -62,14 +61,6 @@ def test_central_training_does_not_depend_on_who_has_what() -> None:
     other = some_digits(200, 5)
     central = Fed2GNNBaseline.CENTRAL
     assert baseline_of(GRAPH, central, QUICK).train().losses == baseline_of(other, central, QUICK).train().losses
-
-
-def test_masked_models_average_to_the_same() -> None:
-    """Pairwise masking of what clients send changes no bit of FedAvg."""
-    channel = channel_of(GRAPH)
-    scheme = server_scheme("pairwise-masking")
-    masked = baseline_of(GRAPH, Fed2GNNBaseline.FEDAVG, QUICK, scheme=scheme).train(channel)
-    assert masked.losses == baseline_of(GRAPH, Fed2GNNBaseline.FEDAVG, QUICK).train().losses
 
 
 def test_features_go_through_the_latent_map_or_not() -> None:

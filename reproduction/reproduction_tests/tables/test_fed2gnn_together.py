@@ -125,13 +125,6 @@ def test_where_nobody_has_neighbourhoods_all_have_the_first_network() -> None:
     assert float(found._space.unit.min()) == 1
 
 
-def test_masks_change_no_bit() -> None:
-    """Sums under masks are those in the clear."""
-    data = [sets(60, 1), sets(40, 2), sets(20, 3)]
-    clear, masked = (decoding(data, scheme=scheme)[0].decoder for scheme in ("plaintext", "pairwise-masking"))
-    assert np.array_equal(weights(clear), weights(masked))
-
-
 def test_fed2gnn_trains_decoders_together_before_the_first_round() -> None:
     """Trees are others, which the seed repeats; the server adds up four moments, and the networks after each pass."""
     results = []

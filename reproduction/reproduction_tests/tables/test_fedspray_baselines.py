@@ -60,17 +60,6 @@ def test_fedavg_takes_the_mean_by_numbers_of_nodes() -> None:
         np.testing.assert_allclose(program.report["theta"], weights @ models, atol=1e-6)
 
 
-def test_fedavg_under_masks_is_fedavg_in_the_clear() -> None:
-    """Equal seeds give equal losses, and no summand arrives."""
-    graph, losses = digits(), []
-    for scheme in (Plaintext(), PairwiseMasking()):
-        channel = channel_of(graph, Recording.everything())
-        losses.append(plain_clients(Baseline.FEDAVG, graph, scheme, SMALL).train(channel).losses)
-        summands = [batch for batch in channel.transcript.messages if batch.phase is Phase.VECTORS]
-        assert len(summands) == (SMALL.epochs + 1 if scheme.takes_reals else 0)
-    assert losses[0] == losses[1]
-
-
 def test_alone_means_figures_and_no_model() -> None:
     """Local clients add validation figures, losses and counts, and are told quotients; their networks stay apart."""
     graph = tiny()

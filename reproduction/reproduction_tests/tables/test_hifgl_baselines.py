@@ -147,8 +147,8 @@ def test_rounds_between_two_averages_are_not_reported() -> None:
     [
         ("gcn", QUICK),
         ("gcn_without_loops", replace(QUICK, dropout=0.3)),
-        ("gcn", replace(QUICK, published_layers=True, split_restricted=True)),
-        ("sage", replace(QUICK, published_layers=True)),
+        ("gcn", replace(QUICK, layers_of="public-code", split_restricted=True)),
+        ("sage", replace(QUICK, layers_of="public-code")),
     ],
 )
 def test_who_has_all_edges_scores_as_devices_do(backbone: str, preset: Preset) -> None:

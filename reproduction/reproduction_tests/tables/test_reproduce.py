@@ -236,7 +236,7 @@ def test_impossible_choices_are_refused(change: dict[str, int], message: str) ->
 @pytest.mark.parametrize(
     ("choices", "datasets", "message"),
     [
-        (Choices("best"), (), "preset must be one of honest, paper; found 'best'"),
+        (Choices("best"), (), "preset must be one of honest, paper, public-code; found 'best'"),
         (Choices(scheme="magic"), (), "scheme must be one of .*; found 'magic'"),
         (Choices(), ("digits", "Imagenet"), "data set must be one of .*; found 'Imagenet'"),
     ],

@@ -16,7 +16,6 @@ from fgl_secure.attacks.gradients.model import (
     layout_of,
     means,
     receptive_field,
-    side_by_side,
 )
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -80,17 +79,6 @@ def test_gradients_are_slopes_of_the_loss(convolution: Convolution, widths: tupl
         slopes[entry] = (up - down) / (2 * step)
     assert by_edges == pytest.approx(slopes, abs=1e-8)
     assert by_matrix == pytest.approx(by_edges, abs=1e-14)
-
-
-@pytest.mark.parametrize(("convolution", "widths", "hops"), KINDS)
-def test_gradients_can_be_differentiated(convolution: Convolution, widths: tuple[int, ...], hops: int) -> None:
-    """The gradient's own derivatives in rows, adjacency and label probabilities are right to second order."""
-    model, batch = drawn(convolution, widths, hops), torch.tensor([0, 3])
-    x, adjacency = torch.tensor(rows(), requires_grad=True), torch.tensor(dense(), requires_grad=True)
-    labels = torch.softmax(torch.tensor(rows()[:2, : widths[-1]]), dim=1).requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda *given: model.gradient(given[0], given[1], given[2], batch), (x, adjacency, labels)
-    )
 
 
 def test_differences_of_weights_become_gradients() -> None:
@@ -163,22 +151,6 @@ def test_neighbours_outside_count() -> None:
     """Broken twin: without neighbours beyond the field degrees are wrong, and so is the gradient of a GCN."""
     whole, local = gradients(clusters(nodes=80, silos=1, words=6), Convolution.GCN, stubs=False)
     assert not torch.allclose(whole, local, atol=1e-6)
-
-
-def test_fields_side_by_side_keep_their_edges() -> None:
-    """The union has all batches first, and every edge between the rows that its ends have become."""
-    path = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
-    one, _ = receptive_field(path, np.array([1]), 1)
-    other, _ = receptive_field(path, np.array([0]), 1)
-    union, place = side_by_side([one, other])
-    assert (union.nodes, union.batch) == (5, 2)
-    assert sorted(place.tolist()) == [0, 1, 2, 3, 4]
-    assert place[[0, 3]].tolist() == [0, 1]
-    inside = np.zeros((5, 5))
-    for field, start in ((one, 0), (other, 3)):
-        inside[np.ix_(place[start : start + field.nodes], place[start : start + field.nodes])] = field.adjacency
-    assert np.array_equal(union.adjacency, inside)
-    assert union.outside.sum() == other.outside.sum() == 1
 
 
 @pytest.mark.parametrize(

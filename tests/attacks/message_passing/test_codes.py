@@ -1,7 +1,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import pairwise, permutations
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_31, Elements, LagrangeCode, Overflow, PrimeField
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.message_passing.codes import are_differences, decoders
+from fgl_secure.attacks.message_passing.codes import decoders
 from fgl_secure.attacks.recovery import UNNAMED, RecoveredRows
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.truth import MessageTruth
@@ -300,17 +300,6 @@ def test_rows_of_unnamed_senders(each: Attack[Any, Any], cryptography: type[Idea
     assert found.n >= graph.num_devices
 
 
-@given(seed=st.integers(0, 2**32 - 1), width=st.integers(1, 5), rows=st.integers(1, 12))
-def test_differences_are_those_of_two_rows_or_rows(seed: int, width: int, rows: int) -> None:
-    """Every difference is found, by a count of all pairs, and nothing that is none."""
-    field, rng = PrimeField(2**31 - 1), np.random.default_rng(seed)
-    known = rng.integers(0, 3, (rows, width))
-    values = rng.integers(-2, 3, (20, width)) % field.modulus
-    among = np.concatenate([known, np.zeros((1, width), dtype=np.int64)])
-    every = {tuple(((a - b) % field.modulus).tolist()) for a in among for b in among}
-    assert are_differences(values, known, field).tolist() == [tuple(one.tolist()) in every for one in values]
-
-
 PAPER = PrimeField(11)
 
 
@@ -342,17 +331,6 @@ def test_few_decoders_are_left_in_the_papers_field(T: int, count: int) -> None:
     assert found.shape == (count, T + 1)
     assert len({tuple(row) for row in found.tolist()}) == count
     assert (found.sum(axis=1) % 11 == 1).all()
-
-
-@pytest.mark.parametrize("modulus", [5, 7, 11])
-def test_decoders_are_those_of_all_choices_of_points(modulus: int) -> None:
-    """With one mask the decoders are what interpolation at every beta from every two alphas gives."""
-    slow = {
-        ((beta - second) * pow(first - second, -1, modulus) % modulus,
-         (beta - first) * pow(second - first, -1, modulus) % modulus)
-        for first, second, beta in permutations(range(modulus), 3)
-    }  # fmt: skip
-    assert {tuple(row) for row in decoders(PrimeField(modulus), 1).tolist()} == slow
 
 
 def small_field_run(T: int, columns: int, share: float = 0.15) -> tuple[Run, np.ndarray]:

@@ -4,13 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.edge_claims import ClaimedEdges
-from fgl_secure.attacks.message_passing.fingerprint import Weights, contained, unmix
+from fgl_secure.attacks.message_passing.fingerprint import Weights
 from fgl_secure.attacks.message_passing.knowledge import PublicRows
 from fgl_secure.attacks.recovery import ClaimedTerms
 from fgl_secure.attacks.registry import attack as named
@@ -92,20 +90,6 @@ class TestFingerprintAtSilo(Fingerprint):
     rests_on = (frozenset({Phase.AGGREGATE}),)
 
 
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=5, unique=True), st.data())
-def test_unmixing_explains_what_it_claims(degrees: list[int], data: st.DataObject) -> None:
-    """An explanation has as many weights as terms, and its subsets sum to the values."""
-    atoms = [weight(degree) for degree in degrees]
-    masks = data.draw(st.sets(st.integers(1, 2 ** len(atoms) - 1), min_size=1))
-    masks |= {1 << i for i in range(len(atoms))}
-    values = np.unique([sum(a for i, a in enumerate(atoms) if m >> i & 1) for m in masks])
-    explained = unmix(values, len(atoms), EXACT)
-    if explained is not None:
-        found, subsets = explained
-        assert len(found) == len(atoms)
-        assert [sum(a for i, a in enumerate(found) if m >> i & 1) for m in subsets.tolist()] == values.tolist()
-
-
 class Containment(AttackConformance):
     """What both observers keep."""
 
@@ -145,16 +129,6 @@ class TestContainmentAtDevice(Containment):
 class TestContainmentAtSilo(Containment):
     attack = named("containment-silo")
     rests_on = (frozenset({Phase.AGGREGATE}),)
-
-
-@given(st.integers(0, 10_000))
-def test_contained_is_a_subset_test(seed: int) -> None:
-    """A row is found in a sum where its support is a non-empty subset of the sum's."""
-    rng = np.random.default_rng(seed)
-    sums, rows = (rng.random((6, 8)) < share for share in (0.6, 0.2))
-    slow = {(i, j) for i in range(6) for j in range(6) if rows[j].any() and (sums[i] >= rows[j]).all()}
-    where, which = contained(sums.astype(np.int32), rows.astype(np.float64))
-    assert set(zip(where.tolist(), which.tolist(), strict=True)) == slow
 
 
 def test_edges_claimed_twice_count_once() -> None:

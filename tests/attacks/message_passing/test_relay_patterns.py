@@ -12,7 +12,7 @@ from scipy import sparse
 
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.edge_claims import ClaimedEdges
-from fgl_secure.attacks.message_passing.relay_patterns import claimed_edges, refine
+from fgl_secure.attacks.message_passing.relay_patterns import claimed_edges
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.auditing.audit import audit
 from fgl_secure.crypto.keys import KeyAgreement
@@ -80,14 +80,7 @@ class TestTagMatching(AttackConformance):
         run = recorded_exchange(scheme, graph, words(60, 8), "rows", 0, both_ways=True)
         assert self.attack.infer(run.transcript.views(Role.RELAY), run.public) is None
 
-    @given(SEEDS)
-    def test_claims_are_certain(self, seed: int) -> None:
-        """On undirected graphs every claimed edge is one, whatever the symmetries."""
-        graph = random_graph(seed, directed=False, devices=12, pairs=10)
-        senders, receivers = claimed_edges(incidence(graph, seed))
-        assert set(zip(senders.tolist(), receivers.tolist(), strict=True)) <= set(messages_of(graph))
-
-    @given(SEEDS, st.integers(2, 4))
+    @given(SEEDS, st.integers(1, 4))
     def test_claims_are_certain_where_small_sums_are_refused(self, seed: int, k_min: int) -> None:
         """With the backward pass in sight claims stay certain: only who has a tag answers, and to whom can be told."""
         graph = random_graph(seed, directed=False, devices=20, pairs=40)
@@ -97,17 +90,6 @@ class TestTagMatching(AttackConformance):
         answering = tagged & (np.bincount(graph.edges[0], weights=hears[graph.edges[1]], minlength=20) > 0)
         senders, receivers = claimed_edges(forward, answering)
         assert set(zip(senders.tolist(), receivers.tolist(), strict=True)) <= set(messages_of(graph))
-
-
-@given(SEEDS)
-def test_a_device_and_its_tag_have_one_colour(seed: int) -> None:
-    """Refinement gives every device the colour of its own tag, so matching by colour is never wrong."""
-    graph = random_graph(seed, directed=False, devices=12, pairs=14)
-    order = np.random.default_rng(seed).permutation(12)
-    matrix = sparse.csr_array((np.ones(graph.edges.shape[1], dtype=np.int64), tuple(graph.edges)), shape=(12, 12))
-    nothing = np.zeros(12, dtype=np.int64)
-    colours = refine(matrix[:, order], nothing, nothing)
-    assert np.array_equal(colours.devices[order], colours.tags)
 
 
 Ids = NDArray[np.int64]
@@ -197,4 +179,4 @@ def test_an_audit_finds_nothing_of_drop_outs() -> None:
     assert found
     assert all(record.controls_hold for record in found)
     assert not any(record.verdict.is_exposure for record in found)
-    assert not report.contradictions
+    assert not report.violations

@@ -11,11 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.proxies import fractions as proxy_explanations
 from fgl_secure.attacks.proxies.fractions import (
-    joined,
-    joined_on_grid,
-    one_more,
     only_explanation,
-    too_large,
     whole_numbers,
 )
 from fgl_secure.attacks.registry import attack as named
@@ -23,7 +19,7 @@ from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.methods.fedspray.audit_runs import drawn_nodes, drawn_sizes, graph_of, recorded_rounds
-from fgl_secure.methods.fedspray.client import ProxyLayout, shares_of
+from fgl_secure.methods.fedspray.client import ProxyLayout
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.server_sums import ServerSums
@@ -126,55 +122,6 @@ def test_shares_tell_counts_but_for_their_divisor(counts: np.ndarray) -> None:
     assert (found * np.gcd.reduce(counts) == counts).all()
 
 
-@given(Counts, st.data())
-def test_one_node_more_is_explained(counts: np.ndarray, data: st.DataObject) -> None:
-    """What is found explains the shares before and after, and is no larger than the truth."""
-    after = counts.copy()
-    after[data.draw(st.integers(0, len(counts) - 1))] += 1
-    whole = [whole_numbers(rounded(each / each.sum()), HALF_UNIT) for each in (counts, after)]
-    assert whole[0] is not None
-    assert whole[1] is not None
-    found = one_more(whole[0], whole[1])
-    assert found is not None
-    before, kind = found
-    assert before.sum() <= counts.sum()
-    assert np.allclose(before / before.sum(), counts / counts.sum())
-    more = before + np.eye(len(before))[kind]
-    assert np.allclose(more / more.sum(), after / after.sum())
-
-
-@given(st.lists(st.lists(st.integers(0, 30), min_size=4, max_size=4).filter(any), min_size=3, max_size=6), st.data())
-def test_the_change_of_a_sum_is_one_client_s(counts: list[list[int]], data: st.DataObject) -> None:
-    before = np.array(counts)
-    after = before.copy()
-    client, kind = data.draw(st.tuples(st.integers(0, len(before) - 1), st.integers(0, 3)))
-    after[client, kind] += 1
-    sums = [rounded(each / each.sum(axis=1, keepdims=True)).sum(axis=0) for each in (before, after)]
-    found = joined(sums[1] - sums[0], 2 * len(before) * HALF_UNIT)
-    if np.count_nonzero(before[client]) == 1 and before[client, kind]:
-        assert found is None  # the client has that class alone, and its shares stay
-        return
-    assert found is not None
-    m = found[0].sum()
-    explained = (found[0] + np.eye(4)[found[1]]) / (m + 1) - found[0] / max(m, 1)
-    assert np.allclose(explained, sums[1] - sums[0])
-    assert m <= before[client].sum()
-
-
-@given(st.lists(st.integers(0, 5), min_size=2, max_size=6).filter(any), st.data())
-def test_changes_of_rounded_shares_tell_few_labels(counts: list[int], data: st.DataObject) -> None:
-    """What is found gives the very change of rounded shares, though perhaps from other counts; none where none is."""
-    before, kind = np.array(counts), data.draw(st.integers(0, len(counts) - 1))
-    change = shares_of(before + np.eye(len(counts), dtype=np.int64)[kind], 1024) - shares_of(before, 1024)
-    found = joined_on_grid(change, HALF_UNIT, 1 / 1024)
-    if np.count_nonzero(before) == 1 and before[kind]:
-        assert found is None
-    elif found is not None:
-        more = found[0] + np.eye(len(counts), dtype=np.int64)[found[1]]
-        assert (shares_of(more, 1024) - shares_of(found[0], 1024)).tolist() == change.tolist()
-        assert 0 < found[0].sum() <= 32  # the square root of the grid, beyond which nothing is tried
-
-
 class TestProxySingletons(ProxyConformance):
     attack = named("proxy-singletons")
 
@@ -270,14 +217,6 @@ def test_claims_where_trying_everything_finds_one_choice(data: st.DataObject, gr
         assert tuple(found.tolist()) == fitting[0] == tuple(counts)
     else:
         assert found is None
-
-
-def test_limits_are_told() -> None:
-    """Too much to try gives no explanation and says so; a sum of zero is never too much."""
-    labelled = (10_000, 9_999, 9_998, 9_997)
-    assert too_large(2.0, labelled, STEP, 0.0)
-    assert only_explanation(2.0, labelled, STEP, 0.0) is None
-    assert not too_large(0.0, labelled, STEP, 0.0)
 
 
 def _ways(count: int, labelled: int, grid: int | None) -> list[float]:

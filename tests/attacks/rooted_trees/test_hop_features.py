@@ -210,21 +210,6 @@ def test_pieces_determine_what_the_whole_determines(seed: int, sums: int, unknow
     assert (found.error > 0).all()
 
 
-def test_unknowns_that_are_never_apart_stay_together() -> None:
-    found = determined(system([[1, 1, 0], [2, 2, 1], [0, 0, 1]], np.eye(3)))
-    assert found.nodes.tolist() == [2]
-
-
-def test_a_cycle_of_odd_length_is_solved_as_a_whole() -> None:
-    """x + y, y + z and z + x give all three without any substitution; of four in a ring nothing is read."""
-    rows = np.arange(8.0).reshape(4, 2)
-    odd = determined(system([[1, 1, 0], [0, 1, 1], [1, 0, 1]], rows[:3]))
-    even = determined(system([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1]], rows))
-    assert odd.nodes.tolist() == [0, 1, 2]
-    assert odd.values == pytest.approx(rows[:3])
-    assert even.nodes.tolist() == []
-
-
 Floats = NDArray[np.float64]
 
 

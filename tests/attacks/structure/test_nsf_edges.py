@@ -2,12 +2,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fgl_secure.attacks.areas import area
 from fgl_secure.attacks.registry import attack as named
-from fgl_secure.attacks.structure import nsf_edges as pair_ranking
 from fgl_secure.attacks.structure.knowledge import EmbeddingModel
 from fgl_secure.attacks.structure.nsf_edges import PairScores, rank_pairs
 from fgl_secure.attacks.truth import StructureTruth
@@ -118,32 +114,6 @@ class TestNsfWalkDegrees(StructureConformance):
         guess = self.attack.infer(run.transcript.views(Role.SILO), PublicParameters())
         assert guess is not None
         assert [found.value for found in self.attack.score(guess, run.truth)] == [1, 1]
-
-
-SCORES = st.lists(st.integers(0, 5).map(float), min_size=1, max_size=12).map(np.array)
-
-
-@given(SCORES, SCORES)
-def test_area_counts_pairs(positive: np.ndarray, negative: np.ndarray) -> None:
-    slow = np.mean([(p > q) + (p == q) / 2 for p in positive for q in negative])
-    assert area(positive, negative) == pytest.approx(float(slow))
-
-
-def scored(seed: int, size: int = 30) -> PairScores:
-    rng = np.random.default_rng(seed)
-    nodes = np.sort(rng.choice(100, size, replace=False))
-    left, right = rng.normal(size=(2, size, 3))
-    return PairScores(1, nodes, ((left, left), (right, right)))
-
-
-@pytest.mark.parametrize("cells", [4_000_000, 100])
-def test_top_pairs_are_the_highest(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
-    monkeypatch.setattr(pair_ranking, "CELLS", cells)
-    scores = scored(0)
-    every = scores.nodes[np.stack(np.triu_indices(len(scores.nodes), 1))]
-    top = scores.top(20)
-    assert (top[0] < top[1]).all()
-    assert sorted(scores.of(top)) == pytest.approx(sorted(scores.of(every))[-20:])
 
 
 def test_the_edges_themselves_rank_perfectly_and_noise_does_not() -> None:

@@ -106,7 +106,7 @@ def test_a_mean_keeps_the_sum() -> None:
         nobody, rng.normal(size=(3, 2)), rng.normal(size=(3, 4, 2)), np.array([3.0, 0.0, 0.2]), np.ones(3), np.ones(3),
         np.arange(3), nobody,
     )  # fmt: skip
-    found = DecodedChildren({}, 10, 2.0).mean(level)
+    found = DecodedChildren({}, 10, 2.0, 100).mean(level)
     assert found.parent.tolist() == [0, 2]
     assert found.count.tolist() == [3, 1]
     np.testing.assert_allclose(found.value * found.count[:, None], level.below[[0, 2], 0])

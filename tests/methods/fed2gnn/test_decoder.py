@@ -94,10 +94,29 @@ def test_nothing_is_learnt_where_the_sum_tells_nothing() -> None:
 def test_degrees_are_predicted(trained: Decoder) -> None:
     """phi_d finds the number of other neighbours of held-out nodes better than their mean does."""
     held_out = sets(100, 3)
-    found = trained.degrees(held_out.elements)
+    found = trained.degrees(held_out.elements, 1000)
     error = np.abs(found - held_out.others).mean()
     assert error < 0.5 * np.abs(held_out.others - held_out.others.mean()).mean()
     assert (found >= 0).all()
+
+
+def test_a_predicted_degree_is_at_most_the_largest_possible(trained: Decoder) -> None:
+    """However far elements are from those of training, up to where an exponential overflows."""
+    far = 1e6 * np.random.default_rng(0).normal(size=(50, 2, 6))
+    found = trained.degrees(far, 20)
+    assert found.max() == pytest.approx(20)
+    assert found.min() >= 0
+
+
+def test_missing_parts_are_those_of_the_mean_element(trained: Decoder) -> None:
+    """One decoder serves levels with fewer parts (4.3): rows alone decode as with the mean element's sums beside."""
+    data, held_out = sets(300, 1), sets(30, 2)
+    rows, counts = held_out.sums()[:, :1], held_out.size
+    beside = data.elements.mean(axis=0)[1] * counts[:, None]
+    found = trained.decode(rows, counts)
+    whole = trained.decode(np.stack([rows[:, 0], beside], axis=1), counts)
+    np.testing.assert_allclose(found, whole[:, :1], atol=1e-5)
+    np.testing.assert_allclose(np.add.reduceat(found, held_out.first, axis=0), rows, atol=1e-9)
 
 
 def test_a_seed_repeats_a_decoder() -> None:

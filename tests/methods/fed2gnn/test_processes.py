@@ -11,8 +11,8 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
-from tests.methods.fed2gnn.small import channel_of, some_digits
-from tests.training.processes.runs import agree, apart, in_lockstep
+from tests.methods.fed2gnn.small import some_digits
+from tests.training.processes.runs import agree_with_one_process
 
 SHORT = Fed2GNNPreset(
     "honest",
@@ -38,5 +38,4 @@ def test_training_is_that_of_one_process(graph: FederatedGraph, name: str) -> No
     """Losses, models, selected round and accuracies agree: the latent map, requests, hops, decoders and averaging."""
     preset, rows, server, put_down = RUNS[name]
     job = clients_of(graph, {"neighbours": rows, "server": server}, preset)
-    expected = in_lockstep(job.opened(channel_of(graph, rows)))
-    agree(apart(job, put_down=put_down), expected)
+    agree_with_one_process(job, put_down=put_down)

@@ -8,7 +8,9 @@ import pytest
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.methods.fed2gnn.decoder import Decoder, Neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
+from fgl_secure.methods.fed2gnn.program import Fed2GNN, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import least_group
@@ -17,7 +19,7 @@ from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
 from tests.error_codes import about
-from tests.methods.fed2gnn.small import PLAIN, QUICK, some_digits, train, true_children
+from tests.methods.fed2gnn.small import PLAIN, QUICK, channel_of, some_digits, train, true_children
 
 GRAPH = some_digits()
 
@@ -96,6 +98,37 @@ def test_sparse_graphs_train(backbone: str, pairs: list[list[int]]) -> None:
     result = train(small(pairs, [0, 0, 1, 1, 1, 2]), QUICK, backbone=backbone)
     assert np.isfinite(result.losses).all()
     assert result.accuracy.test is None
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("backbone", ["gcn", "sage", "dagnn"])
+def test_trees_of_few_nodes_stay_within_float32(backbone: str) -> None:
+    """Decoders that saw a handful of neighbourhoods predict no more neighbours than there are nodes."""
+    graph = some_digits(60, 3)
+    for preset in (QUICK, replace(QUICK, hops=3), replace(PLAIN, hops=5, neighbours=3, decoded=2)):
+        result = train(graph, replace(preset, epochs=2), backbone=backbone)
+        assert np.isfinite(result.losses).all()
+
+
+def test_one_decoder_serves_all_levels() -> None:
+    """`decoder="shared"` trains one decoder a client and decodes K - 1 levels; K = 2 has one level either way."""
+    graph, made = some_digits(120, 3), []
+
+    class Counting(Fed2GNN):
+        def decoder(self, data: Neighbourhoods, seed: int) -> Decoder:
+            made.append(data.elements.shape[1])
+            return super().decoder(data, seed)
+
+    def losses(hops: int, decoder: str) -> list[float]:
+        made.clear()
+        preset = replace(QUICK, neighbours=2, epochs=1).with_trees(hops, None, decoder)
+        return list(clients_of(graph, {}, preset, kind=Counting).train(channel_of(graph)).losses)
+
+    shared = losses(3, "shared")
+    assert made == [3, 3, 3]
+    assert losses(3, "per-level") != shared
+    assert losses(2, "shared") == losses(2, "per-level")
+    assert made == [2, 2, 2]
 
 
 @pytest.mark.parametrize(

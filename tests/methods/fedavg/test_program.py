@@ -33,10 +33,9 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset
-from fgl_secure.typing import Array
 from tests.error_codes import about
 from tests.graphs import lacking, two_communities
-from tests.training.processes.runs import apart
+from tests.training.processes.runs import agree_with_one_process
 
 SMALL = replace(HONEST, hidden=8)
 CLEAR = UpdateRule(Plaintext(threshold=1))
@@ -158,18 +157,7 @@ def test_a_process_for_each_client_trains_the_same_bits(name: str) -> None:
     preset, local, backbone, scheme, put_down = RUNS[name]
     held = two_communities(devices=48, silos=3)
     job = clients_of(held, UpdateRule(scheme), preset, local, backbone=backbone)
-    clients = job.opened(channel_of(held))
-    clients.begin()
-    rounds = 0
-    while clients.round(rounds):
-        rounds += 1
-    found = apart(job, put_down=put_down)
-    for client, program in enumerate(clients.programs):
-        assert bits_of(found[client]) == bits_of(program.report)
-
-
-def bits_of(report: dict[str, Array]) -> dict[str, bytes]:
-    return {name: value.tobytes() for name, value in report.items()}
+    agree_with_one_process(job, put_down=put_down)
 
 
 def test_clients_add_the_noise_that_is_claimed_to_clipped_updates() -> None:

@@ -40,6 +40,8 @@ def test_networks_are_those_of_torch_geometric(graph: FederatedGraph, client: in
     torch.testing.assert_close(gcn.scores(held), second(first(x, edges).relu(), edges), rtol=1e-4, atol=1e-4)
     only.load_state_dict({"lin.weight": sgc.only.weight.T, "lin.bias": sgc.only.bias})
     torch.testing.assert_close(sgc.scores(held), only(x, edges), rtol=1e-4, atol=1e-4)
+    sgc.propagations, only.K = 3, 3
+    torch.testing.assert_close(sgc.scores(held), only(x, edges), rtol=1e-4, atol=1e-4)
     one, two = SAGEConv(d, 5), SAGEConv(5, c)
     for theirs, neighbour, own in (
         (one, sage.first_neighbours, sage.first_own),

@@ -59,7 +59,7 @@ def test_a_graph_without_edges_is_audited(monkeypatch: pytest.MonkeyPatch) -> No
     first = {record.metric: record for record in records if record.protocol == "pairwise-masking"}
     assert first["proxies of single nodes"].value == 1
     assert "1 of 4 classes are labelled by nobody" in first["classes of clients"].finding
-    assert not any(record.contradicts_claim for record in records)
+    assert not any(record.violates_guarantee for record in records)
 
 
 SERVER, ANY = {Role.SERVER: 1}, Circumstance.ANY

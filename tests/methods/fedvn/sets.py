@@ -34,9 +34,19 @@ def random_set(seed: int = 0, *, constant: bool = True, values: bool = False, cl
     return GraphSet.from_arrays("random", features, edges, graph_of, targets, client_of, masks, "none")
 
 
+def bonded(sets: GraphSet, types: int = 3) -> GraphSet:
+    """Return the same graphs with typed edges."""
+    masks = SplitMasks(sets.train, sets.validation, sets.test)
+    arrays = sets.features, sets.edges, sets.graph_of, sets.targets, sets.client_of, masks, sets.shift
+    return GraphSet.from_arrays(sets.name, *arrays, edge_types=sets.edges.sum(axis=0) % types)
+
+
 def doubled(batch: GraphBatch) -> GraphBatch:
     """The same in float64, where a comparison with a slow computation is sharp."""
-    features, reach = batch.features.double(), batch.reach.to(torch.float64)
+    features, reach, bonds = batch.features.double(), batch.reach.to(torch.float64), batch.bonds
+    if bonds is not None:
+        ends = ("sources", "outgoing", "targets", "incoming")
+        bonds = replace(bonds, **{end: getattr(bonds, end).to(torch.float64) for end in ends})
     return replace(
         batch,
         features=features,
@@ -45,6 +55,7 @@ def doubled(batch: GraphBatch) -> GraphBatch:
         reach=reach,
         mean=batch.mean.to(torch.float64),
         spread=batch.spread.to(torch.float64),
+        bonds=bonds,
     )
 
 

@@ -27,7 +27,9 @@ def slow_embeddings(encoder: Encoder, sets: GraphSet, ids: list[int], virtual: V
     nodes = [node for graph in ids for node in np.flatnonzero(sets.graph_of == graph)]
     owner = [place for place, graph in enumerate(ids) for _ in np.flatnonzero(sets.graph_of == graph)]
     place = {node: number for number, node in enumerate(nodes)}
-    neighbours = [[place[u] for u, v in sets.edges.T if v == node] for node in nodes]
+    types = np.zeros(sets.edges.shape[1], dtype=np.int64) if sets.edge_types is None else sets.edge_types
+    edges = list(zip(*sets.edges.tolist(), types.tolist(), strict=True))
+    neighbours = [[(place[u], bond) for u, v, bond in edges if v == node] for node in nodes]
     inputs = _array(encoder.input)
     h = [inputs @ np.append(sets.features[node].astype(np.float64), 1.0) for node in nodes]
     state = [list(virtual.nodes) for _ in ids] if virtual else []
@@ -38,7 +40,12 @@ def slow_embeddings(encoder: Encoder, sets: GraphSet, ids: list[int], virtual: V
         before = h
         if virtual and virtual.injection is Injection.INPUT:
             h = [own + extra for own, extra in zip(h, told, strict=True)]
-        heard = [h[v] + sum((h[u] for u in neighbours[v]), np.zeros_like(h[v])) for v in range(len(nodes))]
+        bonds = _array(encoder.bonds[number]) if encoder.bonds else None
+        messages = [
+            [h[u] if bonds is None else np.maximum(h[u] + bonds[bond], 0) for u, bond in neighbours[v]]
+            for v in range(len(nodes))
+        ]
+        heard = [own + sum(received, np.zeros_like(own)) for own, received in zip(h, messages, strict=True)]
         h = _rows(layer.outer, _affine(layer.second, _relu(_rows(layer.inner, _affine(layer.first, heard)))))
         h = _relu(h) if number < last else h
         if virtual and virtual.injection is Injection.OUTPUT:

@@ -21,7 +21,7 @@ from fgl_secure.methods.fedvn.models import (
     task_loss,
 )
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Injection, Statistics
-from tests.methods.fedvn.sets import doubled, random_set
+from tests.methods.fedvn.sets import bonded, doubled, random_set
 from tests.methods.fedvn.slow import Reals, Virtual, slow_contrast, slow_decoupling, slow_embeddings
 
 SMALL = FedVNPreset("small", hidden=4, virtual_nodes=3, statistics=Statistics.BATCH)
@@ -59,6 +59,26 @@ def test_virtual_nodes_are_those_of_the_paper(
     scores, virtual = draws.random((len(batch.features), 3)), draws.normal(size=(3, 4))
     found = encoder.augmented(batch, torch.from_numpy(virtual), torch.from_numpy(scores))
     slow = slow_embeddings(encoder, SETS[constant], ids, Virtual(virtual, scores, injection))
+    np.testing.assert_allclose(found.detach(), slow, atol=1e-8)
+
+
+@settings(max_examples=12, deadline=None)
+@given(IDS, st.booleans(), st.sampled_from([None, *Injection]), st.integers(1, 4), st.integers(0, 99))
+def test_messages_over_bonds_are_those_of_gine(
+    ids: list[int], constant: bool, injection: Injection | None, layers: int, seed: int
+) -> None:
+    """relu(h_j + e_ij) of each neighbour, node by node, with and without virtual nodes."""
+    sets, draws = bonded(SETS[constant]), torch.Generator().manual_seed(seed)
+    preset = replace(SMALL, layers=layers, injection=injection or Injection.INPUT)
+    encoder = Encoder(STORES[constant].width, preset, virtual=True, draws=draws, bonds=3).double()
+    batch = doubled(GraphStore(sets).batch(np.array(ids)))
+    if injection is None:
+        np.testing.assert_allclose(encoder(batch).detach(), slow_embeddings(encoder, sets, ids), atol=1e-8)
+        return
+    scores = torch.rand(len(batch.features), 3, generator=draws).double()
+    virtual = torch.randn(3, 4, generator=draws).double()
+    found = encoder.augmented(batch, virtual, scores)
+    slow = slow_embeddings(encoder, sets, ids, Virtual(virtual.numpy(), scores.numpy(), injection))
     np.testing.assert_allclose(found.detach(), slow, atol=1e-8)
 
 

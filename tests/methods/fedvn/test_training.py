@@ -18,7 +18,7 @@ from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
 from tests.error_codes import about
-from tests.methods.fedvn.sets import random_set
+from tests.methods.fedvn.sets import bonded, random_set
 
 HONEST = replace(fedvn_preset("honest", "random"), hidden=6, virtual_nodes=3, batch=4, epochs=2)
 PAPER = replace(fedvn_preset("paper", "random"), hidden=6, virtual_nodes=3, batch=4, epochs=2, floor=0.01)
@@ -42,16 +42,31 @@ def test_equal_seeds_give_equal_bits() -> None:
     assert first.losses != other.losses
 
 
+@pytest.mark.parametrize("sets", [random_set(), bonded(random_set(values=True))], ids=["labels", "values, bonds"])
 @pytest.mark.parametrize("scheme", ["pairwise-masking", "ckks-shared-key"])
-def test_secured_training_is_training_in_the_clear(scheme: str) -> None:
-    """Losses agree to the last bit, and nobody's row is among the messages."""
-    sets = random_set()
+def test_secured_training_is_training_in_the_clear(scheme: str, sets: GraphSet) -> None:
+    """Losses agree to the last bit, and no client's row is among the messages."""
     (clear, open_channel), (secured, channel) = run(sets), run(sets, scheme=scheme)
     assert secured.losses == clear.losses
     assert secured.accuracy == clear.accuracy
     view = channel.transcript.view([Party(Role.SERVER, 0)])
     assert not list(view.messages(Phase.VECTORS))
     assert list(open_channel.transcript.view([Party(Role.SERVER, 0)]).messages(Phase.VECTORS))
+
+
+def test_types_of_edges_add_embeddings_to_what_is_shared_and_change_the_model() -> None:
+    """Each layer has an embedding per type; edges of one type differ from edges without types by the ReLU alone."""
+    sets = random_set(values=True)
+    typed, *others = (run(each) for each in (bonded(sets), bonded(sets, types=1), sets))
+    lengths = [_largest(channel) for _, channel in (typed, *others)]
+    assert [first - lengths[-1] for first in lengths] == [
+        HONEST.layers * HONEST.hidden * 8 * types for types in (3, 1, 0)
+    ]
+    assert len({outcome.losses for outcome, _ in (typed, *others)}) == 3
+
+
+def _largest(channel: Channel) -> int:
+    return max(batch.item_bytes for batch in channel.transcript.messages if batch.phase is Phase.VECTORS)
 
 
 def test_a_run_selects_a_round_of_its_own_under_both_presets() -> None:
@@ -124,6 +139,7 @@ def test_numbers_out_of_range_are_refused(field: str, value: float) -> None:
 def test_presets_are_the_public_code_s_and_the_paper_s() -> None:
     """Rates of section 6.1 and the public code's M, lambda_1 and lambda_2; choices of a run change one number."""
     paper = fedvn_preset("paper", "CMNIST")
+    assert [fedvn_preset("paper", f"Motif-{domain}").epochs for domain in ("basis", "size")] == [100, 200]
     assert (paper.learning_rate, fedvn_preset("paper", "Motif-basis").learning_rate) == (0.01, 0.001)
     assert (paper.virtual_nodes, paper.decoupling, paper.contrast, paper.temperature) == (20, 0.1, 1.0, 0.1)
     assert paper.with_given(epochs=3, virtual_nodes=5) == replace(paper, epochs=3, virtual_nodes=5)

@@ -37,8 +37,8 @@ QUICK = replace(HONEST, hidden=4, epochs=2)
 MODELS = {
     "gcn": ("gcn", QUICK, [0]),
     "static sage": ("sage", replace(QUICK, static_first_layer=True), [0, 1]),
-    "published gcn": ("gcn", replace(QUICK, published_layers=True), [0]),
-    "published sage": ("sage", replace(QUICK, published_layers=True), [0, 1]),
+    "published gcn": ("gcn", replace(QUICK, layers_of="public-code"), [0]),
+    "published sage": ("sage", replace(QUICK, layers_of="public-code"), [0, 1]),
 }
 """By name: the backbone, the preset, and the products whose left factors devices share once."""
 models = pytest.mark.parametrize("model", MODELS)

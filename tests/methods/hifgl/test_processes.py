@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fgl_secure.coins import SimulationCoins, SystemCoins
+from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.methods.hifgl.program import silos_of
@@ -17,10 +17,10 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Recording, Role
-from fgl_secure.training.job import Job
+from fgl_secure.training.local_privacy import LocalPerturbation
 from fgl_secure.training.presets import HONEST, Federation, Preset
 from tests.graphs import two_communities
-from tests.training.processes.runs import Reports, agree, apart, in_lockstep
+from tests.training.processes.runs import agree_with_one_process, apart
 
 HIFGL: Preset = replace(HONEST, epochs=2, hidden=8)
 
@@ -30,7 +30,7 @@ IN_THE_CLEAR: dict[str, tuple[Preset, str, int]] = {
     "three layers, large groups": (replace(HIFGL, layers=3), "gcn", 4),
     "one model": (replace(HIFGL, federation=Federation.SHARED), "gcn", 1),
     "stops early": (replace(HIFGL, patience=1, epochs=30), "gcn", 1),
-    "published sage": (replace(HIFGL, published_layers=True), "sage", 1),
+    "published sage": (replace(HIFGL, layers_of="public-code"), "sage", 1),
 }
 OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded, bool]] = {
     "gcn": (HIFGL, "gcn", RelayCoded(k_min=1, profile=Profile.SHOWN), False),
@@ -66,8 +66,13 @@ def graph() -> FederatedGraph:
     return two_communities(devices=48, silos=3)
 
 
-def in_one_process(job: Job) -> Reports:
-    return in_lockstep(job.opened(job.channel(SimulationCoins(0))))
+def test_means_of_perturbed_features_are_kept_between_turns(graph: FederatedGraph) -> None:
+    """At an epsilon so large that all drivers draw the same."""
+    rows = (graph.graph.features > 0).astype(np.float32)
+    binary = graph.with_features(rows)
+    local = LocalPerturbation(1e4, hops=2)
+    job = silos_of(binary, {"neighbours": Plaintext(), "server": Plaintext()}, HIFGL, perturbation=local)
+    agree_with_one_process(job, put_down=True)
 
 
 @pytest.mark.parametrize("name", IN_THE_CLEAR)
@@ -77,7 +82,7 @@ def test_training_in_the_clear_is_that_of_one_process(graph: FederatedGraph, nam
     schemes: dict[str, Scheme] = {"neighbours": Plaintext(minimum_group=minimum), "server": Plaintext()}
     put_down = name != "three layers, large groups"
     job = silos_of(graph, schemes, preset, backbone=backbone)
-    agree(apart(job, put_down=put_down), in_one_process(job))
+    agree_with_one_process(job, put_down=put_down)
 
 
 @pytest.mark.parametrize("name", OVER_RELAYS)
@@ -87,7 +92,7 @@ def test_training_over_relays_is_that_of_one_process(graph: FederatedGraph, name
     members = CodedProducts.over(scheme) if coded else scheme
     schemes: dict[str, Scheme] = {"neighbours": scheme, "members": members, "server": PairwiseMasking()}
     job = silos_of(graph, schemes, preset, backbone=backbone)
-    agree(apart(job, put_down=name in ("gcn", "sums of features kept, coded")), in_one_process(job))
+    agree_with_one_process(job, put_down=name in ("gcn", "sums of features kept, coded"))
 
 
 FEW = 24
@@ -113,7 +118,7 @@ def test_training_between_partners_is_that_of_one_process(k_min: int, put_down: 
     scheme = RelayCoded(profile=Profile.HIDDEN, k_min=k_min, max_degree=4)
     schemes: dict[str, Scheme] = {"neighbours": scheme, "members": Plaintext(), "server": Plaintext()}
     job = silos_of(paths, schemes, replace(HIFGL, epochs=1 if put_down else 2))
-    agree(apart(job, put_down=put_down), in_one_process(job))
+    agree_with_one_process(job, put_down=put_down)
 
 
 WITHIN = {
@@ -133,7 +138,7 @@ def test_foreign_contributors_are_those_of_one_process(shape: str) -> None:
     scheme = RelayCoded(k_min=2, max_degree=4, contributors=Contributors.FOREIGN)
     schemes: dict[str, Scheme] = {"neighbours": scheme, "members": Plaintext(), "server": Plaintext()}
     job = silos_of(groups, schemes, replace(HIFGL, epochs=1))
-    agree(apart(job, put_down=True), in_one_process(job))
+    agree_with_one_process(job, put_down=shape == "cliques of four")
 
 
 def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:

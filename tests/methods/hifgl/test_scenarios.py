@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -41,7 +39,7 @@ from tests.graphs import two_communities
 def sparse_graph() -> FederatedGraph:
     """24 devices in three silos with 0/1 features."""
     graph = random_graph(3, directed=False)
-    return replace(graph, graph=replace(graph.graph, stored=words(24, 30).astype(np.float32)))
+    return graph.with_features(words(24, 30))
 
 
 def test_static_rows_of_wide_graphs_are_of_some_devices(monkeypatch: pytest.MonkeyPatch) -> None:

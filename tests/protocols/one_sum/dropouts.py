@@ -51,7 +51,7 @@ class DropoutConformance(SumsConformance, ABC):
         """
         for gone, stage in itertools.product(range(5), self.stages):
             self._check_sum(5, {gone: stage})
-        for who, when in zip(itertools.combinations(range(5), 2), self._pairs(), strict=False):
+        for who, when in zip(itertools.combinations(range(5), 2), itertools.cycle(self._pairs()), strict=False):
             self._check_sum(5, dict(zip(who, when, strict=True)))
 
     def test_any_two_of_five_may_vanish_where_another_receives(self) -> None:
@@ -131,8 +131,8 @@ class DropoutConformance(SumsConformance, ABC):
         assert run.result == vectors_of(5).sum(axis=0).tolist()
 
     def _pairs(self) -> list[tuple[Stage, ...]]:
-        """Half of all pairs of stages, in which each stage is first and second."""
-        return list(itertools.product(self.stages, repeat=2))[::2]
+        """Some pairs of stages, in which each stage is first and second."""
+        return [*zip(self.stages, self.stages[::-1], strict=True), (self.stages[0],) * 2]
 
     def _check_sum(
         self, clients: int, silent: Mapping[int, int], *, split: bool | None = None, default: bool = False

@@ -10,10 +10,10 @@ from fgl_secure.errors import InputError, MalformedMessageError
 from fgl_secure.runtime import OwnDraws, Step
 from tests.error_codes import about
 from tests.protocols.one_sum.rounds import NOW, SESSION, Sent, Sum, mark, topology_of, vectors_of
-from tests.protocols.one_sum.sums import SumsConformance
+from tests.protocols.one_sum.sums import CoreConformance
 
 
-class StateConformance(SumsConformance, ABC):
+class StateConformance(CoreConformance, ABC):
     """States of machines."""
 
     def test_every_party_goes_on_in_another_process_after_every_message(self) -> None:

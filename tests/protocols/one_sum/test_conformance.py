@@ -17,7 +17,7 @@ from tests.protocols.one_sum.dropouts import DropoutConformance
 from tests.protocols.one_sum.messages import MessageConformance
 from tests.protocols.one_sum.rounds import NOW, vectors_of
 from tests.protocols.one_sum.states import StateConformance
-from tests.protocols.one_sum.sums import SumsConformance
+from tests.protocols.one_sum.sums import CoreConformance
 
 
 class TestPairwiseMasking(DropoutConformance, MessageConformance, StateConformance):
@@ -32,7 +32,7 @@ class TestPairwiseMaskingWithX25519(StateConformance):
     make: ClassVar = partial(PairwiseMasking, keys=KeyAgreement.X25519)
 
 
-class TestPairwiseMaskingAtAPrecision(SumsConformance):
+class TestPairwiseMaskingAtAPrecision(CoreConformance):
     """Summed modulo 2^k."""
 
     make: ClassVar = partial(PairwiseMasking, precision=8)
@@ -50,7 +50,7 @@ class TestLightSecAggWithX25519(StateConformance):
     make: ClassVar = partial(LightSecAgg, colluding=1, modulus=2**31 - 1, keys=KeyAgreement.X25519)
 
 
-class TestLightSecAggAtAPrecision(SumsConformance):
+class TestLightSecAggAtAPrecision(CoreConformance):
     """Summed in a small prime field."""
 
     make: ClassVar = partial(LightSecAgg, precision=8)

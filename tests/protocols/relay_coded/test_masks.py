@@ -163,7 +163,10 @@ SCHEMES = (
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 def test_no_two_messages_share_a_mask(scheme: RelayCoded) -> None:
-    """Over a whole run no piece of key stream is read twice, and every message has a piece for each masked relay."""
+    """Over a whole run no piece of key stream is read twice, and every message has a piece for each masked relay.
+
+    Nor is a tag seen in two steps.
+    """
     spans, transcript = whole_run(scheme)
     assert overlaps(spans) == 0
     elements = sum(span.stop - span.start for span in spans) // scheme.field.dtype.itemsize

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
@@ -20,7 +18,7 @@ from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Direction, OwnDraws, Phase, Recording, Role, Step, decode, encode
 from fgl_secure.training.one_process import most_terms, open_neighbours
-from tests.protocols.partners.graphs import Apart, Pairs, channel_of, graphs, grouping_of
+from tests.protocols.partners.graphs import Apart, Pairs, channel_of, grouping_of
 from tests.protocols.processes import SESSION
 
 SCHEME = RelayCoded(profile=Profile.HIDDEN, max_degree=5, k_min=3, bound=8.0, keys=KeyAgreement.X25519)
@@ -44,15 +42,6 @@ def ideal(grouping: Grouping, rows: NDArray[Any], step: Step) -> NDArray[Any]:
     out = np.zeros((len(way.group_owner), rows.shape[1]), dtype=rows.dtype)
     np.add.at(out, way.target, rows[way.source])
     return out
-
-
-@given(graphs(12), st.integers(0, 2**32 - 1))
-def test_sums_are_those_over_partners(graph: tuple[Pairs, int], seed: int) -> None:
-    """Forward and backward, over neighbours and over those that requests found."""
-    collective, _ = opened(*graph, seed)
-    rows = np.random.default_rng(seed).integers(-4, 5, size=(graph[1], 2)).astype(np.float64)
-    for step in STEPS:
-        assert np.allclose(collective.sum(rows, step), ideal(collective.topology.grouping, rows, step))
 
 
 def test_sums_are_the_same_with_a_process_for_each_silo_and_relay() -> None:

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from fgl_secure.coins import SystemCoins
+from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
@@ -170,3 +170,10 @@ def apart(job: Job, channel: Channel | None = None, *, put_down: bool = False) -
     shares = [job.share(silo) for silo in range(run.silos)]
     makes = {n: partial(run.process, n, SESSION, partial(shares.__getitem__, n)) for n in range(run.parties)}
     return _run(makes, run.server(SESSION), channel, put_down=put_down)
+
+
+def agree_with_one_process(job: Job, *, put_down: bool = False) -> Reports:
+    """The reports of a job with a process for each party, which are those of one process for all."""
+    found = apart(job, put_down=put_down)
+    agree(found, in_lockstep(job.opened(job.channel(SimulationCoins(0)))))
+    return found

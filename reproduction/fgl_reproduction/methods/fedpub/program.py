@@ -56,12 +56,15 @@ class FedPubPreset(AveragedPreset):
         sparsity: lambda_1, the factor of the sum of the masks' magnitudes.
         proximal: lambda_2, the factor of the squared distance to the average that the client got.
         pruned: entries of masks below this magnitude are 0 wherever the model is not in training.
+        tested_averaged: whether a client predicts with the average that ends a round, under its own masks, instead of
+            with the model that its own steps left.
     """
 
     temperature: float = 5.0
     sparsity: float = 0.0
     proximal: float = 0.0
     pruned: float = 1e-3
+    tested_averaged: bool = False
 
     def __post_init__(self) -> None:
         AveragedPreset.__post_init__(self)
@@ -129,6 +132,8 @@ class FedPubClient(Rounds):
         loss = self._learn()
         self.kept["predicted"] = self._classes()
         self._take_average()
+        if self._preset.tested_averaged:
+            self.kept["predicted"] = self._classes()
         return self.figures(own, loss, len(self._labelled))
 
     def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is

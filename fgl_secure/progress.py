@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
-from fgl_secure.cli.output import complain
 from fgl_secure.ledger import Entry, Watch, clock_text
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Runs(Watch):
 @contextmanager
 def shown(*, quiet: bool = False) -> Iterator[Phases]:
     """Gives what is told of phases and their steps, and shows them on the standard error stream."""
-    if quiet:
+    if quiet or sys.stderr is None or sys.stderr.closed:
         yield Phases()
     elif sys.stderr.isatty():
         with _bars() as phases:
@@ -69,8 +69,8 @@ def shown(*, quiet: bool = False) -> Iterator[Phases]:
 
 @contextmanager
 def _bars() -> Iterator[Phases]:
-    from rich.console import Console
-    from rich.progress import (
+    from rich.console import Console  # noqa: PLC0415  # not needed for --help
+    from rich.progress import (  # noqa: PLC0415
         BarColumn,
         MofNCompleteColumn,
         Progress,
@@ -152,3 +152,15 @@ def _lines() -> Iterator[Phases]:
     finally:
         over.set()
         teller.join()
+
+
+def complain(text: str) -> None:
+    """Print one line on the standard error stream, whatever the text holds; a stream that takes none is left alone."""
+    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    with suppress(OSError, ValueError, AttributeError):  # closed, broken, or none at all
+        print(line, file=sys.stderr, flush=True)
+
+
+def close_quietly(stream: TextIO) -> None:
+    """Let the interpreter flush into nothing when it ends, instead of complaining."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

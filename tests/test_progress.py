@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fgl_secure.cli import progress
-from fgl_secure.cli.progress import Lines, shown
+from fgl_secure import progress
+from fgl_secure.progress import Lines, shown
 
 
 def ticking(*times: float) -> Callable[[], float]:
