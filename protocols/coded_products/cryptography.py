@@ -106,10 +106,7 @@ class RealProductCryptography(ProductCryptography):
     ) -> list[Words]:  # fmt: skip
         """Read from streams at a nonce of the step."""
         assert keys is not None, "devices have keys"
-        return [
-            self._read(step, Keys(keys.senders, (secret,), (stream,)), devices, width, once=once)
-            for secret, stream in zip(keys.secrets, keys.streams, strict=True)
-        ]
+        return [self._read(step, Keys(keys.senders, (secret,)), devices, width, once=once) for secret in keys.secrets]
 
     def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> Words:
         """The same, at the relay's end."""
@@ -117,7 +114,8 @@ class RealProductCryptography(ProductCryptography):
 
     def _read(self, step: Step, keys: Keys, devices: Ids, width: int, *, once: bool) -> Words:
         counts = np.where(np.isin(keys.senders, devices), width, 0)
-        read = keys.streams[0].uniform(words_below(self._fields), counts, self.nonce(step, once=once))
+        streams = KeyedStreams(keys.secrets[0])
+        read = streams.uniform(words_below(self._fields), counts, self.nonce(step, once=once))
         return read.reshape(-1, width)
 
     def nonce(self, step: Step, *, once: bool) -> bytes:

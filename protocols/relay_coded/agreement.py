@@ -113,7 +113,7 @@ class SendersKeys:
             if agreed is not None:  # nobody else knows the keys of those that are left out
                 agreed[heard] = found
             secrets.append(found if agreed is None else agreed)
-        self.keys, self._private, self._heard = Keys.of(self._senders, secrets), self._private[:0], {}
+        self.keys, self._private, self._heard = Keys(self._senders, secrets), self._private[:0], {}
         self._offers = []
         self.left_out = self._senders[~heard]
 
@@ -142,7 +142,7 @@ class SendersKeys:
         self._crypto.name_session(state["session"])
         self._heard = {int(name): rows.copy() for name, rows in within("heard", state).items()}
         secrets = [state[f"keys{j}"] for j in range(len(self._relays)) if f"keys{j}" in state]
-        self.keys = Keys.of(self._senders, secrets) if secrets else None
+        self.keys = Keys(self._senders, secrets) if secrets else None
 
 
 class RelaysKeys:
@@ -229,7 +229,7 @@ class RelaysKeys:
             private = self._private[int(np.searchsorted(self._relays, relay))]
             session = self._crypto.session(self._draws)
             agreed = self._crypto.relay_keys(private, relay, publics, secrets, senders, session)
-            self._keys[relay] = Keys.of(senders, [agreed])
+            self._keys[relay] = Keys(senders, [agreed])
         return self._keys[relay]
 
     def state(self) -> dict[str, Array]:
@@ -251,7 +251,7 @@ class RelaysKeys:
             if heard:
                 self._heard[relay] = heard["senders"], heard["publics"], heard["secrets"]
             if f"keys/{relay}" in state:
-                self._keys[relay] = Keys.of(heard["senders"], [state[f"keys/{relay}"]])
+                self._keys[relay] = Keys(heard["senders"], [state[f"keys/{relay}"]])
 
 
 def check_setup(messages: Messages) -> None:

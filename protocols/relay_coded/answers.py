@@ -67,18 +67,8 @@ class Answers:
         self.heard = state["heard"].copy()
 
 
-def decoded(
-    scheme: Parameters,
-    draws: Draws,
-    remark: Remark,
-    step: Step,
-    owners: Ids,
-    answers: Sequence[Answers],
-    entitled: Flags,
-    expected: Ids,
-    width: int | None,
-) -> Elements:
-    """The sums, in the order in which they were asked for: elements [*batch, h, d].
+class Decoder:
+    """Decodes the sums of one step.
 
     Args:
         scheme: its parameters.
@@ -87,18 +77,8 @@ def decoded(
         step: when.
         owners: int64 [h], of the sums.
         answers: of all R relays.
-        entitled: bool [h], which sums are wanted at all.
-        expected: int64 [h], messages that were to be under each tag.
-        width: coordinates of each; None takes that of the answers.
-
-    Raises:
-        ProtocolError: fewer than T + 1 relays answered anybody, or they disagree in more places than can be corrected.
     """
-    target = _Target(scheme, draws, remark, step, owners, answers)
-    return target.sums(entitled, expected, width)
 
-
-class _Target:
     def __init__(
         self, scheme: Parameters, draws: Draws, remark: Remark, step: Step, owners: Ids, answers: Sequence[Answers]
     ) -> None:
@@ -106,6 +86,17 @@ class _Target:
         self._owners, self._answers = owners, answers
 
     def sums(self, entitled: Flags, expected: Ids, width: int | None) -> Elements:
+        """Return the sums, in the order in which they were asked for: elements [*batch, h, d].
+
+        Args:
+            entitled: bool [h], which sums are wanted at all.
+            expected: int64 [h], messages of each group.
+            width: coordinates of each; None takes that of the answers.
+
+        Raises:
+            ProtocolError: fewer than T + 1 relays answered any owner, or they disagree in more places than can be
+                corrected.
+        """
         axis = len(self._draws.batch_shape)
         self._note_silent(entitled)
         got = self._with_equal_counts(entitled)

@@ -44,11 +44,6 @@ _LEAKS_OF_PARTNERS = (
         "that it knows the one that passed its request on; one that passes requests on learns of their ends whether "
         "they have at least k_min partners",
     ),
-)
-"""Of what devices tell each other before the first sum; see `partners`."""
-
-
-_LEAKS_OF_REOPENINGS = (
     Leak(
         Secret.EMBEDDING,
         Role.DEVICE,
@@ -57,7 +52,10 @@ _LEAKS_OF_REOPENINGS = (
         "the difference",
     ),
 )
-"""Relays see a step only once silos have confirmed that it is complete."""
+"""What devices tell each other before the first sum, see `partners`, and what follows an opening without one of them.
+
+Relays see a step only once silos have confirmed that it is complete.
+"""
 
 
 def _leak_of_hosts(k_min: int, contributors: Contributors, *, anonymous: bool) -> Leak:
@@ -78,63 +76,25 @@ def _leak_of_hosts(k_min: int, contributors: Contributors, *, anonymous: bool) -
 
 def _guarantees(T: int, k_min: int, *, anonymous: bool) -> tuple[Guarantee, ...]:
     everybody = {Role.RELAY: T, Role.SILO: _MANY, Role.DEVICE: _MANY, Role.SERVER: 1}
+    silos, relays = {Role.SILO: _MANY, Role.SERVER: 1}, {Role.RELAY: T, Role.SERVER: 1}
     promises = [
-        Guarantee(
-            Secret.EMBEDDING,
-            everybody,
-            Strength.COMPUTATIONAL,
-            f"up to T = {T} relays, with any silos and devices but the sender, learn of embeddings and gradients no "
-            f"more than the sums that those devices are entitled to, each over at least {k_min} messages",
-            _OWN,
-        ),
-        Guarantee(
-            Secret.PARAMETER_GRADIENT,
-            everybody,
-            Strength.COMPUTATIONAL,
-            "a silo learns the sum of its devices' parameter gradients and no single one",
-            _OWN,
-        ),
-        Guarantee(
-            Secret.FOREIGN_NODE,
-            {Role.SILO: _MANY, Role.SERVER: 1},
-            Strength.COMPUTATIONAL,
-            "silos forward ciphertexts of one size, one a device and relay, and see no node of another silo",
-            _OWN,
-        ),
-        Guarantee(
-            Secret.CROSS_EDGE,
-            {Role.SILO: _MANY, Role.SERVER: 1},
-            Strength.COMPUTATIONAL,
-            "silos see no message that depends on an edge",
-            _OWN,
-        ),
-        Guarantee(
-            Secret.DEGREE,
-            {Role.SILO: _MANY, Role.SERVER: 1},
-            Strength.COMPUTATIONAL,
-            "silos see no count that depends on a device's neighbours",
-            _OWN,
-        ),
-    ]
+        (Secret.EMBEDDING, everybody, f"up to T = {T} relays, with any silos and devices but the sender, learn of "
+            f"embeddings and gradients no more than the sums that those devices are entitled to, each over at least "
+            f"{k_min} messages"),
+        (Secret.PARAMETER_GRADIENT, everybody,
+            "a silo learns the sum of its devices' parameter gradients and no single one"),
+        (Secret.FOREIGN_NODE, silos,
+            "silos forward ciphertexts of one size, one a device and relay, and see no node of another silo"),
+        (Secret.CROSS_EDGE, silos, "silos see no message that depends on an edge"),
+        (Secret.DEGREE, silos, "silos see no count that depends on a device's neighbours"),
+    ]  # fmt: skip
     if anonymous:
         promises += [
-            Guarantee(
-                secret,
-                {Role.RELAY: T, Role.SERVER: 1},
-                Strength.COMPUTATIONAL,
-                what,
-                _OWN,
-            )
-            for secret, what in (
-                (
-                    Secret.CROSS_EDGE,
-                    "relays see D circuits of every group, whatever the graph, each via a silo that was drawn, and no "
-                    "sender; of a step that is not complete they see nothing",
-                ),
-                (Secret.DEGREE, "every device opens D circuits and every group has D, whatever its neighbours"),
-            )
-        ]
-    return tuple(promises)
+            (Secret.CROSS_EDGE, relays, "relays see D circuits of every group, whatever the graph, each via a silo "
+                "that was drawn, and no sender; of a step that is not complete they see nothing"),
+            (Secret.DEGREE, relays, "every device opens D circuits and every group has D, whatever its neighbours"),
+        ]  # fmt: skip
+    return tuple(Guarantee(secret, by, Strength.COMPUTATIONAL, what, _OWN) for secret, by, what in promises)
 
 
 def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
@@ -162,32 +122,17 @@ def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
         ),
     ]
     if anonymous:
-        return (*at_target, *_LEAKS_OF_PARTNERS, *_LEAKS_OF_REOPENINGS)
-    at_relay = [
-        Leak(
-            secret,
-            Role.RELAY,
-            Circumstance.ANY,
-            statement,
-        )
-        for secret, statement in (
-            (Secret.DEGREE, "a relay sees how many messages each device sends"),
-            (
-                Secret.CROSS_EDGE,
-                "a relay sees which devices send to one group; where the pattern is unique that reveals whose group it "
-                "is, and so most edges",
-            ),
-            (Secret.FOREIGN_NODE, "the same pattern tells which devices are neighbours across silos"),
-        )
-    ]
-    return (*at_target, *at_relay)
+        return (*at_target, *_LEAKS_OF_PARTNERS)
+    at_relay = {
+        Secret.DEGREE: "a relay sees how many messages each device sends",
+        Secret.CROSS_EDGE: "a relay sees which devices send to one group; where the pattern is unique that reveals "
+        "whose group it is, and so most edges",
+        Secret.FOREIGN_NODE: "the same pattern tells which devices are neighbours across silos",
+    }
+    return (*at_target, *(Leak(secret, Role.RELAY, Circumstance.ANY, what) for secret, what in at_relay.items()))
 
 
-_WATCHED = (
-    "channels are confidential and authenticated; who watches the network sees who talks to whom while devices agree "
-    "on partners and tell them pseudonyms, before circuits are opened"
-)
-_NAMED = "channels are confidential and authenticated; who watches the network sees who talks to whom"
+_WATCHED = "channels are confidential and authenticated; who watches the network sees who talks to whom"
 
 
 def _assumptions(keys: KeyAgreement, *, anonymous: bool) -> tuple[str, ...]:
@@ -195,7 +140,10 @@ def _assumptions(keys: KeyAgreement, *, anonymous: bool) -> tuple[str, ...]:
         "parties are semi-honest; relays may fail, and fewer than half of those beyond T + 1 may lie in what they sum",
         "relays belong to different organisations, none of them a silo of the federation, and their keys are authentic",
         f"AES-256 in counter mode is a pseudo-random generator, {keys.words} with HKDF-SHA256 a key agreement",
-        _WATCHED if anonymous else _NAMED,
+        _WATCHED
+        + (
+            " while devices agree on partners and tell them pseudonyms, before circuits are opened" if anonymous else ""
+        ),
         *(
             (
                 "silos hand circuits on to silos that they draw, in random order, and give relays no step of which a "

@@ -106,17 +106,10 @@ class Keys:
     Attributes:
         senders: int64 [s], ascending party identifiers.
         secrets: for each relay uint8 [s, 32].
-        streams: of those keys.
     """
 
     senders: Ids
-    secrets: tuple[Bytes, ...]
-    streams: tuple[KeyedStreams, ...]
-
-    @classmethod
-    def of(cls, senders: Ids, secrets: Sequence[Bytes]) -> Keys:
-        """Sets up the streams."""
-        return cls(senders, tuple(secrets), tuple(KeyedStreams(each) for each in secrets))
+    secrets: Sequence[Bytes]
 
 
 class Cryptography:
@@ -282,9 +275,7 @@ class Cryptography:
 
     def circuit_masks(self, step: Step, attempt: int, keys: Bytes, width: int) -> Elements:
         """Return what a relay expands from circuits' keys uint8 [m, 32]: elements [m, width]."""
-        counts, field = np.full(len(keys), width), self._field
-        streams = KeyedStreams(keys)
-        return streams.uniform(field.modulus, counts, self.nonce(step, attempt), field.dtype).reshape(-1, width)
+        return self._read(step, attempt, keys, np.ones(len(keys), dtype=np.int64), width)
 
     def drawn(self, draws: Draws, step: Step, senders: Ids, width: int) -> dict[str, Array]:  # noqa: ARG002
         """None."""
@@ -301,25 +292,22 @@ class Cryptography:
         places: Ids | None = None,
     ) -> list[Elements]:
         """What senders draw for the masks of a step: arrays by name; none where masks are expanded from keys."""
+        places = np.arange(len(senders)) if places is None else places
         if isinstance(keys, np.ndarray):
-            some = keys[: self._T] if places is None else keys[: self._T, places]
-            return [self.circuit_masks(step, attempt, each, width) for each in some]
+            return [self.circuit_masks(step, attempt, each, width) for each in keys[: self._T, places]]
         assert keys is not None, "named senders have keys"
-        if places is not None:
-            of = senders[places]
-            slots = places - np.searchsorted(senders, of)
-            return [self._from_keys(step, keys.senders, each, of, slots, width) for each in keys.secrets]
-        ends = np.searchsorted(senders, keys.senders, side="right") - np.searchsorted(senders, keys.senders)
-        return [self._read(step, each, ends, width) for each in keys.streams]
+        of = senders[places]
+        slots = places - np.searchsorted(senders, of)
+        return [self._from_keys(step, keys.senders, each, of, slots, width) for each in keys.secrets]
 
     def expand(self, step: Step, names: Ids, keys: Keys, width: int) -> Elements:
         """The same, at the relay's end."""
         return self._from_keys(step, keys.senders, keys.secrets[0], names >> 32, names & (2**32 - 1), width)
 
-    def _read(self, step: Step, streams: KeyedStreams, ends: Ids, width: int) -> Elements:
-        """The masks of so many messages of each sender: elements [sum of ends, width]."""
-        field = self._field
-        return streams.uniform(field.modulus, ends * width, self.nonce(step), field.dtype).reshape(-1, width)
+    def _read(self, step: Step, attempt: int, keys: Bytes, ends: Ids, width: int) -> Elements:
+        """Return the masks of so many messages under each key: elements [sum of ends, width]."""
+        streams, field = KeyedStreams(keys), self._field
+        return streams.uniform(field.modulus, ends * width, self.nonce(step, attempt), field.dtype).reshape(-1, width)
 
     def _from_keys(self, step: Step, known: Ids, secrets: Bytes, senders: Numbers, slots: Ids, width: int) -> Elements:
         """Masks of some messages of each sender: streams are read up to the last of them."""
@@ -327,7 +315,7 @@ class Cryptography:
         first, stop = int(place.min(initial=len(known))), int(place.max(initial=-1)) + 1
         place, ends = place - first, np.zeros(max(stop - first, 0), dtype=np.int64)
         np.maximum.at(ends, place, slots + 1)
-        read = self._read(step, KeyedStreams(secrets[first:stop]), ends, width)
+        read = self._read(step, 0, secrets[first:stop], ends, width)
         rows = (np.cumsum(ends) - ends)[place] + slots
         return read if len(rows) == len(read) else read[rows]  # all of them, ascending, or some
 

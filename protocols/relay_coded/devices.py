@@ -23,7 +23,7 @@ from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, 
 from fgl_secure.protocols.partnering import Contributors, computed
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.agreement import SendersKeys, check_setup
-from fgl_secure.protocols.relay_coded.answers import Answers, decoded
+from fgl_secure.protocols.relay_coded.answers import Answers, Decoder
 from fgl_secure.protocols.relay_coded.code import AT_ONCE, is_laid_out, source_shares
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, attempt_of
 from fgl_secure.protocols.relay_coded.plan import COVER, Carried, CircuitPlan, Parameters, passes
@@ -691,10 +691,9 @@ class Devices(CheckpointedMachine):
         if self._mixes and self._circuits:
             numbers = self._opened["numbers"][self._place(plan.owners)][carried.groups]
             entitled &= numbers == self._opened["numbers"].max(initial=0)
-        found = decoded(
-            self._scheme, self._draws, self.remark, self.now, plan.owners[carried.groups], answers,
-            entitled, carried.expected, len(self._q[0]) if len(self._q) else None,
-        )  # fmt: skip
+        owners, width = plan.owners[carried.groups], len(self._q[0]) if len(self._q) else None
+        decoder = Decoder(self._scheme, self._draws, self.remark, self.now, owners, answers)
+        found = decoder.sums(entitled, carried.expected, width)
         drawn = self._drawn
         self._clear()
         self._drawn, self._sums = drawn, found  # shares that were not laid out may still be read

@@ -30,7 +30,7 @@ from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.silos import Silos
-from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine
+from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine, select_hosted
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters, Role
@@ -54,8 +54,8 @@ class Profile(StrEnum):
     HIDDEN = "graph-hidden"
     """Every device opens equally many circuits, sealed for the relays, via its own silo and one that is drawn.
 
-    Covers without proxies would tell which tag is a sender's own, proxies without covers would leave the counts; so
-    there is no way to have one of them alone.
+    Dummies without silos would show which group is a sender's own, silos without dummies would leave the counts; so
+    neither can be had alone.
     """
     SHOWN = "graph-shown"
     """Relays see who sends to which unnamed group, and so most of the graph."""
@@ -161,8 +161,8 @@ class RelayCoded(Scheme):
             raise InputError(f"max_degree must be at least k_min = {self.k_min}; found {self.max_degree}")
         if self.max_degree is not None and self.profile is Profile.SHOWN:
             raise InputError(
-                f"max_degree must be left out under profile {Profile.SHOWN}, for equal counts alone would tell whose "
-                f"tag is whose; found {self.max_degree}"
+                f"max_degree must be left out under profile {Profile.SHOWN}, for equal counts alone would show whose "
+                f"group is whose; found {self.max_degree}"
             )
 
     @property
@@ -197,7 +197,7 @@ class RelayCoded(Scheme):
     def refuses(self, topology: Topology) -> str | None:
         """None for sums for devices and for silos."""
         if topology.name not in (NEIGHBOURS, MEMBERS):
-            return "relays add up rows for devices and for silos, which fetch their sums under tags"
+            return "relays add vectors for devices and for silos alone"
         if topology.bound is not None:
             return "its rows are real numbers or elements of a field, and no bounded integers"
         return None
@@ -301,14 +301,14 @@ class RelayCoded(Scheme):
         terms = SumTerms(repr(self), topology, session, draws.batch_shape)
         g, name, scheme = topology.grouping, None if hosted is None else session, self._parameters
         crypto = self.cryptography(self.field, self.T, session=name, agreement=self.keys)
-        owners = _hosted(hosted, g.owners)
-        silos = np.setdiff1d(_hosted(hosted, g.row_custodian, g.group_custodian), owners)
+        owners = select_hosted(hosted, g.owners)
+        silos = np.setdiff1d(select_hosted(hosted, g.row_custodian, g.group_custodian), owners)
         if scheme.mixes(topology.name) and len(np.intersect1d(g.owners, topology.custodians)):
             raise InputError(
                 "profile graph-hidden needs devices whose rows silos carry; found silos that send rows of their own; "
                 "take relay-coded[graph-shown]"
             )
-        relays = _hosted(hosted, topology.helpers)
+        relays = select_hosted(hosted, topology.helpers)
         out: list[SumMachine] = []
         if len(owners):
             out.append(self.roles.devices(owners, terms, scheme, crypto, draws, alone=hosted is None))
@@ -317,9 +317,3 @@ class RelayCoded(Scheme):
         if len(relays):
             out.append(self.roles.relays(relays, terms, scheme, crypto, draws))
         return tuple(out)
-
-
-def _hosted(hosted: Ids | None, *parties: Ids) -> Ids:
-    """Those of some parties that are hosted, ascending."""
-    everybody = np.unique(np.concatenate(parties))
-    return everybody if hosted is None else np.intersect1d(everybody, hosted)
