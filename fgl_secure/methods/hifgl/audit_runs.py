@@ -148,8 +148,8 @@ PROJECTED = 16
 SILENT_PAIRS = 8
 """Partners of different silos that fall silent, each alone, both together, and each with an end of another pair."""
 
-MOST_AT_RELAYS = 2**23
-"""Messages at relays of all rounds in which devices fall silent; larger graphs have fewer pairs."""
+SILENT_AMONG = 128
+"""Devices among whom some fall silent, beside the first of each silo: circuits are opened again in every such round."""
 
 SCENARIOS = frozenset({TRAINING, SMALL_FEATURES, STATIC_ROWS, DROP_OUTS, SILENCE, DEVIATION})
 """All kinds of runs that an audit of HiFGL has."""
@@ -352,27 +352,28 @@ def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int =
 
     Args:
         scheme: how sums are computed.
-        graph: who is whose neighbour.
-        seed: of the coins, and of which devices fall silent.
+        graph: who is whose neighbour; of a large one some devices are drawn with their neighbours.
+        seed: of the coins, of these devices, and of which fall silent.
         pairs: partners of different silos that fall silent at most.
 
     Returns:
         The run; None where devices don't send equally many messages each: then there are no relays, or they see more.
     """
-    rules, rng = scheme.partnering(neighbour_sums(graph)), np.random.default_rng(seed)
-    if rules is None:
+    if scheme.partnering(neighbour_sums(graph)) is None:
         return None
+    devices, rng = graph.num_devices, np.random.default_rng(seed)
+    graph = graph if devices <= SILENT_AMONG else graph.some_neighbourhoods(SILENT_AMONG, seed)
     kept = Recording.everything()
     parties, silence = hierarchy_of(graph, scheme.helpers), _Silence()
     channel = Channel(parties, SimulationCoins(seed), kept, loss=silence)
     session = open_neighbours(scheme, neighbour_sums(graph), 1, channel)
     partners = np.stack([session.topology.grouping.source, session.topology.grouping.target])
-    a_round = graph.num_devices * rules.most * scheme.helpers.get(Role.RELAY, 1)
-    ends = _apart(partners, graph.silo_of, min(pairs, MOST_AT_RELAYS // (4 * a_round)), rng)
+    ends = _apart(partners, graph.silo_of, pairs, rng)
     silence.by_round = np.where(ends < 0, NOT_SILENT, parties.ids(Role.DEVICE)[ends])
     for number in range(len(ends)):
         session.sum(np.ones((graph.num_devices, 1)), Step(number, 0))
     what = f"{len(ends)} sums, one device or two silent in all but the first"
+    what += f", of {graph.num_devices:,} devices drawn with neighbours" if graph.num_devices < devices else ""
     truth = replace(MessageTruth.of(channel.transcript, graph), edges=partners)
     known = (SilentDevices(silence.by_round),)
     return RecordedRun(scheme.name, what, SILENCE, public_of(scheme, graph), channel.transcript, (truth,), known)
