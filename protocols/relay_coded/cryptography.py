@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as attribute
 from typing import Any, ClassVar
 
 import numpy as np
@@ -109,7 +110,7 @@ class Keys:
     """
 
     senders: Ids
-    secrets: Sequence[Bytes]
+    secrets: Sequence[Bytes] = attribute(repr=False)
 
 
 class Cryptography:

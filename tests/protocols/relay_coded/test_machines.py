@@ -189,7 +189,7 @@ def test_topologies_that_it_does_not_serve_are_refused() -> None:
     scheme = RelayCoded(profile=Profile.SHOWN)
     assert scheme.refuses(Topology(NEIGHBOURS, grouping, 2)) is None
     assert scheme.refuses(Topology(MEMBERS, grouping, 2)) is None
-    assert "relays add up" in str(scheme.refuses(Topology(CLIENTS, grouping, 2)))
+    assert "relays add vectors" in str(scheme.refuses(Topology(CLIENTS, grouping, 2)))
     assert "integers" in str(scheme.refuses(Topology(NEIGHBOURS, grouping, 2, bound=3)))
     with pytest.raises(InputError, check=about("parties")):
         scheme.machines(Topology(NEIGHBOURS, grouping, 2), SESSION, OwnDraws(SystemCoins()))

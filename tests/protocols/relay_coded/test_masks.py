@@ -315,7 +315,7 @@ def test_no_secret_shows_in_a_repr() -> None:
     streams = KeyedStreams(np.frombuffer(secret, dtype=np.uint8)[None])
     shown = [repr(KeyPair(secret)), repr(streams), repr(FieldStream(secret))]
     crypto = Cryptography(RelayCoded(profile=Profile.SHOWN).field, 1)
-    shown += [repr(Keys.of(np.array([1]), [np.frombuffer(secret, dtype=np.uint8)[None]])), repr(crypto)]
+    shown += [repr(Keys(np.array([1]), [np.frombuffer(secret, dtype=np.uint8)[None]])), repr(crypto)]
     forms = (secret.hex(), repr(secret)[2:-1], str(list(secret))[1:-1])
     assert not any(form in text for form in forms for text in shown)
 
@@ -323,9 +323,9 @@ def test_no_secret_shows_in_a_repr() -> None:
 class OneMaskASender(Cryptography):
     """All messages of a sender in a step are under the mask of its first slot."""
 
-    def _read(self, step: Step, streams: KeyedStreams, ends: Any, width: int) -> Any:
+    def _read(self, step: Step, attempt: int, keys: Any, ends: Any, width: int) -> Any:
         first = np.repeat(np.cumsum(ends) - ends, ends)
-        return super()._read(step, streams, ends, width)[first]
+        return super()._read(step, attempt, keys, ends, width)[first]
 
 
 def repeated_shares(scheme: RelayCoded) -> int:
