@@ -208,7 +208,7 @@ def test_what_is_no_scheme_is_refused(outside: Callable[[str], None], name: str,
 @pytest.mark.parametrize(
     ("kind", "field", "text"),
     [
-        (RelayCoded, "tags", "sealed"),
+        (RelayCoded, "profile", "graph-shown"),
         (RelayCoded, "keys", "x25519"),
         (PairwiseMasking, "rounding", "error-feedback"),
         (LightSecAgg, "keys", "x25519"),
