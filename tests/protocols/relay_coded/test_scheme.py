@@ -212,7 +212,9 @@ class TestAnon(RelayConformance):
         row = (R - T) * (size + 16)
         abroad = int((grouping.source != grouping.target).sum())
         found = dict(self.fetched(grouping, width))
-        for ends in ((Role.DEVICE, Role.SILO), (Role.SILO, Role.SILO), (Role.SILO, Role.RELAY)):
+        ways: tuple[tuple[Role, Role], ...]
+        ways = (Role.DEVICE, Role.SILO), (Role.SILO, Role.SILO), (Role.SILO, Role.RELAY)
+        for ends in ways:
             times = R if ends[1] is Role.RELAY else 1
             count, size_of = found[Phase.CIRCUITS, *ends]
             found[Phase.CIRCUITS, *ends] = (count + times * sent, size_of + sent * circuit)
