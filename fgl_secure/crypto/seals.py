@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
+from hashlib import shake_128
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -26,10 +27,12 @@ class Sealing:
     Args:
         publics: what each receiver published, see `Unsealing.public`.
         salt: public, different in every session.
+        counted: whether seals have their size and notice changes, and no secret is agreed on: they hide nothing from
+            those who look for it. For simulations under coins that are no secret either.
     """
 
-    def __init__(self, publics: Sequence[bytes], salt: bytes) -> None:
-        self._salt = salt
+    def __init__(self, publics: Sequence[bytes], salt: bytes, *, counted: bool = False) -> None:
+        self._salt, self._counted = salt, counted
         self._receivers = [
             (public, X25519PublicKey.from_public_bytes(public[:PUBLIC_KEY_BYTES]),
              ml_kem_key(public) if len(public) > PUBLIC_KEY_BYTES else None)
@@ -43,13 +46,17 @@ class Sealing:
             ephemeral: 32 secret bytes, used for this message alone.
             contents: for each receiver.
         """
-        private, out = X25519PrivateKey.from_private_bytes(ephemeral), []
-        own = private.public_key().public_bytes_raw()
+        private, own, out = None, ephemeral, list[bytes]()
+        if not self._counted:
+            private = X25519PrivateKey.from_private_bytes(ephemeral)
+            own = private.public_key().public_bytes_raw()
         for (public, point, lattice), content in zip(self._receivers, contents, strict=True):
-            shared, ciphertext = private.exchange(point), b""
-            if lattice is not None:
+            shared, secret, ciphertext = b"" if private is None else private.exchange(point), b"", b""
+            if lattice is not None and private is None:
+                ciphertext = shake_128(own + public).digest(CIPHERTEXT_BYTES)
+            elif lattice is not None:
                 secret, ciphertext = lattice.encapsulate()
-                shared += secret
+            shared += secret
             key = _derived(self._salt, shared, public[:PUBLIC_KEY_BYTES] + own + ciphertext)
             out += [own, ciphertext, AESGCM(key).encrypt(_NONCE, content, None)]
         return b"".join(out)
@@ -74,13 +81,13 @@ class Unsealing:
             self._lattice = ml_kem_secret(private[KEY_BYTES:])
             self.public += self._lattice.public_key().public_bytes_raw()
 
-    def unseal(self, sealed: bytes, salt: bytes) -> bytes | None:
-        """Return the content of a seal; None if it was not made for this key and salt."""
+    def unseal(self, sealed: bytes, salt: bytes, *, counted: bool = False) -> bytes | None:
+        """Return the content of a seal; None if it was not made for this key and salt, `counted` or not."""
         other, rest = sealed[:PUBLIC_KEY_BYTES], sealed[PUBLIC_KEY_BYTES:]
         ciphertext, body = (b"", rest) if self._lattice is None else (rest[:CIPHERTEXT_BYTES], rest[CIPHERTEXT_BYTES:])
         try:
-            shared = self._point.exchange(X25519PublicKey.from_public_bytes(other))
-            if self._lattice is not None:
+            shared = b"" if counted else self._point.exchange(X25519PublicKey.from_public_bytes(other))
+            if self._lattice is not None and not counted:
                 shared += self._lattice.decapsulate(ciphertext)
             return AESGCM(_derived(salt, shared, self._own + other + ciphertext)).decrypt(_NONCE, body, None)
         except (ValueError, InvalidTag):

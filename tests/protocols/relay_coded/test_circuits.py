@@ -11,8 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.algebra.kernels import MERSENNE_31
-from fgl_secure.coins import SimulationCoins
+from fgl_secure.coins import Coins, SimulationCoins, SystemCoins
+from fgl_secure.crypto.keys import KeyAgreement
+from fgl_secure.crypto.seals import Unsealing
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.rows import hide_rows, reveal_rows, width_of
@@ -237,6 +240,26 @@ def losing_circuits(party: int) -> Loss:
         return there
 
     return arrives
+
+
+@pytest.mark.parametrize(
+    ("coins", "session", "executed"),
+    [(SystemCoins(), None, True), (SimulationCoins(0), bytes(16), True), (SimulationCoins(0), None, False)],
+    ids=["secret coins", "a process of its own", "a simulation"],
+)
+def test_seals_are_executed_unless_nothing_is_secret(coins: Coins, session: bytes | None, *, executed: bool) -> None:
+    """A secret is agreed on for each seal but in one process whose coins can be repeated."""
+    crypto = Cryptography(RelayCoded().field, 1, session=session, agreement=KeyAgreement.X25519)
+    directory = meshed(2).directory
+    draws = Channel(directory, coins, Recording())
+    (private,) = crypto.sealing_keys(draws, directory.ids(Role.RELAY)[:1])
+    content = np.arange(48, dtype=np.uint8)[None]
+    (sealed,) = crypto.seal(draws, directory.ids(Role.DEVICE)[:1], [crypto.public_key(private)], [content])
+    assert np.array_equal(crypto.unseal(draws, private, sealed[None])[0], content)
+    own, salt = Unsealing(private.tobytes(), KeyAgreement.X25519), crypto.session(draws)
+    found = [own.unseal(sealed.tobytes(), salt, counted=counted) for counted in (False, True)]
+    assert found[not executed] == content.tobytes()
+    assert found[executed] is None
 
 
 def test_a_group_with_a_circuit_less_has_no_sum() -> None:
