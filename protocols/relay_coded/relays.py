@@ -621,6 +621,8 @@ class Relays(CheckpointedMachine):
                 for sender in np.unique(table.names[some[~good]] >> 32).tolist():
                     self._remark(sender, "a row that it handed over was changed: dropped")
                 found = np.where(good[:, None], found, 0)
+            if self._crypto.expanded:
+                self._draws.note_learnt("opened shares", np.full(len(found), relay.party), found, self.now)
             return found
 
         return read
