@@ -148,8 +148,9 @@ PROJECTED = 16
 SILENT_PAIRS = 8
 """Partners of different silos that fall silent, each alone, both together, and each with an end of another pair."""
 
-SILENT_AMONG = 128
-"""Devices among whom some fall silent, beside the first of each silo: circuits are opened again in every such round."""
+SILENT_AMONG, DROPPING_AMONG = 128, 512
+"""Devices among whom some fall silent or drop out, beside the first of each silo, where a graph is hidden from relays:
+circuits are opened again in every such round."""
 
 SCENARIOS = frozenset({TRAINING, SMALL_FEATURES, STATIC_ROWS, DROP_OUTS, SILENCE, DEVIATION})
 """All kinds of runs that an audit of HiFGL has."""
@@ -302,15 +303,17 @@ def drop_out_run(
 
     Args:
         scheme: how sums are computed.
-        graph: who is whose neighbour.
-        seed: of the coins, of who is present, and of the projection.
+        graph: who is whose neighbour; of a large one that relays must not see some devices are drawn.
+        seed: of the coins, of these devices, of who is present, and of the projection.
         rounds: number of rounds.
         presence: probability that a device takes part in a round.
 
     Returns:
         The run; None where devices do not send in their own name, so that a network cannot leave single ones out.
     """
-    rng = np.random.default_rng(seed)
+    rng, devices = np.random.default_rng(seed), graph.num_devices
+    if devices > DROPPING_AMONG and scheme.partnering(neighbour_sums(graph)) is not None:
+        graph = graph.some_neighbourhoods(DROPPING_AMONG, seed)
     values = _projected(graph, rng)
     absence = Absence(rng.random((rounds, graph.num_devices)) >= presence, graph.num_silos + 1)
     coins = SimulationCoins(seed)
@@ -319,6 +322,7 @@ def drop_out_run(
     if not absence.effective:
         return None
     what = f"{rounds} sums of the same rows, devices present with probability {presence:g}"
+    what += _drawn_of(graph, devices)
     return _recorded(scheme, graph, channel.transcript, what, DROP_OUTS)
 
 
@@ -373,10 +377,14 @@ def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int =
     for number in range(len(ends)):
         session.sum(np.ones((graph.num_devices, 1)), Step(number, 0))
     what = f"{len(ends)} sums, one device or two silent in all but the first"
-    what += f", of {graph.num_devices:,} devices drawn with neighbours" if graph.num_devices < devices else ""
+    what += _drawn_of(graph, devices)
     truth = replace(MessageTruth.of(channel.transcript, graph), edges=partners)
     known = (SilentDevices(silence.by_round),)
     return RecordedRun(scheme.name, what, SILENCE, public_of(scheme, graph), channel.transcript, (truth,), known)
+
+
+def _drawn_of(graph: FederatedGraph, devices: int) -> str:
+    return f", of {graph.num_devices:,} devices drawn with neighbours" if graph.num_devices < devices else ""
 
 
 def _apart(
