@@ -297,13 +297,14 @@ class Cryptography:
         width: int,
         drawn: Arrays,  # noqa: ARG002  # none
         keys: Keys | Bytes | None,
-        places: Ids | None = None,
+        places: Ids | slice | None = None,
     ) -> list[Elements]:
         """What senders draw for the masks of a step: arrays by name; none where masks are expanded from keys."""
-        places = np.arange(len(senders)) if places is None else places
+        places = slice(None) if places is None else places
         if isinstance(keys, np.ndarray):
-            return [self.circuit_masks(step, attempt, each, width) for each in keys[: self._T, places]]
+            return [self.circuit_masks(step, attempt, each[places], width) for each in keys[: self._T]]
         assert keys is not None, "named senders have keys"
+        places = np.arange(len(senders))[places]
         of = senders[places]
         slots = places - np.searchsorted(senders, of)
         return [self._from_keys(step, keys.senders, each, of, slots, width) for each in keys.secrets]

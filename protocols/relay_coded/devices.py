@@ -34,6 +34,7 @@ from fgl_secure.runtime.packing import under, within
 from fgl_secure.runtime.transcript import Numbers
 from fgl_secure.typing import Array, Flags, Ids
 
+Places = Ids | slice
 _DIRECTIONS = (Direction.FORWARD, Direction.BACKWARD)
 _FIRST_ALIAS = 2**30
 """From here on identifiers are of partners that a process does not know."""
@@ -389,7 +390,10 @@ class Devices(CheckpointedMachine):
         return np.zeros((len(self._relays), count, 0), dtype=np.uint8)
 
     def _numbers_of(self, parties: Ids) -> Array:
-        return self._opened["numbers"][self._place(parties)].astype(np.uint32)
+        numbers = self._opened["numbers"].astype(np.uint32)
+        if (numbers == numbers[:1]).all():  # nobody was silent in an opening
+            return np.broadcast_to(numbers[:1], parties.shape)
+        return numbers[self._place(parties)]
 
     def _own_by_sender(self, senders: Numbers) -> Ids:
         """The pseudonyms of senders' own groups, to which circuits go that are missing to D, or to silent partners."""
@@ -414,7 +418,7 @@ class Devices(CheckpointedMachine):
         plan, opened = self._plan, self._opened
         opened["pseudonyms"][plan.own] = self._own_pseudonyms()[plan.groups[plan.own]]
         sent = self._leaving()
-        fields = {wire.PSEUDONYM: opened["pseudonyms"][sent], wire.SLOT: plan.slots[sent].astype(np.uint32)}
+        fields = {wire.PSEUDONYM: opened["pseudonyms"][sent], wire.SLOT: plan.slots[sent]}
         for relay in self._relays.tolist() if len(sent) else ():
             ends = plan.senders[sent].astype(np.int64), np.full(len(sent), relay)
             size = wire.PSEUDONYM_BYTES + wire.AUTHENTICATION_BYTES
@@ -498,16 +502,16 @@ class Devices(CheckpointedMachine):
             rows = Later(make, shape, np.dtype(np.uint32))
         else:
             several = len(plan) if self._draws.batch_shape else max(AT_ONCE // shape[1], 1)
-            parts = [np.arange(at, min(at + several, len(plan))) for at in range(0, len(plan), several)]
+            parts = [slice(at, min(at + several, len(plan))) for at in range(0, len(plan), several)]
             made = [make(part) for part in parts]
             rows = made[0] if len(made) == 1 else np.concatenate(made, axis=-2)
         senders = plan.senders.astype(np.int64)
-        fields = {wire.SHARE: rows, wire.SLOT: plan.slots.astype(np.uint32), wire.OPENING: self._numbers_of(senders)}
+        fields = {wire.SHARE: rows, wire.SLOT: plan.slots, wire.OPENING: self._numbers_of(senders)}
         fields[wire.WIDTH] = np.broadcast_to(np.uint32(width), (len(plan),))
         size = shape[1] * rows.dtype.itemsize
         yield self._wire.say(Phase.SEALED, self.now, (senders, plan.custodians), size, fields, sealed=True)
 
-    def _hidden(self, step: Step, places: Ids) -> Array:
+    def _hidden(self, step: Step, places: Places) -> Array:
         """Rows of some circuits of the step at hand, masked for each relay that is sent one: [*batch, k, words].
 
         Raises:
@@ -518,13 +522,13 @@ class Devices(CheckpointedMachine):
         keys, first = self._opened["keys"], self._crypto.expanded
         masks = self.masks(places)
         shares = [*masks[first:], *self.shares(masks, places)]
-        attempt = self._attempt(places)
+        attempt = self._attempt()
         hidden = [self._crypto.hide(step, attempt, keys[first + j, places], share) for j, share in enumerate(shares)]
         return hidden[0] if len(hidden) == 1 else np.concatenate(hidden, axis=-1)
 
-    def _attempt(self, places: Array) -> int:
+    def _attempt(self) -> int:
         """Circuits of those that did not join the last opening are not looked at by anyone."""
-        return attempt_of(int(self._opened["numbers"].max(initial=0))) if len(places) else 0
+        return attempt_of(int(self._opened["numbers"].max(initial=0)))
 
     def _plain_rows(self) -> Iterator[Messages]:
         """A header of each owner to every relay, and one row a message to each that is sent one."""
@@ -539,7 +543,7 @@ class Devices(CheckpointedMachine):
         senders = plan.senders[sent].astype(np.int64)
         for relay, share in zip(self._relays[expanded:].tolist(), self._by_relay(sent), strict=True):
             size = share.shape[-1] * share.itemsize + wire.AUTHENTICATION_BYTES
-            fields: dict[str, Any] = {wire.SHARE: share, wire.SLOT: plan.slots[sent].astype(np.uint32)}
+            fields: dict[str, Any] = {wire.SHARE: share, wire.SLOT: plan.slots[sent]}
             yield self._wire.say(Phase.SHARES, self.now, (senders, np.full(len(sent), relay)), size, fields)
 
     def _by_relay(self, sent: Ids) -> Sequence[Elements | Later]:
@@ -557,26 +561,26 @@ class Devices(CheckpointedMachine):
         masks = self.masks(sent[places])
         return [*masks[self._crypto.expanded :], *self.shares(masks, sent[places])][j]
 
-    def masks(self, places: Ids | None = None) -> list[Elements]:
+    def masks(self, places: Places | None = None) -> list[Elements]:
         """The values of the messages' polynomials at 1 .. T: elements [*batch, k, d], by sender and slot.
 
         Args:
-            places: int64 [k], of which circuits; of all unless given.
+            places: of which k circuits; of all unless given.
         """
         keys = self._opened["keys"] if self._mixes else self._agreement.keys
-        attempt = self._attempt(np.zeros(1)) if self._mixes else 0
+        attempt = self._attempt() if self._mixes else 0
         return self._crypto.masks(
             self.now, attempt, self._plan.senders, self._q.shape[1], self._drawn, keys, places
         )  # fmt: skip
 
-    def shares(self, masks: list[Elements], places: Ids) -> list[Elements]:
+    def shares(self, masks: list[Elements], places: Places) -> list[Elements]:
         """The values at T + 1 .. R of some circuits' polynomials: elements [*batch, k, d]."""
         scheme = self._scheme
         return list(
             source_shares(scheme.field, scheme.T, range(scheme.T + 1, scheme.R + 1), self._q, self.rows(places), masks)
         )
 
-    def rows(self, places: Ids) -> Numbers:
+    def rows(self, places: Places) -> Numbers:
         """The row that each of some circuits carries; COVER for those that carry zero.
 
         Partners that are silent are sent nothing, nor those whose sum would be over too few.
@@ -664,7 +668,7 @@ class Devices(CheckpointedMachine):
             good = np.ones(len(rows), dtype=np.bool_)
         else:
             hidden, keys = np.take(messages[wire.SUM], rows, axis=self._wire.axes), self._opened["fetch keys"][j, at]
-            attempt = self._attempt(rows) if self._mixes else 0
+            attempt = self._attempt() if self._mixes else 0
             plain, good = self._crypto.reveal(self.now, attempt, keys, hidden, field.dtype)
             counts = plain[(0,) * self._wire.axes][:, 0].astype(np.int64)
             sums = plain[..., 1:].astype(field.dtype)

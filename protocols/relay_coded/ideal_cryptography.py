@@ -120,11 +120,11 @@ class IdealCryptography(Cryptography):
         width: int,  # noqa: ARG002
         drawn: Arrays,
         keys: Keys | Bytes | None,  # noqa: ARG002
-        places: Ids | None = None,
+        places: Ids | slice | None = None,
     ) -> list[Elements]:
         """Those drawn."""
         found = [drawn[f"mask{t}"] for t in range(self._T)]
-        return found if places is None else [np.take(mask, places, axis=-2) for mask in found]
+        return found if places is None else [np.ascontiguousarray(mask[..., places, :]) for mask in found]
 
     def expand(self, step: Step, names: Ids, keys: Keys, width: int) -> Elements:  # noqa: ARG002
         """Never asked for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ class Carried:
     expected: Ids
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CircuitPlan:
     """Circuits of hosted senders, ascending by sender and slot, and the groups of hosted owners.
 
@@ -149,10 +150,10 @@ class CircuitPlan:
         """int64 [h], of the hosted groups."""
         return self.way.group_owner[self.owned]
 
-    @property
-    def slots(self) -> Ids:
-        """int64 [m], from 0 for each sender."""
-        return np.arange(len(self), dtype=np.int64) - np.searchsorted(self.senders, self.senders)
+    @cached_property
+    def slots(self) -> NDArray[np.uint32]:
+        """uint32 [m], from 0 for each sender."""
+        return (np.arange(len(self)) - np.searchsorted(self.senders, self.senders)).astype(np.uint32)
 
     @classmethod
     def of(

@@ -410,11 +410,11 @@ class Relays(CheckpointedMachine):
         relay.present = np.ones(len(names), dtype=np.bool_)
         if not np.array_equal(table.names, names):
             relay.present = np.isin(table.names, names)
+            first = np.unique(names, return_index=True)[1]
+            if len(first) < len(names):
+                self._check_repeats(relay, names, shares, first)
         if shares is None:
             return
-        first = np.unique(names, return_index=True)[1]
-        if len(first) < len(names):
-            self._check_repeats(relay, names, shares, first)
         if self._mixes:
             kind = self._scheme.field.dtype
             words = shares.shape[-1] - self._crypto.hidden_width(0, kind)
@@ -587,7 +587,7 @@ class Relays(CheckpointedMachine):
             return added_in_order(field, lambda some: read(order[some]), group_of[order], len(known), width)
         there = np.flatnonzero(relay.present)
         if is_laid_out((len(there), width), self._draws.batch_shape):
-            by_group = Segments.by_group(group_of[there], len(known))
+            by_group = groups if relay.present.all() else Segments.by_group(group_of[there], len(known))
             return relay_sums(field, read(there), by_group, self._wire.axes)
         return added_up(field, lambda some: read(there[some]), group_of[there], len(known), width)
 
@@ -604,15 +604,18 @@ class Relays(CheckpointedMachine):
         """Reads shares that arrived, and leaves out rows that were changed."""
         table, field = self._table(relay), self._scheme.field
         names, shares = self._rows_of(relay)
-        at = np.arange(len(names))
-        if not np.array_equal(table.names, names):
+        at, in_order = np.arange(len(names)), np.array_equal(table.names, names)
+        if not in_order:
             order = np.argsort(names, kind="stable")
             at = order[np.minimum(np.searchsorted(names[order], table.names), len(names) - 1)]
         attempt = attempt_of(table.number)
 
         def read(some: Ids) -> Elements:
+            if not self._mixes and in_order and len(some) == len(names):  # all of them, ascending
+                return np.asarray(shares)
             places = at[some]
-            rows = shares.rows(places) if isinstance(shares, Later) else np.take(shares, places, axis=self._wire.axes)
+            # `take` would lay columns of wider rows out as a whole
+            rows = shares.rows(places) if isinstance(shares, Later) else np.ascontiguousarray(shares[..., places, :])
             if not self._mixes:
                 return rows
             found, good = self._crypto.reveal(self.now, attempt, table.keys[some], rows, field.dtype)

@@ -10,6 +10,7 @@ Processor time on an Intel Xeon for 30,000 rows of 64 words: 7 ms. AES-GCM of `c
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def reveal_rows(keys: Bytes, nonce: bytes, hidden: Words, kind: np.dtype[Any]) -
     tags = np.empty((len(hidden), TAG_WORDS), dtype=np.uint32)
     masked = read_only(np.ascontiguousarray(hidden))
     _pass(masked[:, TAG_WORDS:], _stream(keys, nonce, words.shape[1]), words, tags, True)
-    good = (tags == masked[:, :TAG_WORDS]).all(axis=1)
+    good: Flags = reduce(np.logical_and, (tags == masked[:, :TAG_WORDS]).T)  # `all` takes ten times as long
     if kind.itemsize == np.dtype(np.int64).itemsize:
         return words[:, ::2].astype(np.int64) + words[:, 1::2].astype(np.int64) * MERSENNE_31, good
     return words.view(np.int32).astype(kind, copy=False), good

@@ -61,7 +61,7 @@ class Route:
     def __init__(self, first: Ids | None = None, second: Ids | None = None) -> None:
         self.first = np.empty((4, 0), dtype=np.int64) if first is None else first
         self.second = np.empty((3, 0), dtype=np.int64) if second is None else second
-        self._leaving: dict[int, Ids] = {}
+        self._leaving: dict[int, tuple[Ids, Ids]] = {}
 
     def enter(self, hop: int, names: Ids, silos: Ids, coins: Ids, through: Ids | None = None) -> None:
         """Open circuits, in an order that is drawn.
@@ -91,10 +91,12 @@ class Route:
         """The same by the name at the next hop."""
         return _find((self.second if hop else self.first)[-1], names)
 
-    def leaving(self, hop: int) -> Ids:
-        """int64: the order in which all circuits leave."""
+    def leaving(self, hop: int) -> tuple[Ids, Ids]:
+        """Return the order in which all circuits leave, int64 [m], and the table in that order."""
         if hop not in self._leaving:
-            self._leaving[hop] = np.argsort((self.second if hop else self.first)[-1])
+            table = self.second if hop else self.first
+            order = np.argsort(table[-1])
+            self._leaving[hop] = order, table[:, order]
         return self._leaving[hop]
 
 
@@ -394,7 +396,7 @@ class Silos(CheckpointedMachine):
         at = route.find(hop, self._names(messages, kind))
         table = route.second if hop else route.first
         if at is None and len(silos) == len(self.parties):
-            order, leaving = route.leaving(hop), table[:, route.leaving(hop)]
+            order, leaving = route.leaving(hop)
         else:
             at = np.arange(len(messages)) if at is None else at
             known = np.flatnonzero((at >= 0) & np.isin(messages.receivers, silos))

@@ -91,7 +91,7 @@ def remainder_of(bits: int) -> type[IdealCryptography]:
 class SecretPoint(Devices):
     """The last relay's point is 0, where the secret lies."""
 
-    def shares(self, masks: list[Elements], places: Ids) -> list[Elements]:
+    def shares(self, masks: list[Elements], places: Ids | slice) -> list[Elements]:
         scheme = self._scheme
         points = (*range(scheme.T + 1, scheme.R), 0)
         return list(source_shares(scheme.field, scheme.T, points, self._q, self.rows(places), masks))
@@ -100,7 +100,7 @@ class SecretPoint(Devices):
 class LowerDegree(Devices):
     """Polynomials of degree T - 1: the last mask is the value of a polynomial through the secret and the others."""
 
-    def masks(self, places: Ids | None = None) -> list[Elements]:
+    def masks(self, places: Ids | slice | None = None) -> list[Elements]:
         drawn, field, T = super().masks(places), self._scheme.field, self._scheme.T
         (weights,) = lagrange_matrix(field, tuple(range(T)), (T,))
         rows = self.rows(np.arange(len(self._plan)) if places is None else places)
