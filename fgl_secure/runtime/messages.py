@@ -152,7 +152,8 @@ class Later:
     as a recording or a network does, gets an array.
 
     Args:
-        make: rows [k, d] at some places, int64 [k], at least one; the same ones whenever it is asked.
+        make: rows [k, d] at some places, int64 [k], at least one; the same ones whenever it is asked. Or all of them
+            as an array, in which case it is put in order once, however often it is handed on.
         shape: [m, d].
         dtype: of a row.
         which: int64 [m], the places of the rows; all, as they stand, unless given.
@@ -161,7 +162,11 @@ class Later:
     __slots__ = ("_make", "_which", "dtype", "shape")
 
     def __init__(
-        self, make: Callable[[Ids], Array], shape: tuple[int, int], dtype: np.dtype[Any], which: Ids | None = None
+        self,
+        make: Callable[[Ids], Array] | Array,
+        shape: tuple[int, int],
+        dtype: np.dtype[Any],
+        which: Ids | None = None,
     ) -> None:
         self._make, self.shape, self.dtype, self._which = make, shape, dtype, which
 
@@ -183,11 +188,20 @@ class Later:
         which = places if self._which is None else self._which[places]
         return Later(self._make, (len(places), self.shape[1]), self.dtype, which)
 
+    def columns(self, start: int, stop: int) -> Later:
+        """Some of the columns, not laid out either."""
+        made = self._make
+        shape = len(self), stop - start
+        if isinstance(made, np.ndarray):
+            return Later(made[:, start:stop], shape, self.dtype, self._which)
+        return Later(lambda places: made(places)[:, start:stop], shape, self.dtype, self._which)
+
     def rows(self, places: Ids) -> Array:
         """Some of the rows: [k, d]."""
         if not len(places):
             return np.empty((0, self.shape[1]), dtype=self.dtype)
-        return self._make(places if self._which is None else self._which[places])
+        which = places if self._which is None else self._which[places]
+        return self._make[which] if isinstance(self._make, np.ndarray) else self._make(which)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:

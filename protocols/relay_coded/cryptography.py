@@ -271,9 +271,9 @@ class Cryptography:
         """Return how many numbers a row of so many elements takes once it is hidden."""
         return width_of(width, kind)
 
-    def hide(self, step: Step, attempt: int, keys: Bytes, rows: Array) -> Array:
+    def hide(self, step: Step, attempt: int, keys: Bytes, rows: Array, out: Array | None = None) -> Array:
         """See `rows.hide_rows`."""
-        return hide_rows(keys, self.nonce(step, attempt), rows)
+        return hide_rows(keys, self.nonce(step, attempt), rows, out)
 
     def reveal(
         self, step: Step, attempt: int, keys: Bytes, hidden: Array, kind: np.dtype[Any]

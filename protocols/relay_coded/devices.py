@@ -403,7 +403,7 @@ class Devices(CheckpointedMachine):
         return own[np.searchsorted(plan.owners[order], senders)]
 
     def _sealed(
-        self, ends: tuple[Ids, Ids], contents: Sequence[Array], keys: Array, places: Ids, numbers: Array, kind: str
+        self, ends: tuple[Ids, Ids], contents: Sequence[Array], keys: Array, places: Array, numbers: Array, kind: str
     ) -> Messages:
         """Circuits sealed for all relays, as their owners' silos carry them."""
         names = _as_bytes(self._crypto.names(self._draws, self.now, ends[0]))
@@ -496,22 +496,26 @@ class Devices(CheckpointedMachine):
         plan, field, width = self._plan, self._scheme.field, self._q.shape[1]
         sent = len(self._relays) - self._crypto.expanded
         shape = len(plan), sent * self._crypto.hidden_width(width, field.dtype)
-        make = partial(self._hidden, self.now)
         rows: Any
         if self._alone and not is_laid_out(shape, self._draws.batch_shape):
-            rows = Later(make, shape, np.dtype(np.uint32))
+            rows = Later(partial(self._hidden, self.now), shape, np.dtype(np.uint32))
         else:
             several = len(plan) if self._draws.batch_shape else max(AT_ONCE // shape[1], 1)
-            parts = [slice(at, min(at + several, len(plan))) for at in range(0, len(plan), several)]
-            made = [make(part) for part in parts]
-            rows = made[0] if len(made) == 1 else np.concatenate(made, axis=-2)
+            rows = self._room((*self._draws.batch_shape, *shape))
+            for at in range(0, len(plan), several):
+                self._hidden(self.now, slice(at, at + several), rows[..., at : at + several, :])
+            if self._alone and not self._draws.batch_shape:  # silos of this process copy none of them
+                rows = Later(rows, rows.shape, rows.dtype)
         senders = plan.senders.astype(np.int64)
         fields = {wire.SHARE: rows, wire.SLOT: plan.slots, wire.OPENING: self._numbers_of(senders)}
         fields[wire.WIDTH] = np.broadcast_to(np.uint32(width), (len(plan),))
         size = shape[1] * rows.dtype.itemsize
         yield self._wire.say(Phase.SEALED, self.now, (senders, plan.custodians), size, fields, sealed=True)
 
-    def _hidden(self, step: Step, places: Places) -> Array:
+    def _room(self, shape: tuple[int, ...]) -> Array:
+        return np.empty(shape, dtype=np.uint32 if self._crypto.expanded else self._scheme.field.dtype)
+
+    def _hidden(self, step: Step, places: Places, out: Array | None = None) -> Array:
         """Rows of some circuits of the step at hand, masked for each relay that is sent one: [*batch, k, words].
 
         Raises:
@@ -519,12 +523,14 @@ class Devices(CheckpointedMachine):
         """
         if step != self._step:
             raise StaleMessageError(f"shares must be read in their step; found {step} read later")
-        keys, first = self._opened["keys"], self._crypto.expanded
+        keys, first, attempt = self._opened["keys"], self._crypto.expanded, self._attempt()
         masks = self.masks(places)
         shares = [*masks[first:], *self.shares(masks, places)]
-        attempt = self._attempt()
-        hidden = [self._crypto.hide(step, attempt, keys[first + j, places], share) for j, share in enumerate(shares)]
-        return hidden[0] if len(hidden) == 1 else np.concatenate(hidden, axis=-1)
+        width = len(shares) * self._crypto.hidden_width(self._q.shape[1], self._scheme.field.dtype)
+        out = self._room((*masks[0].shape[:-1], width)) if out is None else out
+        for j, part in enumerate(np.split(out, len(shares), axis=-1)):
+            self._crypto.hide(step, attempt, keys[first + j][places], shares[j], part)
+        return out
 
     def _attempt(self) -> int:
         """Circuits of those that did not join the last opening are not looked at by anyone."""

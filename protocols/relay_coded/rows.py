@@ -36,19 +36,20 @@ def width_of(width: int, kind: np.dtype[Any]) -> int:
     return TAG_WORDS + width * max(kind.itemsize // 4, 1)
 
 
-def hide_rows(keys: Bytes, nonce: bytes, rows: Array) -> Words:
+def hide_rows(keys: Bytes, nonce: bytes, rows: Array, out: Words | None = None) -> Words:
     """Mask and authenticate rows.
 
     Args:
         keys: uint8 [m, 32], one a row; secret, and never used with this nonce before.
         nonce: 16 bytes.
         rows: signed integers [m, w], not negative and below 2^61.
+        out: where to write them, columns of wider rows perhaps; a new array unless given.
 
     Returns:
         uint32 [m, width_of(w, dtype)].
     """
     words = _words_of(rows)
-    out = np.empty((len(words), TAG_WORDS + words.shape[1]), dtype=np.uint32)
+    out = np.empty((len(words), TAG_WORDS + words.shape[1]), dtype=np.uint32) if out is None else out
     _pass(words, _stream(keys, nonce, words.shape[1]), out[:, TAG_WORDS:], out[:, :TAG_WORDS], False)
     return out
 

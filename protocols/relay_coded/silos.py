@@ -577,9 +577,7 @@ def _columns(value: Any, start: int, stop: int) -> Any:
     """Some columns of rows, laid out or not."""
     if (start, stop) == (0, value.shape[-1]):
         return value
-    if isinstance(value, Later):
-        return Later(lambda places: value.rows(places)[:, start:stop], (len(value), stop - start), value.dtype)
-    return value[..., start:stop]
+    return value.columns(start, stop) if isinstance(value, Later) else value[..., start:stop]
 
 
 def _shape(messages: Messages) -> tuple[Any, ...]:

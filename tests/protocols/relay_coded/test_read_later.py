@@ -193,3 +193,13 @@ def test_rows_are_made_when_they_are_read() -> None:
     assert (nothing.shape, nothing.dtype, made) == ((0, 2), rows.dtype, [5, 1, 5, 1, 5])
     with pytest.raises(ValueError, match="copy must not be False"):
         np.asarray(part, copy=False)
+
+
+def test_an_array_is_read_where_it_lies() -> None:
+    """Rows and columns of one that is handed on are those of the array, in the order in which they were taken."""
+    rows = np.arange(24, dtype=np.int32).reshape(6, 4)
+    field = Later(rows, rows.shape, rows.dtype).take(np.array([5, 3, 1]))
+    part = field.columns(1, 3).take(np.array([2, 0]))
+    np.testing.assert_array_equal(np.asarray(part), rows[[1, 5], 1:3])
+    made = Later(rows.__getitem__, rows.shape, rows.dtype).take(np.array([1, 5])).columns(1, 3)
+    np.testing.assert_array_equal(np.asarray(made), np.asarray(part))
