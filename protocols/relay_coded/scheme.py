@@ -33,10 +33,10 @@ from fgl_secure.protocols.relay_coded.mixing import Mixing
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.silos import Forwarding, Silos
-from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine
+from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine, UniformField
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
-from fgl_secure.runtime import Claim, Draws, PublicParameters, Role
+from fgl_secure.runtime import Claim, Draws, Phase, PublicParameters, Role
 from fgl_secure.typing import Ids
 
 LARGEST_T = 64
@@ -268,6 +268,15 @@ class RelayCoded(Scheme):
     def among(self, partners: Partnering) -> RelayCoded:
         """The scheme in which everybody sends as many messages as it may have partners."""
         return replace(self, max_degree=partners.most)
+
+    def uniform_fields(self, topology: Topology) -> tuple[UniformField, ...]:
+        """Shares and their sums, and the seeds of shares that relays expand."""
+        modulus = self.fitted(topology).field.modulus
+        return (
+            UniformField(Phase.SHARES, wire.SHARE, modulus),
+            UniformField(Phase.SHARE_SUMS, wire.SUM, modulus),
+            UniformField(Phase.SHARE_SEEDS, wire.SEED, 2**63),
+        )
 
     def answered(self, grouping: Grouping) -> Grouping:
         """Without the messages to groups of fewer than k_min, and those of too few other silos' devices."""
