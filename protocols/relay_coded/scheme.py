@@ -275,7 +275,7 @@ class RelayCoded(Scheme):
         return (
             UniformField(Phase.SHARES, wire.SHARE, modulus),
             UniformField(Phase.SHARE_SUMS, wire.SUM, modulus),
-            UniformField(Phase.SHARE_SEEDS, wire.SEED, 2**63),
+            UniformField(Phase.SHARE_SEEDS, wire.SEED, 2**64),
         )
 
     def answered(self, grouping: Grouping) -> Grouping:

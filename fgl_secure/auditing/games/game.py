@@ -1,9 +1,9 @@
 """Distinguishing games: can parties of a role tell two inputs apart that differ in a secret alone?
 
-For each guarantee of a run there are pairs of runs by its machines and driver on a few neighbourhoods of its graph. Two
-runs with equal randomness differ in the secret: whatever differs in the messages of the observers, and is no field whose
-words must be uniform, is a violation. Words of these fields are tested (`words`) and compared with those of other
-randomness. Runs on graphs with an edge elsewhere are compared by all that does not change with randomness.
+For each guarantee of a run there are pairs of runs by its machines and driver on a few neighbourhoods of its graph.
+Two runs with equal randomness differ in the secret. Whatever differs in the messages of the observers is a violation,
+unless the field is one whose words must be uniform. Words of these fields are tested (`words`) and compared with those
+of other randomness. Runs on graphs with an edge elsewhere are compared by all that does not change with randomness.
 """
 
 from __future__ import annotations
@@ -189,9 +189,15 @@ class Table:
     def fields(self) -> tuple[UniformField, ...]:
         """Fields of all schemes that must be uniform."""
         found = list[UniformField]()
-        for name, scheme in self.subject.schemes.items():
+        for name, scheme in self._job.task.schemes.items():
             found += [each for each in scheme.uniform_fields(Topology.example(name)) if each not in found]
         return tuple(found)
+
+    def masked(self, topologies: tuple[str, ...]) -> frozenset[Key]:
+        """Fields that may depend on rows of sums of some topologies."""
+        schemes = self._job.task.schemes
+        declared = (schemes[name].uniform_fields(Topology.example(name)) for name in topologies if name in schemes)
+        return frozenset((each.phase.label, each.name) for fields in declared for each in fields)
 
     def observers(self, role: Role) -> Ids:
         """All parties of a role."""
@@ -334,21 +340,22 @@ def _of_rows(table: Table, secret: SecretKind, role: Role, tested: _Tested) -> t
     name = f"{'swapped' if owns else 'changed'} {topologies}"
     mine, again = received(table.first, observers), received(table.run("", 0), observers)
     seen = sum(len(each.receivers) for each in mine if each.sent)
-    found = list(differences(mine, received(table.run(name, 0, change), observers), again))
-    fields = {(each.phase.label, each.name) for each in table.fields}
+    other = received(table.run(name, 0, change), observers)
+    found = list(differences(mine, other, again, lambda: received(table.run(f"{name} again", 0, change), observers)))
+    fields = table.masked(topologies)
     broken = _told(table, [each for each in found if each.key not in fields])
     dependent = {each.key for each in found if each.key in fields}
     # a word that must be uniform and is no mask of this row, such as a seed, hides every row that it is a mask's of
-    still = {key for key in tested.words if not any(each.key == key for each in found)}
+    still = {key for key in tested.words if key in fields and not any(each.key == key for each in found)}
     for key, said in tested.rejected.items():
         if key in dependent or key in still:
             broken += said
+    tests = len(tested.trials)
     shares = [
-        smallest_share(part, len(tested.trials), ALPHA, POWER)
-        for key in dependent
-        for part in tested.words.get(key, ())
+        min(smallest_share(part, tests, ALPHA, POWER) for part in tested.words[key])
+        for key in dependent & set(tested.words)
     ]
-    return broken, max(shares, default=0.0), len(tested.trials), seen
+    return broken, max(shares, default=0.0), tests, seen
 
 
 def _owns_sums(table: Table, role: Role) -> bool:

@@ -1,8 +1,9 @@
 """Two inputs of a game: what differs is the secret, and what the observers are entitled to stays.
 
-A row of a sum is varied where the programs of a run hand it in: programs go on with the answers of the first run, so that
-nothing else changes. Rows of clients, and of the devices of a silo, change places, which leaves each sum as it is. Rows
-for neighbours are replaced where observers get no sum, and change places in pairs where the observer's sum holds both.
+A row of a sum is varied where the programs of a run hand it in: programs go on with the answers of the first run,
+so that nothing else changes. Rows of clients, and of the devices of a silo, change places, which leaves each sum as it
+is. Rows for neighbours are replaced where observers get no sum, and change places in pairs where the observer's sum
+holds both.
 """
 
 from __future__ import annotations

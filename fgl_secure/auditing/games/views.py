@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -119,14 +119,17 @@ def _names(parties: Ids, directory: Directory) -> str:
     return (" and ".join(said) or "no party") + more
 
 
-def differences(one: list[Batch], other: list[Batch], again: list[Batch] | None = None) -> Iterator[Difference]:
+def differences(
+    one: list[Batch], other: list[Batch], again: list[Batch], other_again: Callable[[], list[Batch]]
+) -> Iterator[Difference]:
     """Where two runs differ: in what they look like from outside, which ends the comparison, or in words.
 
     Args:
         one: of the first input.
         other: of the second input, with equal randomness.
-        again: of the first one once more, with equal randomness. Libraries may have entropy of their own: where these
-            two differ, eight bytes that both have count, and no others.
+        again: of the first one once more, with equal randomness.
+        other_again: gives the second one once more. Libraries may have entropy of their own: of fields that differ
+            between two runs of one input those eight bytes count that both runs of each input share.
     """
     nobody = np.empty(0, dtype=np.int64)
     for place, (a, b) in enumerate(zip(one, other, strict=False)):
@@ -140,8 +143,9 @@ def differences(one: list[Batch], other: list[Batch], again: list[Batch] | None 
             return
         for name, value in a.fields.items():
             rows = _changed(value, b.fields[name])
-            if len(rows) and again is not None and len(_changed(value, again[place].fields[name])):
-                rows = _steadily_changed(value, again[place].fields[name], b.fields[name])
+            if len(rows) and len(_changed(value, again[place].fields[name])):
+                others = b.fields[name], other_again()[place].fields[name]
+                rows = _steadily_changed((value, again[place].fields[name]), others)
             if len(rows):
                 yield Difference((a.kind, name), a.step, a.senders[rows], a.receivers[rows], "depends on the secret")
     if len(one) != len(other):
@@ -158,16 +162,16 @@ def _changed(value: NDArray[Any], other: NDArray[Any]) -> Ids:
     return np.flatnonzero(~same.reshape(len(same), -1).all(axis=1))
 
 
-def _steadily_changed(value: NDArray[Any], again: NDArray[Any], other: NDArray[Any]) -> Ids:
-    """Rows with eight bytes that two runs of one input share, and one of another input does not."""
+def _steadily_changed(ones: tuple[NDArray[Any], NDArray[Any]], others: tuple[NDArray[Any], NDArray[Any]]) -> Ids:
+    """Rows with eight bytes that two runs of one input share, and two of another input, but not with the first."""
 
     def blocks(found: NDArray[Any]) -> NDArray[np.uint64]:
         flat = np.ascontiguousarray(found).reshape(len(found), -1).view(np.uint8)
         whole = flat.shape[1] // 8 * 8
         return np.ascontiguousarray(flat[:, :whole]).view(np.uint64)
 
-    mine = blocks(value)
-    return np.flatnonzero(((mine == blocks(again)) & (mine != blocks(other))).any(axis=1))
+    mine, again, theirs, once_more = (blocks(each) for each in (*ones, *others))
+    return np.flatnonzero(((mine == again) & (theirs == once_more) & (mine != theirs)).any(axis=1))
 
 
 def words(batches: list[Batch], fields: tuple[UniformField, ...]) -> dict[Key, list[Words]]:
@@ -177,7 +181,7 @@ def words(batches: list[Batch], fields: tuple[UniformField, ...]) -> dict[Key, l
         batches: of one run.
         fields: by kind of message and name; of several moduli the largest that the type of the words holds.
     """
-    parts: dict[tuple[Key, int, int], list[tuple[NDArray[Any], Batch, int]]] = {}
+    parts: dict[tuple[Key, int, int], list[tuple[NDArray[Any], Ids, Ids, Ids]]] = {}
     steps: dict[Step, int] = {}
     for batch in batches:
         for name, value in batch.fields.items():
@@ -186,20 +190,19 @@ def words(batches: list[Batch], fields: tuple[UniformField, ...]) -> dict[Key, l
                 for each in fields
                 if (each.phase.label, each.name) == (batch.kind, name) and each.modulus <= 2 ** (8 * value.itemsize)
             ]
-            if fitting and value.size:
-                flat = value.reshape(len(value), -1)
+            flat = value.reshape(len(value), -1) if fitting else value[:0]
+            told = np.flatnonzero(flat.any(axis=1)) if flat.size else flat
+            if len(told):  # zeros alone are a refusal
                 number = steps.setdefault(batch.step, len(steps))
-                parts.setdefault(((batch.kind, name), max(fitting), flat.shape[1]), []).append((flat, batch, number))
+                ends = batch.senders[told], batch.receivers[told]
+                part = parts.setdefault(((batch.kind, name), max(fitting), flat.shape[1]), [])
+                part.append((flat[told], *ends, np.full(len(told), number)))
     out: dict[Key, list[Words]] = {}
-    for (key, modulus, _), found in parts.items():
-        known = modulus > 0
-        modulus = modulus or max(int(flat.max()) for flat, _, _ in found) + 1
-        values = np.concatenate([_integers(flat, modulus) for flat, _, _ in found])
-        senders, receivers = (
-            np.concatenate([getattr(batch, end) for _, batch, _ in found]) for end in ("senders", "receivers")
-        )
-        numbers = np.concatenate([np.full(len(flat), number) for flat, _, number in found])
-        named = Words(f"{key[1]} of {key[0]}", modulus, values, senders, receivers, numbers, known)
+    for (key, stated, _), found in parts.items():
+        modulus = stated or max(int(part[0].max()) for part in found) + 1
+        values = np.concatenate([_integers(part[0], modulus) for part in found])
+        senders, receivers, numbers = (np.concatenate([part[place] for part in found]) for place in (1, 2, 3))
+        named = Words(f"{key[1]} of {key[0]}", modulus, values, senders, receivers, numbers, stated > 0)
         out.setdefault(key, []).append(named)
     return out
 

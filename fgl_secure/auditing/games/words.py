@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy  # its statistics are loaded when they are first asked for
 from numpy.typing import NDArray
+from sympy import isprime
 
-from fgl_secure.statistics.statistical import ALPHA, Outcome
+from fgl_secure.statistics.statistical import ALPHA, Outcome, row_echelon
 from fgl_secure.typing import Ids, Integers
 
 _BUCKETS = 64
@@ -24,6 +25,8 @@ _NEAR = 64
 """A word is near another one if their distance is at most the modulus over this many, each way."""
 MOST_ROWS, MOST_COLUMNS = 3000, 16
 """Messages among which pairs are looked at, and coordinates in which they are."""
+_SQUARE, _WIDEST = 40, 96
+"""Rows of matrices whose rank is looked at, and the widest ones."""
 _LARGE = 2**20
 """Words below so many values that equal ones are rare."""
 
@@ -105,6 +108,7 @@ def trials(words: Words, fresh: Words, *, receivers_pool: bool) -> Iterator[Tria
     for rows in map(_some, groups):
         yield from _pairs(words.rows(rows), rows)
     yield from _neighbours(words)
+    yield from _ranks(words)
     if not receivers_pool and words.modulus >= _LARGE:
         yield from _shared(words)
 
@@ -320,6 +324,25 @@ def _neighbours(words: Words) -> Iterator[Trial]:
         apart = words.values[:, 1:] - words.values[:, :-1]
     hits = words.distance(apart) <= most
     yield from _by_group(words, hits, share, "near neighbours", "masks several words of a message alike")
+
+
+def _ranks(words: Words) -> Iterator[Trial]:
+    """The words of a message, or of the difference of two, as a matrix that should have full rank, in every width.
+
+    Sums of products of few rows have not, whatever masks the rows.
+    """
+    p, n = words.modulus, words.values.shape[1]
+    if p > 2**31 or n < _SQUARE**2 or not isprime(p):
+        return
+    sample = [words.values[0], *([words.values[1] - words.values[0]] if len(words.values) > 1 else [])]
+    least, trials_made, width = 0, 0, 0
+    for row, wide in ((row, wide) for row in sample for wide in range(_SQUARE, min(n // _SQUARE, _WIDEST) + 1)):
+        matrix = (row[: wide * _SQUARE].reshape(_SQUARE, wide) % p)[:, :_SQUARE]
+        missing, trials_made = _SQUARE - len(row_echelon(matrix, p)[1]), trials_made + 1
+        least, width = max((missing, wide), (least, width))
+    p_value = min(trials_made * float(p) ** -(least**2) * 4, 1.0)  # sum over j of p^-j stays below 4 / 3
+    outcome = Outcome("missing rank", words.name, float(least), p_value)
+    yield Trial(outcome, f"has linear relations between words (rows of {width})", np.arange(2), ("missing rank", 0))
 
 
 def _shared(words: Words) -> Iterator[Trial]:
