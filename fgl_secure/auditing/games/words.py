@@ -59,6 +59,11 @@ class Words:
         most = self.modulus // (2 * _NEAR)
         return most, (2 * most + 1) / self.modulus
 
+    @property
+    def chance(self) -> float:
+        """How probable it is that a word stays by chance: anywhere in its column where words have many values."""
+        return min((len(self.values) if self.modulus >= _LARGE else 1) / self.modulus, 1.0)
+
     def distance(self, words: Integers) -> Integers:
         """How far differences of words are from 0, around the circle of all values."""
         if self.modulus >= 2**63:
@@ -114,10 +119,10 @@ def trials(words: Words, fresh: Words, *, receivers_pool: bool) -> Iterator[Tria
 
 
 def smallest_share(words: Words, tests: int, alpha: float, power: float) -> float:
-    """The smallest share of words without masks that two samples in a row show with some probability.
+    """The smallest share of places without masks that two samples in a row show with some probability.
 
-    Words without masks stay when randomness is fresh. How many there are, where each is one with this probability, must
-    exceed what the level of one of so many tests asks for.
+    Words without masks stay when randomness is fresh. How many there are, where each place has no mask with this
+    probability, the same places in all runs, must exceed what the level of one of so many tests asks for.
 
     Args:
         words: of the field.
@@ -125,9 +130,8 @@ def smallest_share(words: Words, tests: int, alpha: float, power: float) -> floa
         alpha: level of all of them together.
         power: how probable it is that both samples show it.
     """
-    n = words.values.size
-    wanted = np.arange(1, n + 1)
-    enough = scipy.stats.binom.sf(wanted - 1, n, 1 / words.modulus) * tests <= alpha
+    n, wanted = words.values.size, np.arange(1, words.values.size + 1)
+    enough = scipy.stats.binom.sf(wanted - 1, n, words.chance) * tests <= alpha
     if not enough.any():
         return 1.0
     least = int(wanted[np.argmax(enough)])
@@ -233,10 +237,9 @@ def _repeated(words: Words, fresh: Words) -> Iterator[Trial]:
     )
     if words.modulus >= _LARGE and words.values.shape[1:] == fresh.values.shape[1:]:
         hits = np.stack([np.isin(mine, there) for mine, there in zip(words.values.T, fresh.values.T, strict=True)], 1)
-        share = min(len(fresh.values) / words.modulus, 1.0)
-        yield from _by_group(words, hits, share, "words that stay", rule)
+        yield from _by_group(words, hits, words.chance, "words that stay", rule)
     elif alike:
-        yield from _by_group(words, words.values == fresh.values, 1 / words.modulus, "words that stay", rule)
+        yield from _by_group(words, words.values == fresh.values, words.chance, "words that stay", rule)
 
 
 def _pairs(words: Words, places: Ids) -> Iterator[Trial]:

@@ -12,6 +12,7 @@ from fgl_secure.statistics.statistical import ALPHA, POWER, holm
 from fgl_secure.typing import Integers
 
 SHAPE = (200, 24)
+_RUNS = 60
 MODULI = (251, 256, MERSENNE_31, 2**61 - 1, 2**64)
 Flaw = Callable[[Integers, Integers], Integers]
 
@@ -124,14 +125,15 @@ def _ends(count: int) -> dict[str, Integers]:
 
 
 def test_the_stated_share_is_seen() -> None:
-    """Words without masks in the share that is said to be seen are found in 97 of 100 runs."""
+    """Places without masks in the share that is said to be seen are found in 97 of 100 runs."""
     tests = len(list(trials(_masked(1, MERSENNE_31), _masked(2, MERSENNE_31), receivers_pool=True)))
     share = smallest_share(_masked(1, MERSENNE_31), tests, ALPHA, POWER)
     assert 0 < share < 0.01
-
-    def leak(masks: Integers, order: Integers) -> Integers:
-        holes = np.random.default_rng(int(order[0]) + 7 * int(order[1])).random(masks.shape) < share
-        return np.where(holes, 0, masks)
-
-    found = sum(_rejected(*(_masked(3 * n + k, MERSENNE_31, leak) for k in range(3))) for n in range(100))
-    assert found >= 92  # 97 expected: fewer come once in a hundred runs
+    found = 0
+    for number in range(_RUNS):
+        holes = np.random.default_rng(number).random(SHAPE) < share
+        leaks = [
+            _masked(3 * number + k, MERSENNE_31, lambda masks, _, at=holes: np.where(at, 0, masks)) for k in range(3)
+        ]
+        found += _rejected(*leaks)
+    assert found >= _RUNS - 5  # where it is found in 97 of 100 runs, six in sixty are missed once in a hundred times
