@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy  # its statistics are loaded when they are first asked for
@@ -103,19 +103,29 @@ def trials(words: Words, fresh: Words, *, receivers_pool: bool) -> Iterator[Tria
         receivers_pool: whether its receivers may pool what they have; else each is looked at alone, and no word may
             come to two of them.
     """
-    if not words.values.size:
-        return
+    # shares of one number at two receivers determine each other, and are no independent words
+    receivers = np.unique(words.receivers).tolist()
+    for receiver in receivers[:1] if receivers_pool else receivers:
+        rows, others = (
+            np.arange(len(each.values)) if receivers_pool else np.flatnonzero(each.receivers == receiver)
+            for each in (words, fresh)
+        )
+        for trial in _alone(words.rows(rows), fresh.rows(others)):
+            yield replace(trial, rows=rows[trial.rows], key=(trial.key[0], receiver))
+    if not receivers_pool and words.modulus >= _LARGE:
+        yield from _shared(words)
+
+
+def _alone(words: Words, fresh: Words) -> Iterator[Trial]:
+    """Every test of what one receiver, or several together, have."""
     if words.known:
         yield from _sizes(words)
         yield from _range(words)
     yield from _repeated(words, fresh)
-    groups = [np.arange(len(words.values))] if receivers_pool else _groups(words.receivers)
-    for rows in map(_some, groups):
-        yield from _pairs(words.rows(rows), rows)
+    some = _some(np.arange(len(words.values)))
+    yield from _pairs(words.rows(some), some)
     yield from _neighbours(words)
     yield from _ranks(words)
-    if not receivers_pool and words.modulus >= _LARGE:
-        yield from _shared(words)
 
 
 def smallest_share(words: Words, tests: int, alpha: float, power: float) -> float:
@@ -136,11 +146,6 @@ def smallest_share(words: Words, tests: int, alpha: float, power: float) -> floa
         return 1.0
     least = int(wanted[np.argmax(enough)])
     return float(scipy.stats.beta.ppf(1 - (1 - power) / 2, least, n - least + 1))
-
-
-def _groups(keys: Ids) -> list[Ids]:
-    order = np.argsort(keys, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
 
 
 def _some(rows: Ids) -> Ids:
@@ -357,7 +362,7 @@ def _shared(words: Words) -> Iterator[Trial]:
     np.minimum.at(low, inverse, owners)
     np.maximum.at(high, inverse, owners)
     double = low < high
-    counts = [len(rows) * words.values.shape[1] for rows in _groups(words.receivers)]
+    counts = np.unique(owners, return_counts=True)[1].tolist()
     expected = (sum(counts) ** 2 - sum(each**2 for each in counts)) / 2 / words.modulus
     found = int(double.sum())
     rows = np.flatnonzero(double[inverse].reshape(words.values.shape).any(axis=1))
