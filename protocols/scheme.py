@@ -81,14 +81,19 @@ class UniformField:
     """A field of messages whose words must be uniform and independent, whatever is summed.
 
     Attributes:
-        phase: of the messages.
-        name: of the field.
+        phase: of the messages; or the name by which receivers note what they open of sealed ones (`note_learnt`).
+        name: of the field; empty for what is noted.
         modulus: how many values a word has; 0 where that follows from what is summed.
     """
 
-    phase: MessageKind
+    phase: MessageKind | str
     name: str
     modulus: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The label of the messages, and the field."""
+        return (self.phase if isinstance(self.phase, str) else self.phase.label), self.name
 
 
 class SumMachine(Machine):

@@ -197,7 +197,7 @@ class Table:
         """Fields that may depend on rows of sums of some topologies."""
         schemes = self._job.task.schemes
         declared = (schemes[name].uniform_fields(Topology.example(name)) for name in topologies if name in schemes)
-        return frozenset((each.phase.label, each.name) for fields in declared for each in fields)
+        return frozenset(each.key for fields in declared for each in fields)
 
     def observers(self, role: Role) -> Ids:
         """All parties of a role."""

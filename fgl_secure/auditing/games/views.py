@@ -185,11 +185,7 @@ def words(batches: list[Batch], fields: tuple[UniformField, ...]) -> dict[Key, l
     steps: dict[Step, int] = {}
     for batch in batches:
         for name, value in batch.fields.items():
-            fitting = [
-                each.modulus
-                for each in fields
-                if (each.phase.label, each.name) == (batch.kind, name) and each.modulus <= 2 ** (8 * value.itemsize)
-            ]
+            fitting = _moduli((batch.kind, name), value.dtype, fields)
             flat = value.reshape(len(value), -1) if fitting else value[:0]
             told = np.flatnonzero(flat.any(axis=1)) if flat.size else flat
             if len(told):  # zeros alone are a refusal
@@ -205,6 +201,16 @@ def words(batches: list[Batch], fields: tuple[UniformField, ...]) -> dict[Key, l
         named = Words(f"{key[1]} of {key[0]}", modulus, values, senders, receivers, numbers, stated > 0)
         out.setdefault(key, []).append(named)
     return out
+
+
+def _moduli(key: Key, kind: np.dtype[Any], fields: tuple[UniformField, ...]) -> list[int]:
+    """Those of a field that its type holds; remainders of least magnitude take both signs."""
+    moduli = [each.modulus for each in fields if each.key == key]
+    if kind.kind not in "iu":
+        return []
+    return [each for each in moduli if each <= np.iinfo(kind).max + 1] or [
+        each for each in moduli if each <= 2 ** (8 * kind.itemsize)
+    ]
 
 
 def _integers(values: NDArray[Any], modulus: int) -> NDArray[np.int64]:
