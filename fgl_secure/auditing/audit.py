@@ -11,8 +11,8 @@ from fgl_secure.attacks.base import Alone, Attack, Measurement, alone
 from fgl_secure.attacks.registry import attack
 from fgl_secure.attacks.registry import attacks as all_attacks
 from fgl_secure.auditing.controls import control
-from fgl_secure.auditing.games import Game, play_games
-from fgl_secure.auditing.games.records import card_of, record_of
+from fgl_secure.auditing.game import Game, play_games
+from fgl_secure.auditing.game_records import card_of, record_of
 from fgl_secure.auditing.method import Method, Source, check_method, several
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -31,7 +31,7 @@ from fgl_secure.training.loop import Progress, TrainingResult
 
 ALL = "all"
 GAMES = "games"
-"""In the place of an attack: distinguishing games, see `fgl_secure.auditing.games`."""
+"""In the place of an attack: distinguishing games, see `fgl_secure.auditing.game`."""
 
 _Chosen = tuple[Attack[Any, Any], ...]
 

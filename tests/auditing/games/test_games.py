@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fgl_secure.auditing.audit import GAMES, audit
-from fgl_secure.auditing.games import Game, play_games
-from fgl_secure.auditing.games.variations import Swaps, swapped_edges
+from fgl_secure.auditing.game import Game, play_games
+from fgl_secure.auditing.game_variations import Swaps, swapped_edges
 from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.plan import Plan
 from fgl_secure.auditing.report import Report
@@ -92,7 +92,8 @@ def test_swaps_keep_the_sums_of_observers() -> None:
     swaps = Swaps.of(grouping, owners, 0, whole=grouping)
     rows = rng.normal(size=(30, 4))
     other = swaps(rows)
-    assert len(swaps.observers) and not np.array_equal(rows, other)
+    assert len(swaps.observers)
+    assert not np.array_equal(rows, other)
     sums, others = (np.zeros((30, 4)), np.zeros((30, 4)))
     np.add.at(sums, target, rows[source])
     np.add.at(others, target, other[source])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.algebra import MERSENNE_31
-from fgl_secure.auditing.games.words import Words, smallest_share, trials
+from fgl_secure.auditing.game_words import Words, smallest_share, trials
 from fgl_secure.statistics.statistical import ALPHA, POWER, holm
 from fgl_secure.typing import Integers
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.auditing.games.words import Words
+from fgl_secure.auditing.game_words import Words
 from fgl_secure.protocols.scheme import UniformField
 from fgl_secure.runtime import Direction, Directory, Private, Role, Step, Transcript
 from fgl_secure.typing import Flags, Ids

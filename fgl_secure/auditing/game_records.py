@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fgl_secure.attacks.base import Alone, Card
 from fgl_secure.attacks.truth import MessageTruth
-from fgl_secure.auditing.games.game import Game
+from fgl_secure.auditing.game import Game
 from fgl_secure.auditing.plan import GAME_ROUNDS, Plan
 from fgl_secure.auditing.records import GAME, Record
 from fgl_secure.auditing.report import sentence
@@ -23,7 +23,7 @@ def card_of(game: Game) -> Card:
     return Card(
         name=f"game-{secret}-{game.role}",
         summary=f"compares what {game.role}s receive in runs that differ in a secret alone: {game.secret}",
-        source="docs/verdicts.md, games",
+        source="docs/audit_your_run.md",
         observer=game.role,
         secret=game.secret,
         scenario=SCENARIO,

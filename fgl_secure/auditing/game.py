@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from fgl_secure.auditing.games.variations import Change, SwappedRows, Swaps, change_of, swapped_edges
-from fgl_secure.auditing.games.views import (
+from fgl_secure.auditing.game_variations import Change, SwappedRows, Swaps, change_of, swapped_edges
+from fgl_secure.auditing.game_views import (
     Difference,
     Feature,
     Key,
@@ -27,7 +27,7 @@ from fgl_secure.auditing.games.views import (
     words,
     words_of,
 )
-from fgl_secure.auditing.games.words import Trial, Words, smallest_share, trials
+from fgl_secure.auditing.game_words import Trial, Words, smallest_share, trials
 from fgl_secure.auditing.plan import Subject
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError
