@@ -30,7 +30,7 @@ from fgl_secure.auditing.game_views import (
 from fgl_secure.auditing.game_words import Trial, Words, smallest_share, trials
 from fgl_secure.auditing.plan import Subject
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import FglSecureError
+from fgl_secure.errors import FglSecureError, ProtocolError
 from fgl_secure.host import library_settings
 from fgl_secure.protocols.scheme import UniformField
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
@@ -100,11 +100,11 @@ class _Script:
     """Answers of the first run, with which the programs of all others go on."""
 
     answers: list[Any] = field(default_factory=list)
-    groupings: dict[str, Any] = field(default_factory=dict)
+    process: OneProcess | None = None
 
     def recorded(self, process: OneProcess, calls: list[Call]) -> Any:
         """Answers of the first run."""
-        self.groupings.setdefault("whole", process)
+        self.process = process
         found = process.answer(calls)
         self.answers.append(found)
         return found
@@ -115,7 +115,10 @@ class _Script:
 
         def answer(process: OneProcess, calls: list[Call]) -> Any:
             process.answer(calls if change is None else change(process, calls))
-            return next(left)
+            found = next(left, None)
+            if found is None:
+                raise ProtocolError("programs must ask for as many sums as in the first run; found more")
+            return found
 
         return answer
 
@@ -182,8 +185,8 @@ class Table:
     @cached_property
     def process(self) -> OneProcess:
         """The silos of the first run."""
-        found: OneProcess = self._script.groupings["whole"]
-        return found
+        assert self._script.process is not None, "the first run has called sums"
+        return self._script.process
 
     @cached_property
     def fields(self) -> tuple[UniformField, ...]:
@@ -260,12 +263,15 @@ def _games(table: Table, wanted: list[tuple[Guarantee, Role]], claim: Claim) -> 
     for (secret, role), promise in played.items():
         most = max(each.coalition.get(role, 0) for each in claim.guarantees if each.secret is secret)
         pools = most >= len(table.observers(role))
-        if secret in table.subject.links:
-            found.append((secret, role, promise, *_of_edges(table, secret, role)))
-            continue
-        if (role, pools) not in tested:
-            tested[role, pools] = _Tested(table, role, pools)
-        found.append((secret, role, promise, *_of_rows(table, secret, role, tested[role, pools])))
+        try:
+            if secret in table.subject.links:
+                found.append((secret, role, promise, *_of_edges(table, secret, role)))
+                continue
+            if (role, pools) not in tested:
+                tested[role, pools] = _Tested(table, role, pools)
+            found.append((secret, role, promise, *_of_rows(table, secret, role, tested[role, pools])))
+        except FglSecureError:
+            continue  # the second input is none that the scheme takes, so that the guarantee is not tested
     for secret, role, promise, broken, share, tests, seen in found:
         yield Game(
             secret=secret, role=role, guarantee=promise, coalition=f"1 {role}", broken=tuple(dict.fromkeys(broken)),
