@@ -112,7 +112,7 @@ def examine(
         results[subject.name] = replace(result, transcript=result.transcript.sizes())
         told, runs = progress(f"attacking {subject.name}") if progress else None, subject.attacked(result)
         del result  # what was said is gigabytes, which nobody needs once it has been attacked
-        found[subject.name] = list(attempts(chosen, subject, runs, plan.seed + 1, told))
+        found[subject.name] = list(attempts(chosen, subject, runs, plan.seed + 1, told)) if chosen else []
     if progress:
         progress("attacking runs in the clear, and controls")
     clear = _in_the_clear(plan, chosen, found)

@@ -23,8 +23,10 @@ from fgl_secure.typing import Ids, Integers
 _BUCKETS = 64
 _NEAR = 64
 """A word is near another one if their distance is at most the modulus over this many, each way."""
-MOST_ROWS, MOST_COLUMNS = 3000, 16
-"""Messages among which pairs are looked at, and coordinates in which they are."""
+FEW_ROWS, MOST_ROWS, MOST_COLUMNS = 300, 3000, 16
+"""Messages among which pairs are looked at, first and then, and coordinates in which they are."""
+_SURE = 1e-30
+"""A p-value of few messages for which no more are looked at."""
 _SQUARE, _WIDEST = 40, 96
 """Rows of matrices whose rank is looked at, and the widest ones."""
 _LARGE = 2**20
@@ -122,8 +124,11 @@ def _alone(words: Words, fresh: Words) -> Iterator[Trial]:
         yield from _sizes(words)
         yield from _range(words)
     yield from _repeated(words, fresh)
-    some = _some(np.arange(len(words.values)))
-    yield from _pairs(words.rows(some), some)
+    few, some = (_some(np.arange(len(words.values)), most) for most in (FEW_ROWS, MOST_ROWS))
+    found = list(_pairs(words.rows(few), few))
+    # where masks are missing all pairs are near, and would fill the memory
+    sure = len(few) == len(some) or min((trial.outcome.p_value for trial in found), default=1.0) < _SURE
+    yield from found if sure else _pairs(words.rows(some), some)
     yield from _neighbours(words)
     yield from _ranks(words)
 
@@ -148,9 +153,9 @@ def smallest_share(words: Words, tests: int, alpha: float, power: float) -> floa
     return float(scipy.stats.beta.ppf(1 - (1 - power) / 2, least, n - least + 1))
 
 
-def _some(rows: Ids) -> Ids:
-    """All rows, or as many as are looked at together, drawn at random."""
-    return rows if len(rows) <= MOST_ROWS else np.sort(np.random.default_rng(0).permutation(rows)[:MOST_ROWS])
+def _some(rows: Ids, most: int) -> Ids:
+    """All rows, or so many of them, drawn at random."""
+    return rows if len(rows) <= most else np.sort(np.random.default_rng(0).permutation(rows)[:most])
 
 
 def _by_group(words: Words, hits: NDArray[np.bool_], share: float, test: str, rule: str) -> Iterator[Trial]:
