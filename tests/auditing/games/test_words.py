@@ -1,10 +1,11 @@
 """Words under masks look uniform; words without masks, or under masks that are used twice, do not."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_31
 from fgl_secure.auditing.game_words import Words, smallest_share, trials
@@ -94,10 +95,18 @@ def test_flaws_of_masks_are_found(modulus: int, flaw: Flaw) -> None:
     assert _rejected(*(_masked(seed, modulus, flaw) for seed in (1, 2, 3)))
 
 
+def _narrow(bits: int, masks: Integers, _order: Integers) -> Integers:
+    return masks % 2**bits
+
+
+def _with_holes(holes: NDArray[np.bool_], masks: Integers, _order: Integers) -> Integers:
+    return np.where(holes, 0, masks)
+
+
 def test_narrow_masks_are_found() -> None:
     """Masks of half the range, and of half the bits."""
     for bits in (15, 30):
-        samples = [_masked(seed, MERSENNE_31, lambda masks, _, bits=bits: masks % 2**bits) for seed in (1, 2, 3)]
+        samples = [_masked(seed, MERSENNE_31, partial(_narrow, bits)) for seed in (1, 2, 3)]
         assert _rejected(*samples)
 
 
@@ -115,13 +124,8 @@ def test_a_sum_of_few_products_is_found() -> None:
     samples = []
     for _ in range(3):
         products = rng.integers(0, 251, size=(2, 64, 20)) @ rng.integers(0, 251, size=(2, 20, 64)) % 251
-        samples.append(replace(_masked(0, 251), values=products.reshape(2, -1), **_ends(2)))
+        samples.append(Words("toy", 251, products.reshape(2, -1), np.arange(2), np.full(2, 9), np.zeros(2, dtype=int)))
     assert _rejected(*samples)
-
-
-def _ends(count: int) -> dict[str, Integers]:
-    places = np.arange(count)
-    return {"senders": places, "receivers": places * 0 + 9, "steps": places * 0}
 
 
 def test_the_stated_share_is_seen() -> None:
@@ -132,8 +136,6 @@ def test_the_stated_share_is_seen() -> None:
     found = 0
     for number in range(_RUNS):
         holes = np.random.default_rng(number).random(SHAPE) < share
-        leaks = [
-            _masked(3 * number + k, MERSENNE_31, lambda masks, _, at=holes: np.where(at, 0, masks)) for k in range(3)
-        ]
+        leaks = [_masked(3 * number + k, MERSENNE_31, partial(_with_holes, holes)) for k in range(3)]
         found += _rejected(*leaks)
     assert found >= _RUNS - 5  # where it is found in 97 of 100 runs, six in sixty are missed once in a hundred times
