@@ -1,21 +1,19 @@
-"""`python -m tests.planted.one_audit RUN SEED`: plays the games of one run and prints what violates guarantees."""
+"""`python -m tests.planted.one_audit RUN SEED`: plays the games of an audit of one run, and prints what they violate."""
 
 import json
 import sys
 
 from fgl_secure import methods
-from fgl_secure.auditing.audit import GAMES, audit
-from fgl_secure.threads import one_thread
+from fgl_secure.auditing.game import play_games
+from fgl_secure.auditing.game_records import record_of
 
 
 def main(run: str, seed: int) -> None:
-    """Trains for two rounds, and plays."""
+    """Plays the games that an audit plays after its attacks."""
     name, _, schemes = run.partition(" ")
-    method = methods.method(name)
-    with one_thread():
-        chosen = method(epochs=1)  # type: ignore[call-arg]  # of those that audits of leaks name
-        report = audit(chosen, schemes=[schemes], attacks=GAMES, seed=seed)
-    print(json.dumps({record.attack: record.finding for record in report.violations}))
+    plan = methods.method(name)().plan(None, [schemes], seed=seed)
+    records = [record_of(game, each.name, plan) for each in plan.subjects for game in play_games(each, seed)]
+    print(json.dumps({record.attack: record.finding for record in records if record.violates_guarantee}))
 
 
 if __name__ == "__main__":

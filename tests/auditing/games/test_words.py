@@ -100,7 +100,7 @@ def _narrow(bits: int, masks: Integers, _order: Integers) -> Integers:
 
 
 def _with_holes(holes: NDArray[np.bool_], masks: Integers, _order: Integers) -> Integers:
-    return np.where(holes, 0, masks)
+    return np.asarray(np.where(holes, 0, masks))
 
 
 def test_narrow_masks_are_found() -> None:
