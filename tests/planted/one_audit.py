@@ -1,4 +1,4 @@
-"""`python -m tests.planted.one_audit RUN SEED`: plays the games of an audit of one run, and prints what they violate."""
+"""`python -m tests.planted.one_audit RUN SEED`: plays the games of an audit, and prints which guarantees they violate."""
 
 import json
 import sys
