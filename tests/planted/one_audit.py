@@ -1,4 +1,4 @@
-"""`python -m tests.planted.one_audit RUN SEED`: plays the games of an audit, and prints which guarantees they violate."""
+"""`python -m tests.planted.one_audit RUN SEED`: plays the games of an audit, and prints what they violate."""
 
 import json
 import sys
