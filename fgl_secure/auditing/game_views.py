@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,7 +175,9 @@ def _steadily_changed(ones: tuple[NDArray[Any], NDArray[Any]], others: tuple[NDA
 
 
 def words(batches: list[Batch], fields: tuple[UniformField, ...]) -> dict[Key, list[Words]]:
-    """The words of fields that must be uniform, by field; messages of one width together.
+    """The words of fields that must be uniform, by field: messages of one width together, and the beginnings of all.
+
+    Streams of masks that begin alike in steps of several widths show in beginnings alone.
 
     Args:
         batches: of one run.
@@ -200,7 +202,20 @@ def words(batches: list[Batch], fields: tuple[UniformField, ...]) -> dict[Key, l
         senders, receivers, numbers = (np.concatenate([part[place] for part in found]) for place in (1, 2, 3))
         named = Words(f"{key[1]} of {key[0]}", modulus, values, senders, receivers, numbers, stated > 0)
         out.setdefault(key, []).append(named)
-    return out
+    return {key: [*found, *_beginnings(found)] for key, found in out.items()}
+
+
+def _beginnings(parts: list[Words]) -> list[Words]:
+    """The first words of messages of several widths; none where there is one width."""
+    first, width = parts[0], min(part.values.shape[1] for part in parts)
+    alike = [part for part in parts if part.modulus == first.modulus]
+    if len(alike) < 2 or width < 2:
+        return []
+    values = np.concatenate([part.values[:, :width] for part in alike])
+    senders, receivers, steps = (
+        np.concatenate([getattr(part, name) for part in alike]) for name in ("senders", "receivers", "steps")
+    )
+    return [replace(first, values=values, senders=senders, receivers=receivers, steps=steps)]
 
 
 def _moduli(key: Key, kind: np.dtype[Any], fields: tuple[UniformField, ...]) -> list[int]:
