@@ -76,6 +76,14 @@ class Swaps:
         ends = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         return cls(np.array(sorted(seen), dtype=np.int64), ends[0], ends[1], np.array(free, dtype=np.int64))
 
+    @classmethod
+    def among(cls, grouping: Grouping, observers: Ids) -> Swaps:
+        """All pairs of rows that are in the same sums of some observers, so that none of their sums changes."""
+        sums = [each for observer in observers.tolist() for each in _rows_by_group(grouping, observer)]
+        pairs = _alike(sums, np.flatnonzero(np.isin(grouping.row_owner, observers)))
+        ones, others = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        return cls(observers, ones, others, np.empty(0, dtype=np.int64))
+
     def __call__(self, rows: Array) -> Array:
         """The rows of the second input."""
         out = rows.copy()
