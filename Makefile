@@ -39,7 +39,7 @@ HASHED := --require-hashes --no-deps
 # $(call pip,python,log,arguments): what pip says is shown when it fails, in full.
 pip = $(1) -m pip --disable-pip-version-check install $(3) > $(2) 2>&1 || { cat $(2); exit 1; }
 
-.PHONY: audit check environment lint types docs pictures tests notebooks mutants fuzz newest wheel constraints clean
+.PHONY: audit check environment lint types docs pictures tests notebooks mutants planted fuzz newest wheel constraints clean
 .DEFAULT_GOAL := check
 
 audit: $(RUNTIME)
@@ -89,6 +89,10 @@ notebooks: $(DEVELOPMENT)
 mutants: $(DEVELOPMENT)
 	$(call step,mutants,$(ALONE) $(BIN)/python -m tests.mutants $(ARGS))
 	$(if $(ARGS),,$(call step,statistics with a run for each sample,FGL_SECURE_ENTRIES=1 $(ALONE) $(BIN)/python -m pytest -v --tb=short -n $(JOBS) --dist load --maxschedchunk 1 -k entries_a_run tests/protocols))
+
+# Each leak goes into a copy of the source; the games of an audit must find it. ARGS="--sample 3" takes three.
+planted: $(DEVELOPMENT)
+	$(call step,planted,$(ALONE) $(BIN)/python -m tests.planted $(ARGS))
 
 # 100,000 messages that somebody who means harm makes of genuine ones, for all schemes and Flower. ARGS="--seed N" repeats.
 fuzz: $(DEVELOPMENT)

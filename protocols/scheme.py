@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import Field, fields, replace
+from dataclasses import Field, dataclass, fields, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
@@ -19,7 +19,7 @@ from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.partnering import Contributors, Partnering
 from fgl_secure.protocols.topology import Grouping, Topology
-from fgl_secure.runtime import Claim, Draws, Machine, PublicParameters, Role, Step
+from fgl_secure.runtime import Claim, Draws, Machine, MessageKind, PublicParameters, Role, Step
 from fgl_secure.typing import Array, Flags, Ids
 
 NO_HELPERS: Mapping[Role, int] = MappingProxyType({})
@@ -74,6 +74,26 @@ def _written(scheme: Any, each: Field[Any]) -> str:
         return ""
     text = str(value.modulus if isinstance(value, PrimeField) else value)
     return text if each.name in _ALONE else f"{SHORT.get(each.name, each.name)}={text}"
+
+
+@dataclass(frozen=True, slots=True)
+class UniformField:
+    """A field of messages whose words must be uniform and independent, whatever is summed.
+
+    Attributes:
+        phase: of the messages; or the name by which receivers note what they open of sealed ones (`note_learnt`).
+        name: of the field; empty for what is noted.
+        modulus: how many values a word has; 0 where that follows from what is summed.
+    """
+
+    phase: MessageKind | str
+    name: str
+    modulus: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The label of the messages, and the field."""
+        return (self.phase if isinstance(self.phase, str) else self.phase.label), self.name
 
 
 class SumMachine(Machine):
@@ -307,6 +327,13 @@ class Scheme(ABC):
                 f"{self.name}, so omit the parameter"
             )
         return replace(self, threshold=senders)  # type: ignore[type-var]  # schemes are dataclasses
+
+    def uniform_fields(self, topology: Topology) -> tuple[UniformField, ...]:  # noqa: ARG002  # for those with masks
+        """Fields that may depend on rows, because masks or shares hide them: audits test that their words are uniform.
+
+        In an audit no other field of a message may depend on a row. None of these is for several receivers.
+        """
+        return ()
 
     @property
     def helpers(self) -> Mapping[Role, int]:

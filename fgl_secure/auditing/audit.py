@@ -11,6 +11,8 @@ from fgl_secure.attacks.base import Alone, Attack, Measurement, alone
 from fgl_secure.attacks.registry import attack
 from fgl_secure.attacks.registry import attacks as all_attacks
 from fgl_secure.auditing.controls import control
+from fgl_secure.auditing.game import Game, play_games
+from fgl_secure.auditing.game_records import card_of, record_of
 from fgl_secure.auditing.method import Method, Source, check_method, several
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -28,6 +30,8 @@ from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress, TrainingResult
 
 ALL = "all"
+GAMES = "games"
+"""In the place of an attack: distinguishing games, see `fgl_secure.auditing.game`."""
 
 _Chosen = tuple[Attack[Any, Any], ...]
 
@@ -60,7 +64,7 @@ def audit(
             None takes a data set that needs no download.
         schemes: for each run its schemes: text as in `fgl_secure.schemes`, or schemes by topology. Those that
             the method demonstrates when empty.
-        attacks: names; "all" for all that can read the runs.
+        attacks: names; "all" for all that can read the runs, and games; "games" for games alone.
         seed: of partition, split, initial weights and coins: equal seeds give equal reports.
         device: where model compute runs: "auto", "cpu" or "cuda".
         command: how to repeat it, for the report.
@@ -71,10 +75,11 @@ def audit(
             chosen measured anything.
     """
     check_method(method)
-    chosen = chosen_attacks(attacks)
+    wanted = several("attacks", attacks)
+    chosen = () if wanted == (GAMES,) else chosen_attacks(tuple(name for name in wanted if name != GAMES))
     named = several("schemes", schemes)
     plan = method.plan(data, named, seed=seed, device=device)
-    report = examine(plan, chosen, command=command, progress=progress)
+    report = examine(plan, chosen, command=command, progress=progress, games=wanted in ((), (ALL,)) or GAMES in wanted)
     if named:
         _check_measured(plan, report.records)
     return report
@@ -86,6 +91,7 @@ def examine(
     *,
     command: str = "",
     progress: Callable[[str], Progress] | None = None,
+    games: bool = False,
 ) -> Report:
     """Trains and attacks what a plan says; see `audit`.
 
@@ -94,6 +100,7 @@ def examine(
         chosen: attacks, of which those that can read a run do.
         command: how to repeat it, for the report.
         progress: as in `audit`.
+        games: whether distinguishing games are played.
     """
     scenarios = frozenset(each.card.scenario for each in chosen)
     plan = replace(plan, subjects=tuple(subject.read_in(scenarios) for subject in plan.subjects))
@@ -105,7 +112,7 @@ def examine(
         results[subject.name] = replace(result, transcript=result.transcript.sizes())
         told, runs = progress(f"attacking {subject.name}") if progress else None, subject.attacked(result)
         del result  # what was said is gigabytes, which nobody needs once it has been attacked
-        found[subject.name] = list(attempts(chosen, subject, runs, plan.seed + 1, told))
+        found[subject.name] = list(attempts(chosen, subject, runs, plan.seed + 1, told)) if chosen else []
     if progress:
         progress("attacking runs in the clear, and controls")
     clear = _in_the_clear(plan, chosen, found)
@@ -116,7 +123,18 @@ def examine(
                 there = clear.get(_what(attempt.attack, attempt, figure.metric))
                 working = positive(attempt.attack)[figure.metric]
                 records.append(_record(attempt, figure, there, working, claim, plan))
-    return report_of(plan, results, records, chosen, _blind(found), command)
+    played = _played(plan, progress) if games else {}
+    records += [record_of(game, name, plan) for name, each in played.items() for game in each if game.seen]
+    cards = {card.name: card for each in played.values() for card in map(card_of, each)}
+    unseen = {name: {card_of(game).name for game in each if not game.seen} for name, each in played.items()}
+    return report_of(plan, results, records, chosen, cards, unseen, command)
+
+
+def _played(plan: Plan, progress: Callable[[str], Progress] | None) -> dict[str, tuple[Game, ...]]:
+    """The games of each run."""
+    if progress:
+        progress("playing distinguishing games")
+    return {subject.name: play_games(subject, plan.seed) for subject in plan.subjects}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +223,6 @@ def _other_runs(subject: Subject) -> AssertionError:
 def _nulls(each: Attack[Any, Any], run: RecordedRun, other: RecordedRun) -> dict[str, _Null]:
     guess = run.guess_elsewhere(each, other)
     return {} if guess is None else {f.metric: _Null(f.value, f.interval) for f in run.score(each, guess)}
-
-
-def _blind(found: Mapping[str, list[_Attempt]]) -> dict[str, set[str]]:
-    """By name of a run, the attacks that found nothing to read in it, nor in any exchange beside it."""
-    read = {name: {each.attack.card.name for each in all_ if each.found} for name, all_ in found.items()}
-    return {name: {each.attack.card.name for each in all_} - read[name] for name, all_ in found.items()}
 
 
 def chosen_attacks(names: Iterable[str] | str) -> _Chosen:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from fgl_secure.auditing.records import Json, check_types, plain
+from fgl_secure.auditing.records import GAME, Json, check_types, plain
 from fgl_secure.runtime import Circumstance, Claim, Leak, Role, SecretKind
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class State(StrEnum):
     NOT_VIOLATED = "no violation found"
     """Some attack could have violated it, and did not."""
     NOT_APPLICABLE = "not applicable"
-    """Guaranteed, and the attacks on it met no message that they could use."""
+    """Guaranteed, and a game found that no message reaches these parties."""
     NOT_TESTED = "not tested"
     """Guaranteed, and no attack of this audit could have violated it."""
     NO_GUARANTEE = "no guarantee"
@@ -98,7 +98,7 @@ def matrix(
             what falls or is read under a variant counts for the run, and what is kept there does not.
         records: the findings.
         cards: of the attacks that ran, by name.
-        blind: by name of a run, the attacks that looked at it and found nothing to read.
+        blind: by name of a run, the games in which no message reached the observers.
     """
     by_run = {run: [r for r in records if r.protocol in own and r.attack in cards] for run, own in claims.items()}
     own = {run: variants[run] for run, variants in claims.items()}
@@ -122,11 +122,13 @@ def _rows(
 ) -> Iterator[tuple[SecretKind, Role]]:
     """Every secret before every role that a scheme speaks of or an attack read it as, in the order of the enumerations.
 
-    A promise against coalitions of several roles has a row for those roles that a scheme admits something to, or that
-    an attack looks from; and for the first of them where there is none.
+    A promise against coalitions of several roles has a row for those roles that a scheme admits something to, that an
+    attack looks from, or that a game was won from; for the first of them as well where a game was played, or where
+    there is none.
     """
     made = tuple(claims)
-    measured = [cards[each.attack] for each in records if each.attack in cards and each.verdict.is_measured]
+    known_records = [each for each in records if each.attack in cards and each.verdict.is_measured]
+    measured = [cards[each.attack] for each in known_records if each.metric != GAME or each.violates_guarantee]
     looked = {
         (card.secret, card.observer) for card in measured if card.circumstance is not Circumstance.MALICIOUS_DEVICE
     }
@@ -134,7 +136,8 @@ def _rows(
     wanted = looked | admitted
     for promise in (each for claim in made for each in claim.guarantees):
         roles = [role for role, most in promise.coalition.items() if most > 0]
-        if roles and not any((promise.secret, role) in wanted for role in roles):
+        played = any(each.metric == GAME and cards[each.attack].secret is promise.secret for each in known_records)
+        if roles and (played or not any((promise.secret, role) in wanted for role in roles)):
             wanted.add((promise.secret, roles[0]))
     known = SecretKind.every()
     yield from sorted(wanted, key=lambda pair: (known.index(pair[0]), list(Role).index(pair[1])))

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import torch
@@ -18,10 +19,19 @@ from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Claim, Recording
+from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
+from fgl_secure.runtime import Claim, Recording, Secret, SecretKind
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
 
+CARRIED: Mapping[SecretKind, tuple[str, ...]] = MappingProxyType(
+    {Secret.EMBEDDING: (NEIGHBOURS,), Secret.PARAMETER_GRADIENT: (MEMBERS,), Secret.SUMMAND: (SERVER, CLIENTS)}
+)
+"""By secret, the topologies of the sums that it goes into."""
+LINKS: frozenset[SecretKind] = frozenset({Secret.CROSS_EDGE, Secret.FOREIGN_NODE, Secret.DEGREE})
+"""The secrets that edges are."""
+GAME_DEVICES, GAME_ROUNDS = 64, 2
+"""Devices of a graph on which games are played, at most but for one of each silo; and rounds."""
 RECORDED_ROUNDS = 1
 """Rounds of training whose payloads are kept and attacked, unless a method says otherwise; sizes are kept of all."""
 
@@ -126,6 +136,38 @@ class Subject(ABC):
     def brief(self, **changes: Any) -> Self:
         """The same for no more rounds than attacks read, with other changes."""
         return replace(self, **{"preset": self.preset.with_epochs(RECORDED_ROUNDS), **changes})
+
+    @property
+    def carried(self) -> Mapping[SecretKind, tuple[str, ...]]:
+        """Into which sums each secret goes that rows of sums are, by topology: games vary these rows and keep the sums.
+
+        A method that guarantees to hide something else that goes into sums adds it here.
+        """
+        return CARRIED
+
+    @property
+    def links(self) -> frozenset[SecretKind]:
+        """The secrets that the edges of the graph are: games move edges."""
+        return LINKS
+
+    def sample(self, seed: int) -> Subject | None:
+        """The same on a few neighbourhoods of its graph, for games; None where there is no such thing.
+
+        Args:
+            seed: of the draw.
+        """
+        if self.job is None:
+            return None
+        graph = self.graph.some_neighbourhoods(GAME_DEVICES, seed)
+        return self.on_graph(graph)
+
+    def on_graph(self, graph: FederatedGraph) -> Subject:
+        """The same for the rounds of a game on another graph of as many silos.
+
+        Args:
+            graph: who has what.
+        """
+        return self.brief(graph=graph, preset=self.preset.with_epochs(GAME_ROUNDS))
 
     def independent(self, seed: int) -> Subject:
         """The same method under the same schemes on other inputs of the same shape, for null controls.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fgl_secure.attacks.message_passing.knowledge import TRAINING
 from fgl_secure.attacks.truth import MessageTruth
-from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject, pooled_over
+from fgl_secure.auditing.plan import GAME_ROUNDS, RECORDED_ROUNDS, Plan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.coded_products import SumsProducts
@@ -143,9 +143,15 @@ class _ProgramSubject(Subject):
 
     def brief(self, **changes: Any) -> Self:
         """With no more rounds than attacks read, where the method can be told how many."""
+        return replace(self, **{"method": self._shortened(RECORDED_ROUNDS), **changes})
+
+    def on_graph(self, graph: FederatedGraph) -> Subject:
+        """See `Subject.on_graph`."""
+        return self.brief(graph=graph, method=self._shortened(GAME_ROUNDS))
+
+    def _shortened(self, rounds: int) -> ProgramMethod:
         told = any(each.name == "epochs" for each in fields(self.method))
-        method = replace(self.method, epochs=RECORDED_ROUNDS) if told else self.method  # type: ignore[call-arg]
-        return replace(self, **{"method": method, **changes})
+        return replace(self.method, epochs=rounds) if told else self.method  # type: ignore[call-arg]
 
     def unprotected(self) -> tuple[Subject, ...]:
         """A round with every message in the clear."""

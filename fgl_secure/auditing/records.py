@@ -14,6 +14,9 @@ from fgl_secure.auditing.verdict import MARGIN, Verdict
 from fgl_secure.errors import InputError
 from fgl_secure.statistics.metrics import Interval
 
+GAME = "distinguished"
+"""The metric of a game: 1 where the observers can tell two inputs apart, else 0."""
+
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 

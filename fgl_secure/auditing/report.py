@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fgl_secure import __version__
-from fgl_secure.attacks.base import Attack
+from fgl_secure.attacks.base import Attack, Card
 from fgl_secure.attacks.registry import page_on, papers
 from fgl_secure.auditing.html import render_html, render_matrix
 from fgl_secure.auditing.matrix import Cell, matrix
@@ -287,7 +287,8 @@ def report_of(
     results: Mapping[str, TrainingResult],
     records: list[Record],
     chosen: tuple[Attack[Any, Any], ...],
-    blind: Mapping[str, set[str]],
+    games: Mapping[str, Card],
+    unseen: Mapping[str, set[str]],
     command: str,
 ) -> Report:
     """The report of an audit.
@@ -297,10 +298,12 @@ def report_of(
         results: of the trainings, by name of the run, the main one first.
         records: the findings.
         chosen: the attacks that were to be tried.
-        blind: by name of a run, the attacks that found nothing to read in it.
+        games: what each game is, by name.
+        unseen: by name of a run, the games in which no message reached the observers.
         command: how to repeat it.
     """
-    main, tested = next(iter(results)), promises_tested(plan, records, chosen)
+    cards = {**{each.card.name: each.card for each in chosen}, **games}
+    main, tested = next(iter(results)), promises_tested(plan, records, cards)
     at_work = {record.attack for record in records}
     used = tuple(each for each in chosen if each.card.name in at_work)
     return Report(
@@ -334,11 +337,14 @@ def report_of(
         matrix=matrix(
             {subject.name: subject.claims for subject in plan.subjects},
             records,
-            {each.card.name: each.card for each in chosen},
-            blind,
+            cards,
+            unseen,
         ),
         records=tuple(records),
-        attacks={each.card.name: _about(each) for each in used},
+        attacks={
+            **{each.card.name: _about(each.card, page_on(each)) for each in used},
+            **{name: _about(card) for name, card in games.items() if name in at_work},
+        },
         exposures=tuple(
             Exposure(
                 protocol=name,
@@ -361,13 +367,12 @@ def report_of(
     )
 
 
-def promises_tested(plan: Plan, records: list[Record], chosen: tuple[Attack[Any, Any], ...]) -> dict[str, list[str]]:
+def promises_tested(plan: Plan, records: list[Record], cards: Mapping[str, Card]) -> dict[str, list[str]]:
     """By scheme, the sentences of its claim that some figure could have violated.
 
     That takes an attack on what is promised, by those against whom, with controls that hold, enough units for a full
     break to be seen, and something that the attack finds on this subject in the clear.
     """
-    cards = {each.card.name: each.card for each in chosen}
     claims = {name: claim for subject in plan.subjects for name, claim in subject.claims.items()}
     found: dict[str, dict[str, None]] = {}
     for record in records:
@@ -380,14 +385,13 @@ def promises_tested(plan: Plan, records: list[Record], chosen: tuple[Attack[Any,
     return {name: list(sentences) for name, sentences in found.items()}
 
 
-def _about(each: Attack[Any, Any]) -> dict[str, object]:
-    """What an attack is, for readers who have never heard of it."""
-    card = each.card
+def _about(card: Card, page: str = "") -> dict[str, object]:
+    """What an attack or a game is, for readers who have never heard of it."""
     return {
         "summary": card.summary,
         "source": card.source,
         "papers": papers(card.source),
-        "page": page_on(each),
+        "page": page,
         "observer": str(card.observer),
         "secret": str(card.secret),
         "circumstance": str(card.circumstance),

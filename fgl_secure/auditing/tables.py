@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from fgl_secure.auditing.report import Report
 
 MEANING: Mapping[State, str] = MappingProxyType({
-    State.VIOLATED: "an attack recovered what the scheme guarantees to hide",
+    State.VIOLATED: "an attack recovered, or a game distinguished, what the scheme guarantees to hide",
     State.DECLARED: "the scheme declares this leakage; the figure is what an attack reached",
-    State.NOT_VIOLATED: "guaranteed, and attacks that could have violated it did not",
-    State.NOT_APPLICABLE: "guaranteed, and the attacks on it met no message that they could use",
-    State.NOT_TESTED: "guaranteed, and no attack here could have violated it",
+    State.NOT_VIOLATED: "guaranteed, and attacks and games that could have violated it did not",
+    State.NOT_APPLICABLE: "guaranteed, and in a game no message reached these parties",
+    State.NOT_TESTED: "guaranteed, and no attack or game here could have violated it",
     State.NO_GUARANTEE: "nothing is guaranteed; the figure is what an attack reached",
 })  # fmt: skip
 

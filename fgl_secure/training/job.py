@@ -15,7 +15,7 @@ from fgl_secure.runtime import Channel, Recording
 from fgl_secure.threads import one_thread
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.one_process import Intermediary, OneProcess
 from fgl_secure.training.parameters import LARGE
 from fgl_secure.training.parties import Between, helpers_of, hierarchy_of, neighbour_sums
 from fgl_secure.training.program import Program
@@ -62,6 +62,7 @@ class Job:
         settle: has silos agree, over the channel, on what they add up beforehand; for tasks with `between`.
         shares: what silos hold, in their order; cut out of the graph unless given.
         driver: of all silos in one process.
+        intermediary: stands between the programs of one process and the sums that they ask for; for games.
         shown: shown the programs of one process before the first round, and after the last.
     """
 
@@ -71,6 +72,7 @@ class Job:
     settle: Callable[[Channel], Between | None] = _settled_before
     shares: tuple[Silo, ...] = ()
     driver: type[OneProcess] = field(default=OneProcess)
+    intermediary: Intermediary | None = None
     shown: Callable[[tuple[Program, ...]], None] | None = None
 
     @property
@@ -107,7 +109,7 @@ class Job:
             FieldRangeError: a scheme's field cannot hold the sums.
         """
         task = self.task
-        return self.driver(
+        process = self.driver(
             self.graph,
             task.schemes,
             channel,
@@ -118,6 +120,8 @@ class Job:
             shares=self.shares,
             crossing=task.crossing,
         )
+        process.intermediary = self.intermediary
+        return process
 
     @library_settings()
     @one_thread()

@@ -67,6 +67,10 @@ _Make = Callable[[Collectives], Program]
 """Makes a silo's program, given what it talks through."""
 
 
+Intermediary = Callable[["OneProcess", list[Call]], Sequence[Any]]
+"""Answers what the silos of a process call together, by `OneProcess.answer` or otherwise."""
+
+
 class OneProcess:
     """A program on all silos of a graph.
 
@@ -83,11 +87,14 @@ class OneProcess:
 
     Attributes:
         programs: by silo.
+        intermediary: what answers calls in the place of `answer`; None for nothing.
 
     Raises:
         InputError: a scheme does not serve its topology, or the channel joins other parties.
         FieldRangeError: a scheme's field cannot hold the sums.
     """
+
+    intermediary: Intermediary | None = None
 
     def __init__(
         self,
@@ -177,7 +184,8 @@ class OneProcess:
 
             return do
 
-        found = in_lockstep([begun(*each) for each in zip(self._talks, works, strict=True)], self._answer)
+        way = self.answer if self.intermediary is None else partial(self.intermediary, self)
+        found = in_lockstep([begun(*each) for each in zip(self._talks, works, strict=True)], way)
         self._take_down()
         return found
 
@@ -200,7 +208,30 @@ class OneProcess:
             self._channel.note_inputs(name, step, owners[order], rows[order])
         self._notes.clear()
 
-    def _answer(self, calls: list[Call]) -> Sequence[Any]:
+    @property
+    def neighbour_grouping(self) -> Grouping:
+        """The messages that go into sums over neighbours: between partners, where devices choose some."""
+        return self._neighbours.scheme.answered(self._neighbours.topology.grouping)
+
+    @property
+    def neighbour_messages(self) -> Grouping:
+        """All messages of sums over neighbours, those to small groups included."""
+        return self._neighbours.topology.grouping
+
+    @property
+    def row_places(self) -> Sequence[Array]:
+        """By silo, the places of its rows among all that are summed over neighbours."""
+        return tuple(self._rows)
+
+    def answer(self, calls: list[Call]) -> Sequence[Any]:
+        """Answer what the silos call together.
+
+        Args:
+            calls: one of each silo, in their order.
+
+        Returns:
+            What each silo gets.
+        """
         first = calls[0]
         if first.topology == HAND_DOWN:
             return self._handed_down(first)

@@ -14,12 +14,12 @@ from fgl_secure.errors import InputError
 from fgl_secure.protocols.ckks.receiver_machines import Aggregator, KeyRing, Receiver, ReceiverKeyPlan, Senders
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
 from fgl_secure.protocols.ckks.shared_server import SharedKeyServer
-from fgl_secure.protocols.ckks.wire import SharedKeyPlan
+from fgl_secure.protocols.ckks.wire import RING, TAG, SharedKeyPlan
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.scheme import OneSumScheme, threshold_of
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.pairwise_masking.scheme import sum_leaks
-from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.scheme import SumMachine, UniformField
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import (
     Circumstance,
@@ -27,6 +27,7 @@ from fgl_secure.runtime import (
     Draws,
     Guarantee,
     Leak,
+    Phase,
     PublicParameters,
     Role,
     Secret,
@@ -261,6 +262,10 @@ class SharedKeyCkks(_CkksScheme):
         if why is None and topology.receiver != topology.aggregator:
             return "every client opens the sum and tells the server, and only one other is entitled to it"
         return why
+
+    def uniform_fields(self, topology: Topology) -> tuple[UniformField, ...]:  # noqa: ARG002  # the same for all
+        """Tags of vectors: ciphertexts have randomness of their own."""
+        return (UniformField(Phase.CIPHERTEXTS, TAG, RING.modulus),)
 
     def machines(
         self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None

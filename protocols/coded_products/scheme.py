@@ -23,8 +23,8 @@ from fgl_secure.protocols.coded_products.encoding import LEAST_BITS, ProductCode
 from fgl_secure.protocols.coded_products.parties import Devices, Silos
 from fgl_secure.protocols.coded_products.plan import Layout, Plan
 from fgl_secure.protocols.coded_products.relays import Relays
-from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.scheme import Scheme, SumMachine, select_hosted
+from fgl_secure.protocols.relay_coded import RelayCoded, wire
+from fgl_secure.protocols.scheme import Scheme, SumMachine, UniformField, select_hosted
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, Topology
 from fgl_secure.runtime import (
@@ -33,6 +33,7 @@ from fgl_secure.runtime import (
     Draws,
     Guarantee,
     Leak,
+    Phase,
     Role,
     Secret,
     Strength,
@@ -195,6 +196,16 @@ class CodedProducts(RelayCoded):
         if topology.name != MEMBERS:
             return "relays multiply rows for silos alone"
         return RelayCoded.refuses(self, topology)
+
+    def uniform_fields(self, topology: Topology) -> tuple[UniformField, ...]:
+        """Shares of factors and of products as well, a field for each prime."""
+        both = ((Phase.FACTOR_SHARES, wire.SHARE), (Phase.PRODUCT_SHARES, wire.SUM))
+        products = (
+            UniformField(phase, f"{name} {place}", prime)
+            for phase, name in both
+            for place, prime in enumerate(self.primes)
+        )
+        return (*RelayCoded.uniform_fields(self, topology), *products)
 
     def products_claim(self) -> Claim:
         """What it promises of factors, beside what it promises of rows."""

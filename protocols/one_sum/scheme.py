@@ -14,13 +14,14 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.one_sum.terms import OneSum
-from fgl_secure.protocols.scheme import Rounding, Scheme, SumMachine, select_hosted
+from fgl_secure.protocols.scheme import Rounding, Scheme, SumMachine, UniformField, select_hosted
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import (
     Circumstance,
     Claim,
     Draws,
     Leak,
+    Phase,
     PublicParameters,
     Role,
     Secret,
@@ -182,6 +183,12 @@ class MaskedScheme(OneSumScheme):
                 aggregator could have the two halves open two different things.
         """
         return threshold_of(self.threshold, clients, clients // 2 + 1)
+
+    def uniform_fields(self, topology: Topology) -> tuple[UniformField, ...]:  # noqa: ARG002  # the same for all
+        """Vectors under masks, and their sum under the mask of a receiver who is a client."""
+        modulus = self.modulus if self.precision is None else 0
+        fields = ((Phase.MASKED_VECTORS, "vector"), (Phase.MASKED_SUMS, "sum"))
+        return tuple(UniformField(phase, name, modulus) for phase, name in fields)
 
     def _with_feedback(self, claim: Claim) -> Claim:
         """A claim, with what a sum tells of the rounds before where errors are fed back."""

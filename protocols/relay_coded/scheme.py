@@ -24,16 +24,17 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.partnering import Contributors, Partnering, SmallGroups, check_mutual
+from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.claim import claim_of
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.silos import Silos
-from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine, select_hosted
+from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine, UniformField, select_hosted
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
-from fgl_secure.runtime import Claim, Draws, PublicParameters, Role
+from fgl_secure.runtime import Claim, Draws, Phase, PublicParameters, Role
 from fgl_secure.typing import Ids
 
 LARGEST_T = 64
@@ -242,6 +243,17 @@ class RelayCoded(Scheme):
     def among(self, partners: Partnering) -> RelayCoded:
         """The scheme in which everybody sends as many messages as it may have partners."""
         return replace(self, max_degree=partners.most)
+
+    def uniform_fields(self, topology: Topology) -> tuple[UniformField, ...]:
+        """Shares, as they travel and as relays open them, and their sums."""
+        modulus = self.fitted(topology).field.modulus
+        return (
+            UniformField(Phase.SHARES, wire.SHARE, modulus),
+            UniformField(Phase.SHARES, wire.SHARE, 2**32),
+            UniformField("opened shares", "", modulus),
+            UniformField(Phase.SHARE_SUMS, wire.SUM, modulus),
+            UniformField(Phase.SHARE_SUMS, wire.SUM, 2**32),
+        )
 
     def answered(self, grouping: Grouping) -> Grouping:
         """Without the messages to groups of fewer than k_min, and those of too few other silos' devices."""

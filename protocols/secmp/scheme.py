@@ -21,12 +21,13 @@ from fgl_secure.algebra import MERSENNE_31, FixedPoint, LagrangeCode, Overflow, 
 from fgl_secure.choices import name_members
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine, select_hosted
+from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine, UniformField, select_hosted
 from fgl_secure.protocols.secmp.machines import Devices, Silos
 from fgl_secure.protocols.secmp.setting import MuDelivery, Points, Setting
 from fgl_secure.protocols.stepwise import SumTerms, Together
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import (
+    PAYLOAD,
     Circumstance,
     Claim,
     Draws,
@@ -190,6 +191,10 @@ class SecretMessagePassing(Scheme):
         if self.overflow is Overflow.WRAP or self.fraction_bits is not None:
             return FixedPoint(self.field, self.bound, self.fraction_bits or 0, terms, self.overflow)
         return FixedPoint.for_sums(self.field, bound=self.bound, terms=terms)
+
+    def uniform_fields(self, topology: Topology) -> tuple[UniformField, ...]:  # noqa: ARG002  # it serves one alone
+        """Codes, and their sums on the way to the silo that decodes them."""
+        return tuple(UniformField(phase, PAYLOAD, self.field.modulus) for phase in (Phase.CODES, Phase.AGGREGATE))
 
     def machines(
         self,

@@ -13,7 +13,7 @@ from fgl_secure.attacks.registry import attacks
 from fgl_secure.auditing import wording
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.matrix import State
-from fgl_secure.auditing.records import Record
+from fgl_secure.auditing.records import GAME, Record
 from fgl_secure.auditing.report import Report, render_json
 from fgl_secure.auditing.terminal import LINES
 from fgl_secure.auditing.verdict import Verdict
@@ -93,7 +93,8 @@ def test_both_breaks_and_the_request_leak_contradict_the_claims(audited: Report)
     found = audited.violations
     assert {record.attack for record in found} == {
         *READING, "shared-mask", "small-field", "visible-devices", "differencing-silo", "differencing-device",
-        "containment-silo",
+        "containment-silo", "game-embedding-silo", "game-embedding-device", "game-foreign-node-silo",
+        "game-cross-edge-silo",
     }  # fmt: skip
     for record in found:
         assert record.verdict.is_exposure
@@ -158,9 +159,12 @@ def test_plaintext_contradicts_nothing_that_it_never_promised(demonstration: Rep
 
 
 def test_evidence_needs_both_controls(demonstration: Report) -> None:
-    """Every measured figure carries a null control, a positive control that holds, and an interval."""
+    """Every measured figure carries a null control, a positive control that holds, and an interval.
+
+    Games have none: leaks that they must find are planted into the source (tests/planted).
+    """
     for record in demonstration.records:
-        if record.verdict.is_measured:
+        if record.verdict.is_measured and record.metric != GAME:
             assert record.positive_control is not None
             assert record.positive_control >= record.positive_minimum
             assert record.null_holds
@@ -222,7 +226,7 @@ def test_a_real_audit_fills_it(demonstration: Report) -> None:
     assert len({len(cells) for cells in of.values()}) == 1
     assert states["secmp"].count(State.VIOLATED) == 4
     assert State.VIOLATED not in states["relay-coded"]
-    assert {State.NOT_VIOLATED, State.DECLARED, State.NOT_APPLICABLE} <= set(states["relay-coded"])
+    assert set(states["relay-coded"]) == {State.NOT_VIOLATED, State.DECLARED}
     assert set(states["plaintext"]) == {State.NO_GUARANTEE}
     fell = {attack for cell in demonstration.matrix if cell.state is State.VIOLATED for attack in cell.attacks}
     assert fell == {record.attack for record in demonstration.records if record.violates_guarantee}

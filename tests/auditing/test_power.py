@@ -18,8 +18,8 @@ def test_an_attack_without_power_tests_no_claim() -> None:
     plan, each = HiFGL(epochs=1).plan(schemes=("relay-coded",)), attack("visible-devices")
     quiet = replace(QUIET, attack="visible-devices", protocol=plan.subjects[0].name)
     blind = replace(quiet, in_the_clear=0.0, in_the_clear_verdict=Verdict.NOT_DETECTED)
-    assert promises_tested(plan, [quiet], (each,))
-    assert not promises_tested(plan, [blind], (each,))
+    assert promises_tested(plan, [quiet], {each.card.name: each.card})
+    assert not promises_tested(plan, [blind], {each.card.name: each.card})
 
 
 def test_words_and_charts_show_it() -> None:

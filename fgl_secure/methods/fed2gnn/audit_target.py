@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.plan import CARRIED, Plan, Subject, pooled_over
 from fgl_secure.auditing.programs import beside_models
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
@@ -31,6 +31,7 @@ from fgl_secure.runtime import (
     Leak,
     Role,
     Secret,
+    SecretKind,
     Strength,
     leaks,
 )
@@ -199,6 +200,11 @@ class HopSubject(Subject):
     @abstractmethod
     def exchange(self) -> RecordedRun:
         """The exchange of hop sums, run without training."""
+
+    @property
+    def carried(self) -> Mapping[SecretKind, tuple[str, ...]]:
+        """Features go into hop sums."""
+        return {**CARRIED, DataSecret.NODE_FEATURES: (NEIGHBOURS,)}
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # the exchange is run once more
         """The exchange of hop sums."""

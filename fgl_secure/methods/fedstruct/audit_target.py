@@ -11,7 +11,7 @@ import numpy as np
 from fgl_secure.attacks.base import DataSecret
 from fgl_secure.attacks.structure.knowledge import StructureCircumstance
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.plan import CARRIED, Plan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -39,6 +39,7 @@ from fgl_secure.runtime import (
     Leak,
     Role,
     Secret,
+    SecretKind,
     Strength,
     leaks,
 )
@@ -303,6 +304,11 @@ class FedStructSubject(Subject):
         """The clients, each with its nodes and the edges with an end in it."""
         task = FedStructTask(self.preset, self.exchange, self.method.features, self.seed)
         return clients_of(self.graph, task, device=self.device, shown=self.models.see)
+
+    @property
+    def carried(self) -> Mapping[SecretKind, tuple[str, ...]]:
+        """Gradients of structure features, which tell labels, go into sums for owners or over neighbours."""
+        return {**CARRIED, DataSecret.LABEL: (CLIENTS, NEIGHBOURS)}
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The exchange, the first round of training, and what clients hold in the end."""

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from fgl_secure.auditing import privacy_cost
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.plan import GAME_ROUNDS, Plan, Subject, pooled_over
 from fgl_secure.auditing.privacy_cost import Measured, PrivacyCost
 from fgl_secure.auditing.programs import claim_of, filled, in_the_clear, name_of, named_rows
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -302,6 +302,11 @@ class HiFGLSubject(Subject):
     def read_in(self, scenarios: frozenset[str]) -> Subject:
         """Special runs are made for attacks alone."""
         return replace(self, read=scenarios)
+
+    def on_graph(self, graph: FederatedGraph) -> Subject:
+        """See `Subject.on_graph`."""
+        heard = graph.restricted_to_split() if self.preset.split_restricted else graph
+        return self.brief(graph=graph, heard=heard, redealt=None, preset=self.preset.with_epochs(GAME_ROUNDS))
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places inside their silos."""

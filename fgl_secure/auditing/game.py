@@ -1,0 +1,431 @@
+"""Distinguishing games: can parties of a role tell two inputs apart that differ in a secret alone?
+
+For each guarantee of a run there are pairs of runs by its machines and driver on a few neighbourhoods of its graph.
+Two runs with equal randomness differ in the secret. Whatever differs in the messages of the observers is a violation,
+unless the field is one whose words must be uniform. Words of these fields are tested (`words`) and compared with those
+of other randomness. Runs on graphs with an edge elsewhere are compared by all that does not change with randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fgl_secure.auditing.game_variations import Change, SwappedRows, Swaps, change_of, swapped_edges
+from fgl_secure.auditing.game_views import (
+    Difference,
+    Feature,
+    Key,
+    differences,
+    place_of,
+    received,
+    signature,
+    words,
+    words_of,
+)
+from fgl_secure.auditing.game_words import Trial, Words, smallest_share, trials
+from fgl_secure.auditing.plan import Subject
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import FglSecureError, ProtocolError
+from fgl_secure.host import library_settings
+from fgl_secure.protocols.scheme import UniformField
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
+from fgl_secure.runtime import (
+    Channel,
+    Circumstance,
+    Claim,
+    Direction,
+    Directory,
+    Guarantee,
+    MessageKind,
+    Recording,
+    Role,
+    SecretKind,
+    Transcript,
+)
+from fgl_secure.statistics.statistical import ALPHA, POWER, holm
+from fgl_secure.training.calls import Call
+from fgl_secure.training.job import Job
+from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.parties import helpers_of, hierarchy_of
+from fgl_secure.typing import Ids
+
+SAMPLES = 8
+"""Draws of neighbourhoods that are tried until a run on them goes through."""
+
+
+class FullChannel(Channel):
+    """A channel that keeps all payloads, also those that are too large to keep on a large graph."""
+
+    def keeping_only(self, *_phases: MessageKind) -> Channel:
+        """The same channel."""
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Game:
+    """What a game about one secret and one role came to.
+
+    Attributes:
+        secret: what differs.
+        role: who looks.
+        guarantee: what is tested.
+        coalition: who pools views, in words.
+        broken: for each rule that does not hold, where and which; empty if no violation was found.
+        share: the smallest share of words without masks that would be seen; 0 where no field may depend on the secret.
+        tests: of words, in one run.
+        runs: of the machines, of all games of the subject together.
+        devices: of the graph on which it was played.
+        seen: messages that reached the observers.
+    """
+
+    secret: SecretKind
+    role: Role
+    guarantee: Guarantee
+    coalition: str
+    broken: tuple[str, ...]
+    share: float
+    tests: int
+    runs: int
+    devices: int
+    seen: int
+
+
+@dataclass(slots=True, eq=False)
+class _Script:
+    """Answers of the first run, with which the programs of all others go on."""
+
+    answers: list[Any] = field(default_factory=list)
+    process: OneProcess | None = None
+
+    def recorded(self, process: OneProcess, calls: list[Call]) -> Any:
+        """Answers of the first run."""
+        self.process = process
+        found = process.answer(calls)
+        self.answers.append(found)
+        return found
+
+    def following(self, change: Change | None) -> Callable[[OneProcess, list[Call]], Any]:
+        """What stands between programs and sums in another run."""
+        left = iter(self.answers)
+
+        def answer(process: OneProcess, calls: list[Call]) -> Any:
+            process.answer(calls if change is None else change(process, calls))
+            found = next(left, None)
+            if found is None:
+                raise ProtocolError("programs must ask for as many sums as in the first run; found more")
+            return found
+
+        return answer
+
+
+@dataclass(eq=False)
+class Table:
+    """The runs of all games of one subject.
+
+    Args:
+        subject: on the graph on which games are played.
+        seed: of randomness and of what is varied.
+    """
+
+    subject: Subject
+    seed: int
+    runs: int = 0
+    _script: _Script = field(default_factory=_Script)
+    _known: dict[tuple[str, int], Transcript] = field(default_factory=dict)
+    _signatures: dict[tuple[Role, str, int], dict[Feature, object]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.first = self._run(self._job, self.seed, self._script.recorded)
+
+    @cached_property
+    def _job(self) -> Job:
+        job = self.subject.job
+        assert job is not None, "games are played with programs of silos"
+        return job
+
+    @property
+    def parties(self) -> Directory:
+        """Of every run."""
+        return self.first.parties
+
+    def _run(self, job: Job, seed: int, between: Callable[[OneProcess, list[Call]], Any]) -> Transcript:
+        parties = hierarchy_of(job.graph, helpers_of(job.task.schemes.values()))
+        channel = FullChannel(parties, SimulationCoins(seed), Recording.everything())
+        self.runs += 1
+        replace(job, intermediary=between).train(channel)
+        return channel.transcript
+
+    def run(self, name: str, coins: int, change: Change | None = None, subject: Subject | None = None) -> Transcript:
+        """A run whose programs go on with the answers of the first one.
+
+        Args:
+            name: of the input.
+            coins: number of the randomness; 0 is that of the first run.
+            change: what differs in what silos hand in.
+            subject: on another graph; the same one unless given.
+        """
+        if (name, coins) not in self._known:
+            job = self._job if subject is None else subject.job
+            assert job is not None
+            self._known[name, coins] = self._run(job, self.seed + coins, self._script.following(change))
+        return self._known[name, coins]
+
+    def signature(self, role: Role, name: str, coins: int, subject: Subject | None = None) -> dict[Feature, object]:
+        """What a run looks like to the parties of a role; the first four arguments name it."""
+        key = role, name, coins
+        if key not in self._signatures:
+            self._signatures[key] = signature(received(self.run(name, coins, None, subject), self.observers(role)))
+        return self._signatures[key]
+
+    @cached_property
+    def process(self) -> OneProcess:
+        """The silos of the first run."""
+        assert self._script.process is not None, "the first run has called sums"
+        return self._script.process
+
+    @cached_property
+    def fields(self) -> tuple[UniformField, ...]:
+        """Fields of all schemes that must be uniform."""
+        found = list[UniformField]()
+        for name, scheme in self._job.task.schemes.items():
+            found += [each for each in scheme.uniform_fields(Topology.example(name)) if each not in found]
+        return tuple(found)
+
+    def masked(self, topologies: tuple[str, ...]) -> frozenset[Key]:
+        """Fields that may depend on rows of sums of some topologies."""
+        schemes = self._job.task.schemes
+        declared = (schemes[name].uniform_fields(Topology.example(name)) for name in topologies if name in schemes)
+        return frozenset(each.key for fields in declared for each in fields)
+
+    def observers(self, role: Role) -> Ids:
+        """All parties of a role."""
+        return self.parties.ids(role) if role in self.parties.roles else np.empty(0, dtype=np.int64)
+
+    @cached_property
+    def swaps(self) -> SwappedRows:
+        """Rows that change places so that sums of some devices stay."""
+        grouping, whole = self.process.neighbour_grouping, self.process.neighbour_messages
+        owners = np.unique(grouping.group_owner)
+        forward = Swaps.of(grouping, owners, self.seed, whole=whole)
+        backward = Swaps.among(grouping.reversed(), forward.observers)
+        return SwappedRows({Direction.FORWARD: forward, Direction.BACKWARD: backward})
+
+
+def play_games(subject: Subject, seed: int) -> tuple[Game, ...]:
+    """Plays a game for each guarantee of a run whose owner says how its secret varies.
+
+    Args:
+        subject: what was run.
+        seed: of the draw of devices, of randomness, and of what is varied.
+
+    Returns:
+        One game for each secret and role; none where no sample of the graph can be run.
+    """
+    claim = subject.claim
+    wanted = [(promise, role) for promise in claim.guarantees for role, most in promise.coalition.items() if most > 0]
+    secrets = {*subject.carried, *subject.links}
+    wanted = [
+        (promise, role)
+        for promise, role in wanted
+        if promise.secret in secrets and claim.borne_on(promise.secret, {role: 1}, Circumstance.ANY)
+    ]
+    table = _table(subject, seed) if wanted else None
+    if table is None:
+        return ()
+    with library_settings():
+        return tuple(_games(table, wanted, claim))
+
+
+def _table(subject: Subject, seed: int) -> Table | None:
+    for number in range(SAMPLES):
+        sample = subject.sample(seed + number)
+        if sample is None:
+            return None
+        try:
+            return Table(sample, seed)
+        except FglSecureError:
+            continue  # a scheme may need more neighbours than this sample has
+    return None
+
+
+def _games(table: Table, wanted: list[tuple[Guarantee, Role]], claim: Claim) -> Iterator[Game]:
+    played = dict[tuple[SecretKind, Role], Guarantee]()
+    for promise, role in wanted:
+        if len(table.observers(role)):
+            played.setdefault((promise.secret, role), promise)
+    tested: dict[tuple[Role, bool], _Tested] = {}
+    found = []
+    for (secret, role), promise in played.items():
+        most = max(each.coalition.get(role, 0) for each in claim.guarantees if each.secret is secret)
+        pools = most >= len(table.observers(role))
+        try:
+            if secret in table.subject.links:
+                found.append((secret, role, promise, *_of_edges(table, secret, role)))
+                continue
+            if (role, pools) not in tested:
+                tested[role, pools] = _Tested(table, role, pools)
+            found.append((secret, role, promise, *_of_rows(table, secret, role, tested[role, pools])))
+        except FglSecureError:
+            continue  # the second input is none that the scheme takes, so that the guarantee is not tested
+    for secret, role, promise, broken, share, tests, seen in found:
+        yield Game(
+            secret=secret, role=role, guarantee=promise, coalition=f"1 {role}", broken=tuple(dict.fromkeys(broken)),
+            share=share, tests=tests, runs=table.runs, devices=table.subject.graph.num_devices, seen=seen,
+        )  # fmt: skip
+
+
+class _Tested:
+    """Tests of the words that reach the parties of a role.
+
+    Args:
+        table: of runs.
+        role: whose parties look.
+        pools: whether they may pool their views.
+    """
+
+    def __init__(self, table: Table, role: Role, pools: bool) -> None:
+        self._table, self._role, self._pools = table, role, pools
+        self.words = self._words(0)
+        self.trials = self._trials(self.words, self._words(1))
+
+    def _words(self, coins: int) -> dict[Key, list[Words]]:
+        run = self._table.first if coins == 0 else self._table.run("", coins)
+        return words(received(run, self._table.observers(self._role)), self._table.fields)
+
+    def _trials(
+        self, found: dict[Key, list[Words]], fresh: dict[Key, list[Words]]
+    ) -> dict[tuple[Key, int, tuple[str, int]], tuple[Words, Trial]]:
+        out = {}
+        for key, parts in found.items():
+            for number, (part, other) in enumerate(zip(parts, fresh.get(key, parts), strict=False)):
+                for trial in trials(part, other, receivers_pool=self._pools):
+                    out[key, number, trial.key] = part, trial
+        return out
+
+    @cached_property
+    def rejected(self) -> dict[Key, list[str]]:
+        """Rules that do not hold, by field: in this randomness and in another one."""
+        keys = list(self.trials)
+        p_values = np.array([self.trials[key][1].outcome.p_value for key in keys])
+        adjusted = holm(p_values, max(len(keys), 1))
+        first = [key for key, p in zip(keys, adjusted, strict=True) if p <= ALPHA]
+        if not first:
+            return {}
+        again = self._trials(self._words(1), self._words(2))
+        out: dict[Key, dict[str, tuple[float, str]]] = {}
+        for key in first:
+            if key not in again or again[key][1].outcome.p_value * len(first) > ALPHA:
+                continue
+            part, trial = self.trials[key]
+            rule = trial.rule.partition(" (")[0]
+            said = self._said(key[0], part, trial)
+            known = out.setdefault(key[0], {})
+            if rule not in known or trial.outcome.p_value < known[rule][0]:
+                known[rule] = trial.outcome.p_value, said
+        return {key: [said for _, said in rules.values()] for key, rules in out.items()}
+
+    def _said(self, key: Key, part: Words, trial: Trial) -> str:
+        rows = trial.rows
+        place = place_of(key, None, part.senders[rows], part.receivers[rows], self._table.parties)
+        steps = len(np.unique(part.steps[rows]))
+        when = "" if not len(rows) else f" in {steps} step{'s' if steps > 1 else ''}"
+        return f"{place}{when} {trial.rule}"
+
+
+def _of_rows(table: Table, secret: SecretKind, role: Role, tested: _Tested) -> tuple[list[str], float, int, int]:
+    """What a secret that is a row of sums shows."""
+    topologies = table.subject.carried[secret]
+    owns = role in (Role.DEVICE, Role.SILO) and topologies == (NEIGHBOURS,) and _owns_sums(table, role)
+    change: Change = table.swaps if owns else change_of(topologies)
+    observers = table.swaps.swaps[Direction.FORWARD].observers if owns else table.observers(role)
+    name = f"{'swapped' if owns else 'changed'} {topologies}"
+    mine, again = received(table.first, observers), received(table.run("", 0), observers)
+    seen = sum(len(each.receivers) for each in mine if each.sent)
+    other = received(table.run(name, 0, change), observers)
+    found = list(differences(mine, other, again, lambda: received(table.run(f"{name} again", 0, change), observers)))
+    fields = table.masked(topologies)
+    broken = _told(table, [each for each in found if each.key not in fields])
+    dependent = {each.key for each in found if each.key in fields}
+    # a word that must be uniform and is no mask of this row, such as a seed, hides every row that it is a mask's of
+    still = {key for key in tested.words if key in fields and not any(each.key == key for each in found)}
+    for key, said in tested.rejected.items():
+        if key in dependent or key in still:
+            broken += said
+    tests = len(tested.trials)
+    shares = [
+        min(smallest_share(part, tests, ALPHA, POWER) for part in tested.words[key])
+        for key in dependent & set(tested.words)
+    ]
+    return broken, max(shares, default=0.0), tests, seen
+
+
+def _owns_sums(table: Table, role: Role) -> bool:
+    return bool(np.isin(table.observers(role), table.process.neighbour_grouping.group_owner).any())
+
+
+def _told(table: Table, found: list[Difference]) -> list[str]:
+    """Differences in words, those of one field and rule together."""
+    groups: dict[tuple[Key, str], list[Difference]] = {}
+    for each in found:
+        groups.setdefault((each.key, each.rule), []).append(each)
+    out = []
+    for (key, rule), several in groups.items():
+        senders, receivers = (
+            np.concatenate([getattr(each, end) for each in several]) for end in ("senders", "receivers")
+        )
+        steps = {each.step: None for each in several}
+        when = f"{words_of(next(iter(steps)))}" + (f" and {len(steps) - 1} more steps" if len(steps) > 1 else "")
+        out.append(f"{place_of(key, None, senders, receivers, table.parties)}, {when}: {rule}")
+    return out
+
+
+def _of_edges(table: Table, secret: SecretKind, role: Role) -> tuple[list[str], float, int, int]:
+    """What a secret shows that the edges of the graph are."""
+    degrees = secret.name == "DEGREE"
+    graph = swapped_edges(table.subject.graph, table.seed, degrees=degrees)
+    seen = sum(len(each.receivers) for each in received(table.first, table.observers(role)) if each.sent)
+    if graph is None:
+        return [], 1.0, 0, seen
+    other, name = table.subject.on_graph(graph), f"degrees {degrees}"
+
+    def compared(*coins: int) -> tuple[list[str], int]:
+        ones = [table.signature(role, "", each) for each in coins]
+        return _compared(table, ones, [table.signature(role, name, each, other) for each in coins])
+
+    broken, features = compared(0, 1)
+    if broken:  # what randomness changes now and then may have stayed in two runs
+        broken, features = compared(0, 1, 2, 3)
+    return broken, 0.0, features, seen
+
+
+_Signatures = list[dict[Feature, object]]
+
+
+def _compared(table: Table, ones: _Signatures, others: _Signatures) -> tuple[list[str], int]:
+    """Features that randomness does not change and the secret does."""
+    one, another = ones[0], others[0]
+    unsteady = {(key.kind, key.what) for runs in (ones, others) for key in _unsteady(runs)}
+    out: dict[tuple[str, str], tuple[Feature, set[int]]] = {}
+    for feature in [*one, *(each for each in another if each not in one)]:
+        if one.get(feature) == another.get(feature) or (feature.kind, feature.what) in unsteady:
+            continue
+        key = feature.kind, feature.what
+        out.setdefault(key, (feature, set()))[1].add(feature.receiver)
+    said = []
+    for (kind, what), (feature, receivers) in out.items():
+        who = np.array(sorted(receivers))
+        place = place_of((kind, ""), feature.step, np.empty(0, dtype=np.int64), who, table.parties)
+        said.append(f"{place.replace(' from no party', '')}: {what} depends on the graph")
+    return said, sum((key.kind, key.what) not in unsteady for key in one)
+
+
+def _unsteady(runs: _Signatures) -> Iterator[Feature]:
+    """Features that randomness changes."""
+    first, *rest = runs
+    for other in rest:
+        yield from (key for key in {**first, **other} if first.get(key) != other.get(key))

@@ -1,0 +1,278 @@
+"""What parties of one role were sent in a game, field by field, and how two runs of it differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.auditing.game_words import Words
+from fgl_secure.protocols.scheme import UniformField
+from fgl_secure.runtime import Direction, Directory, Private, Role, Step, Transcript
+from fgl_secure.typing import Flags, Ids
+
+Key = tuple[str, str]
+"""Kind of message, or of what is worked out from sealed ones, and field."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Messages of one kind that reached some parties in one step.
+
+    Attributes:
+        kind: of the messages.
+        step: when.
+        senders: int64 [m], party identifiers.
+        receivers: int64 [m], party identifiers.
+        item_bytes: size of one message.
+        fields: by name, [m, ...]; empty where only sizes are known.
+        sent: whether it was sent, and not worked out by its owner.
+    """
+
+    kind: str
+    step: Step
+    senders: Ids
+    receivers: Ids
+    item_bytes: int
+    fields: Mapping[str, NDArray[Any]]
+    sent: bool = True
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What it looks like from outside."""
+        fields = tuple((name, value.dtype.str, value.shape[1:]) for name, value in self.fields.items())
+        return self.kind, self.step, self.item_bytes, fields
+
+
+def received(run: Transcript, observers: Collection[int] | Ids) -> list[Batch]:
+    """What reached some parties, and what they worked out from messages that are not recorded.
+
+    Args:
+        run: recorded in full.
+        observers: party identifiers.
+    """
+    sees = np.zeros(len(run.parties), dtype=np.bool_)
+    sees[np.asarray(observers, dtype=np.int64)] = True
+    out = []
+    for batch in run.messages:
+        rows = np.flatnonzero(sees[batch.receivers])
+        if len(rows):
+            fields = {name: np.asarray(value)[rows] for name, value in (batch.fields or {}).items()}
+            ends = batch.senders[rows], batch.receivers[rows]
+            out.append(Batch(batch.phase.label, batch.step, *ends, batch.item_bytes, fields))
+    for own in run.private:
+        rows = np.flatnonzero(sees[own.owners]) if own.kind is Private.COINS else np.empty(0, dtype=np.int64)
+        if len(rows):
+            owners = own.owners[rows]
+            out.append(Batch(own.name, own.step, owners, owners, 0, {"": np.asarray(own.values)[rows]}, sent=False))
+    return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Difference:
+    """One place in which two runs with equal randomness differ.
+
+    Attributes:
+        key: kind of message and field; the field is empty where sizes, counts or order differ.
+        step: when.
+        senders: int64 [k], of the messages that differ.
+        receivers: int64 [k].
+        rule: what does not hold, in words.
+    """
+
+    key: Key
+    step: Step
+    senders: Ids
+    receivers: Ids
+    rule: str
+
+    def place(self, parties: Directory) -> str:
+        """Where it is, in words."""
+        return place_of(self.key, self.step, self.senders, self.receivers, parties)
+
+
+def place_of(key: Key, step: Step | None, senders: Ids, receivers: Ids, parties: Directory) -> str:
+    """Kind of message, field, step, senders and receivers, in words."""
+    what = f"{key[1]} of {key[0]}" if key[1] not in ("", "payload") else key[0]
+    when = "" if step is None else f" in {words_of(step)}"
+    return f"{what}{when} from {_names(senders, parties)} to {_names(receivers, parties)}"
+
+
+def words_of(step: Step) -> str:
+    """A step, in words."""
+    layer = "" if step.layer < 0 else f", layer {step.layer}"
+    way = ", backward" if step.direction is Direction.BACKWARD else ""
+    return f"round {step.round}{layer}{way}{', scoring' if step.evaluation else ''}"
+
+
+def _names(parties: Ids, directory: Directory) -> str:
+    found = np.unique(parties).tolist()
+    roles: dict[Role, list[str]] = {}
+    for each in found[:3]:
+        party = directory.party_of(each)
+        roles.setdefault(party.role, []).append(str(party.index))
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    said = [f"{role}{'s' if len(each) > 1 or more else ''} {', '.join(each)}" for role, each in roles.items()]
+    return (" and ".join(said) or "no party") + more
+
+
+def differences(
+    one: list[Batch], other: list[Batch], again: list[Batch], other_again: Callable[[], list[Batch]]
+) -> Iterator[Difference]:
+    """Where two runs differ: in what they look like from outside, which ends the comparison, or in words.
+
+    Args:
+        one: of the first input.
+        other: of the second input, with equal randomness.
+        again: of the first one once more, with equal randomness.
+        other_again: gives the second one once more. Libraries may have entropy of their own: of fields that differ
+            between two runs of one input those eight bytes count that both runs of each input share.
+    """
+    nobody = np.empty(0, dtype=np.int64)
+    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+        if (
+            a.shape != b.shape
+            or not np.array_equal(a.receivers, b.receivers)
+            or not np.array_equal(a.senders, b.senders)
+        ):
+            rule = "changes in number, size, type, order or ends of messages"
+            yield Difference((a.kind, ""), a.step, a.senders, a.receivers, rule)
+            return
+        for name, value in a.fields.items():
+            rows = _changed(value, b.fields[name])
+            if len(rows) and len(_changed(value, again[place].fields[name])):
+                others = b.fields[name], other_again()[place].fields[name]
+                rows = _steadily_changed((value, again[place].fields[name]), others)
+            if len(rows):
+                yield Difference((a.kind, name), a.step, a.senders[rows], a.receivers[rows], "depends on the secret")
+    if len(one) != len(other):
+        first = max(one, other, key=len)[min(len(one), len(other))]
+        yield Difference((first.kind, ""), first.step, nobody, first.receivers, "is sent for one secret alone")
+
+
+def _changed(value: NDArray[Any], other: NDArray[Any]) -> Ids:
+    """Rows that differ; of real numbers, by more than rounding does."""
+    if value.dtype.kind == "f":
+        same: Flags = np.isclose(value, other, rtol=1e-5, atol=1e-7, equal_nan=True)
+    else:
+        same = value == other
+    return np.flatnonzero(~same.reshape(len(same), -1).all(axis=1))
+
+
+def _steadily_changed(ones: tuple[NDArray[Any], NDArray[Any]], others: tuple[NDArray[Any], NDArray[Any]]) -> Ids:
+    """Rows with eight bytes that two runs of one input share, and two of another input, but not with the first."""
+
+    def blocks(found: NDArray[Any]) -> NDArray[np.uint64]:
+        flat = np.ascontiguousarray(found).reshape(len(found), -1).view(np.uint8)
+        whole = flat.shape[1] // 8 * 8
+        return np.ascontiguousarray(flat[:, :whole]).view(np.uint64)
+
+    mine, again, theirs, once_more = (blocks(each) for each in (*ones, *others))
+    return np.flatnonzero(((mine == again) & (theirs == once_more) & (mine != theirs)).any(axis=1))
+
+
+def words(batches: list[Batch], fields: tuple[UniformField, ...]) -> dict[Key, list[Words]]:
+    """The words of fields that must be uniform, by field: messages of one width together, and the beginnings of all.
+
+    Streams of masks that begin alike in steps of several widths show in beginnings alone.
+
+    Args:
+        batches: of one run.
+        fields: by kind of message and name; of several moduli the largest that the type of the words holds.
+    """
+    parts: dict[tuple[Key, int, int], list[tuple[NDArray[Any], Ids, Ids, Ids]]] = {}
+    steps: dict[Step, int] = {}
+    for batch in batches:
+        for name, value in batch.fields.items():
+            fitting = _moduli((batch.kind, name), value.dtype, fields)
+            flat = value.reshape(len(value), -1) if fitting else value[:0]
+            told = np.flatnonzero(flat.any(axis=1)) if flat.size else flat
+            if len(told):  # zeros alone are a refusal
+                number = steps.setdefault(batch.step, len(steps))
+                ends = batch.senders[told], batch.receivers[told]
+                part = parts.setdefault(((batch.kind, name), max(fitting), flat.shape[1]), [])
+                part.append((flat[told], *ends, np.full(len(told), number)))
+    out: dict[Key, list[Words]] = {}
+    for (key, stated, _), found in parts.items():
+        modulus = stated or max(int(part[0].max()) for part in found) + 1
+        values = np.concatenate([_integers(part[0], modulus) for part in found])
+        senders, receivers, numbers = (np.concatenate([part[place] for part in found]) for place in (1, 2, 3))
+        named = Words(f"{key[1]} of {key[0]}", modulus, values, senders, receivers, numbers, stated > 0)
+        out.setdefault(key, []).append(named)
+    return {key: [*found, *_beginnings(found)] for key, found in out.items()}
+
+
+def _beginnings(parts: list[Words]) -> list[Words]:
+    """The first words of messages of several widths; none where there is one width."""
+    first, width = parts[0], min(part.values.shape[1] for part in parts)
+    alike = [part for part in parts if part.modulus == first.modulus]
+    if len(alike) < 2 or width < 2:
+        return []
+    values = np.concatenate([part.values[:, :width] for part in alike])
+    senders, receivers, steps = (
+        np.concatenate([getattr(part, name) for part in alike]) for name in ("senders", "receivers", "steps")
+    )
+    return [replace(first, values=values, senders=senders, receivers=receivers, steps=steps)]
+
+
+def _moduli(key: Key, kind: np.dtype[Any], fields: tuple[UniformField, ...]) -> list[int]:
+    """Those of a field that its type holds; remainders of least magnitude take both signs."""
+    moduli = [each.modulus for each in fields if each.key == key]
+    if kind.kind not in "iu":
+        return []
+    return [each for each in moduli if each <= np.iinfo(kind).max + 1] or [
+        each for each in moduli if each <= 2 ** (8 * kind.itemsize)
+    ]
+
+
+def _integers(values: NDArray[Any], modulus: int) -> NDArray[np.int64]:
+    """Words as int64 in 0 .. modulus - 1; those of 2^63 values or more by their bits."""
+    if modulus >= 2**63:
+        return np.ascontiguousarray(values).view(np.int64)
+    return values.astype(np.int64) % modulus
+
+
+class Feature(NamedTuple):
+    """Something that one party sees of the messages of a kind in one step: whose, the how many-th batch, and what."""
+
+    kind: str
+    step: Step
+    receiver: int
+    number: int
+    what: str
+
+
+def signature(batches: list[Batch]) -> dict[Feature, object]:
+    """What a run looks like to each party in each step: counts, sizes, types, senders, and how often words repeat.
+
+    Words that are few and the same for every randomness stand in it as they are, others by what the comparison of runs
+    leaves of them.
+    """
+    out: dict[Feature, object] = {}
+    seen: dict[tuple[str, Step, int], int] = {}
+    for batch in (each for each in batches if each.sent):
+        numbers = {name: _row_numbers(value) for name, value in batch.fields.items()}
+        for receiver in np.unique(batch.receivers).tolist():
+            rows = np.flatnonzero(batch.receivers == receiver)
+            place = (batch.kind, batch.step, receiver)
+            number = seen[place] = seen.get(place, -1) + 1
+            out[Feature(*place, number, "number of messages")] = len(rows)
+            out[Feature(*place, number, "size and types of messages")] = batch.shape
+            out[Feature(*place, number, "senders")] = tuple(np.sort(batch.senders[rows]).tolist())
+            for name, value in numbers.items():
+                mine = np.sort(value[rows])
+                repeats = np.unique(mine, return_counts=True)[1]
+                out[Feature(*place, number, f"repetitions of {name}")] = tuple(np.sort(repeats).tolist())
+                out[Feature(*place, number, f"words of {name}")] = mine.tobytes()
+    return out
+
+
+def _row_numbers(value: NDArray[Any]) -> NDArray[np.uint64]:
+    """A number for each row, the same for equal rows: sums of words of eight bytes with random weights modulo 2^64."""
+    flat = np.ascontiguousarray(value).reshape(len(value), -1).view(np.uint8)
+    blocks = np.pad(flat, ((0, 0), (0, -flat.shape[1] % 8))).view(np.uint64)
+    weights = np.random.default_rng(0).integers(1, 2**63, size=blocks.shape[1], dtype=np.uint64) | np.uint64(1)
+    return np.asarray((blocks * weights).sum(axis=1, dtype=np.uint64))

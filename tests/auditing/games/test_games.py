@@ -1,0 +1,114 @@
+"""Games on runs: right schemes keep their guarantees, and what differs is found and placed."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from fgl_secure.auditing.audit import GAMES, audit
+from fgl_secure.auditing.game import Game, play_games
+from fgl_secure.auditing.game_variations import Swaps, swapped_edges
+from fgl_secure.auditing.matrix import State
+from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.report import Report
+from fgl_secure.methods import FedAvg, HiFGL
+from fgl_secure.protocols.topology import Grouping
+from fgl_secure.runtime import Role, Secret
+
+
+@cache
+def _plan(*schemes: str) -> Plan:
+    return HiFGL(epochs=1).plan(None, schemes, seed=0)
+
+
+@cache
+def _games(scheme: str, seed: int = 0) -> tuple[Game, ...]:
+    return play_games(_plan(scheme).subjects[0], seed)
+
+
+@pytest.mark.parametrize("scheme", ["relay-coded", "relay-coded[graph-shown]"])
+def test_relay_coded_keeps_its_guarantees(scheme: str) -> None:
+    """A game for each of its guarantees; none is lost, and each says how small a leak it would have seen."""
+    games = _games(scheme)
+    assert {(game.secret, game.role) for game in games} >= {
+        (Secret.EMBEDDING, Role.RELAY),
+        (Secret.EMBEDDING, Role.DEVICE),
+        (Secret.PARAMETER_GRADIENT, Role.SILO),
+        (Secret.SUMMAND, Role.SERVER),
+        (Secret.CROSS_EDGE, Role.SILO),
+    }
+    assert [game.broken for game in games if game.broken] == []
+    relay = next(game for game in games if (game.secret, game.role) == (Secret.EMBEDDING, Role.RELAY))
+    assert 0 < relay.share < 0.01
+    assert relay.seen > 1000
+
+
+def test_published_secmp_loses() -> None:
+    """Masks are shared, and silos are asked for parameters along edges: the places are named."""
+    found = {(game.secret, game.role): " ".join(game.broken) for game in _games("secmp")}
+    assert "codes" in found[Secret.EMBEDDING, Role.DEVICE]
+    assert "parameter request" in found[Secret.CROSS_EDGE, Role.SILO]
+
+
+@pytest.mark.parametrize("scheme", ["pairwise-masking", "lightsecagg", "ckks-shared-key"])
+def test_sums_of_updates_keep_a_clients_vector(scheme: str) -> None:
+    """Also where libraries have randomness of their own."""
+    (subject,) = FedAvg(epochs=1).plan(None, (scheme,), seed=0).subjects
+    games = play_games(subject, 1)
+    assert (Secret.SUMMAND, Role.SERVER) in {(game.secret, game.role) for game in games}
+    assert [game.broken for game in games if game.broken] == []
+
+
+def test_no_game_without_a_guarantee() -> None:
+    """Sums in the clear promise nothing."""
+    assert play_games(_plan("plaintext").subjects[0], 0) == ()
+
+
+def test_a_report_has_games() -> None:
+    """As findings with their own names, and in the states of the matrix; they survive being written and read."""
+    report = audit(HiFGL(epochs=1), schemes=["secmp"], attacks=GAMES)
+    assert {record.attack for record in report.violations} >= {"game-embedding-device", "game-cross-edge-silo"}
+    assert all(record.claim for record in report.violations)
+    cells = {(cell.secret, cell.role): cell for cell in report.matrix}
+    assert cells[Secret.EMBEDDING, "device"].state is State.VIOLATED
+    assert "game-embedding-device" in report.attacks
+
+
+def test_a_guarantee_that_holds_is_not_violated() -> None:
+    """The state is that of a guarantee that was tested."""
+    report: Report = audit(FedAvg(epochs=1), schemes=["lightsecagg"], attacks=GAMES)
+    assert report.violations == ()
+    states = {(cell.secret, cell.role): cell.state for cell in report.matrix}
+    assert states[Secret.SUMMAND, "server"] is State.NOT_VIOLATED
+
+
+def test_swaps_keep_the_sums_of_observers() -> None:
+    """And change other sums."""
+    rng = np.random.default_rng(3)
+    source, target = np.nonzero(rng.random((30, 30)) < 0.15)
+    owners = np.arange(100, 130)
+    grouping = Grouping(owners, owners, source, target, np.zeros(30, dtype=int), np.zeros(30, dtype=int))
+    swaps = Swaps.of(grouping, owners, 0, whole=grouping)
+    rows = rng.normal(size=(30, 4))
+    other = swaps(rows)
+    assert len(swaps.observers)
+    assert not np.array_equal(rows, other)
+    sums, others = (np.zeros((30, 4)), np.zeros((30, 4)))
+    np.add.at(sums, target, rows[source])
+    np.add.at(others, target, other[source])
+    changed = np.asarray(~np.isclose(sums, others).all(axis=1))
+    assert not changed[swaps.observers - 100].any()
+    assert changed.any()
+
+
+@pytest.mark.parametrize("degrees", [True, False])
+def test_edges_move(degrees: bool) -> None:
+    """Between silos, both ways, as many as before; degrees stay where they are to."""
+    graph = _plan("secmp").graph.some_neighbourhoods(64, 0)
+    other = swapped_edges(graph, 1, degrees=degrees)
+    assert other is not None
+    assert other.edges.shape == graph.edges.shape
+    assert np.array_equal(np.sort(other.in_degree), np.sort(graph.in_degree)) or degrees
+    assert np.array_equal(other.in_degree, graph.in_degree) is not degrees
+    assert replace(other, graph=graph.graph).edges is graph.edges
