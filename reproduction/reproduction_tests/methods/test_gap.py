@@ -165,7 +165,7 @@ def skip_nodes(noise: NDArray[np.int64]) -> NDArray[np.int64]:
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_lower_bounds_stay_below_the_claim(epsilon: float) -> None:
     """And reach half of epsilon 4, both of them."""
-    settings = noise_for(QUICK, epsilon)
+    settings = calibrate_noise(epsilon, 1e-5, 10_556, QUICK.hops, QUICK.width)
     gaussian, one_run = play_canaries(settings, SimulationCoins(0)).bounds(settings.target.delta)
     assert 0.5 * epsilon * (epsilon > 1) < gaussian.epsilon <= epsilon
     assert 0.4 * epsilon * (epsilon > 1) < one_run.epsilon <= epsilon

@@ -9,12 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure import audit, train
+from fgl_secure.auditing.method import Method
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import local as local_dp
 from fgl_secure.dp import response_matrix
 from fgl_secure.errors import DataWarning, InputError
 from fgl_secure.graph import FederatedGraph, datasets
-from fgl_secure.methods import HiFGL, LocalPerturbation
+from fgl_secure.methods import Fed2GNN, FedStruct, HiFGL, LocalPerturbation
 from fgl_secure.methods.hifgl.audit_target import measure_perturbation
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 from fgl_secure.methods.hifgl.program import silos_of
@@ -139,6 +140,19 @@ def test_a_program_that_is_taken_up_again_draws_nothing_anew() -> None:
     assert not np.array_equal(again.state()["perturbed"], perturbed)
     again.restore(first.state())
     assert np.array_equal(again.state()["perturbed"], perturbed)
+
+
+@pytest.mark.parametrize("method", [Fed2GNN(epochs=1, hops=1, neighbours=4), FedStruct(epochs=1)])
+@pytest.mark.parametrize("epsilon", [1e-6, 40.0])
+def test_any_method_runs_on_a_graph_as_devices_send_it(method: Method, epsilon: float) -> None:
+    """At an epsilon of 10^-6 and with equal coins, features and labels change no loss; negative control: at 40."""
+    local = LocalPerturbation(epsilon, label_epsilon=epsilon)
+    flipped = replace(OTHER_FEATURES, graph=replace(OTHER_FEATURES.graph, labels=1 - GRAPH.labels))
+    losses = [
+        train(method, local.perturb_graph(graph, SimulationCoins(0)), "plaintext", device="cpu").result.losses
+        for graph in (GRAPH, flipped)
+    ]
+    assert (losses[0] == losses[1]) == (epsilon < 1)
 
 
 def test_corrected_losses_learn_true_labels_from_sent_ones() -> None:
