@@ -25,7 +25,7 @@ from fgl_secure.methods.fed2gnn.grouping import check_undirected
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
-from fgl_secure.runtime import Claim, Guarantee, Recording, Role, Secret, Strength
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Recording, Role, Secret, Strength
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.one_process import most_terms
@@ -43,6 +43,14 @@ ASSUMPTIONS = (
     "features, labels and models are not covered by what is said of edges",
 )
 """What the guarantee for edges rests on, and what it leaves out."""
+
+OWN_LEAK = Leak(
+    Secret.EMBEDDING,
+    Role.DEVICE,
+    Circumstance.SINGLE_NEIGHBOUR,
+    "every sum is computed, so that a device with one neighbour receives that neighbour's embedding",
+)
+"""Sums are exact for their receivers, which add the noise."""
 
 NOTES = (
     "Devices add noise to the sums that they receive, so attacks on what a device receives read exact sums.",
@@ -82,13 +90,13 @@ class HopSubject(Subject):
         claim = claim_of({**self.schemes, MEMBERS: Plaintext()}, sums, self.graph.num_silos)
         if self.settings is None:
             return claim
-        return claim.joined(Claim((edge_guarantee(self.settings),), (), ASSUMPTIONS))
+        return claim.joined(Claim((edge_guarantee(self.settings),), (OWN_LEAK,), ASSUMPTIONS))
 
     @property
     def job(self) -> Job:
         """The silos' programs."""
-        chosen = {"seed": self.seed, "device": self.device}
-        return make_job(self.graph, self.schemes, self.preset, self.settings, self.method.label_epsilon, **chosen)
+        chosen = self.graph, self.schemes, self.preset, self.settings, self.method.label_epsilon
+        return make_job(*chosen, seed=self.seed, device=self.device)
 
     @property
     def most_rounds(self) -> int:

@@ -58,13 +58,14 @@ class Encoder(EmbeddingModel):
     def embed(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
         """See `EmbeddingModel.embed`."""
         hidden = functional.selu(graph.rows @ self.weights[0] + self.biases[0])
-        hidden = dropout(hidden, training=self.training)
-        return functional.selu(hidden @ self.weights[1] + self.biases[1])
+        second: torch.Tensor = dropout(hidden, training=self.training) @ self.weights[1] + self.biases[1]
+        return functional.selu(second)
 
     def score(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
         """See `EmbeddingModel.score`."""
         hidden = dropout(self.embed(graph, dropout), training=self.training)
-        return hidden @ self.weights[2] + self.biases[2]
+        scores: torch.Tensor = hidden @ self.weights[2] + self.biases[2]
+        return scores
 
 
 class BlockClassifier(EmbeddingModel):
