@@ -41,9 +41,9 @@ ACCURACY = {
     "fedpub": (5, 0.6),
     "fedsage": (1, 0.6),
     "fedstar": (20, 0.55),
-    "gap": (30, 0.5),
+    "gap": (15, 0.5),
     "gcfl": (20, 0.6),
-    "progap": (30, 0.5),
+    "progap": (15, 0.5),
 }
 """Rounds, and an accuracy that the method reaches in them."""
 GRAPH, FOUR = (two_communities(devices=48, silos=silos) for silos in (3, 4))
