@@ -39,7 +39,7 @@ HASHED := --require-hashes --no-deps
 # $(call pip,python,log,arguments): what pip says is shown when it fails, in full.
 pip = $(1) -m pip --disable-pip-version-check install $(3) > $(2) 2>&1 || { cat $(2); exit 1; }
 
-.PHONY: audit check environment lint types docs tests notebooks mutants fuzz newest wheel constraints clean
+.PHONY: audit check environment lint types docs pictures tests notebooks mutants fuzz newest wheel constraints clean
 .DEFAULT_GOAL := check
 
 audit: $(RUNTIME)
@@ -72,6 +72,10 @@ types: $(DEVELOPMENT)
 docs: $(DEVELOPMENT)
 	$(call step,docs,NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir $(SITE); \
 		$(BIN)/python tests/repository/site_contents.py $(SITE))
+
+# What pages say of schemes and methods, and their pictures, made anew.
+pictures: $(DEVELOPMENT)
+	$(call step,pictures,$(BIN)/python -m tests.repository.page_tables; $(BIN)/python -m tests.repository.pictures)
 
 tests: $(DEVELOPMENT)
 	$(if $(SEEDED),@echo "== tests: to repeat the drawn examples: make tests ARGS=$(SEEDED)")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fgl_secure.graph import Data, FederatedGraph
     from fgl_secure.hierarchy import Hierarchy
     from fgl_secure.protocols.ckks.arrays import ckks_sum
-    from fgl_secure.public import audit, train
+    from fgl_secure.public import audit, audit_seeds, train
 
 try:
     __version__ = version("fgl-secure")
@@ -34,6 +34,7 @@ _PLACES = MappingProxyType({
     "LagrangeCode": "fgl_secure.algebra",
     "PrimeField": "fgl_secure.algebra",
     "audit": "fgl_secure.public",
+    "audit_seeds": "fgl_secure.public",
     "ckks_sum": "fgl_secure.protocols.ckks.arrays",
     "perturb": "fgl_secure.dp",
     "train": "fgl_secure.public",
@@ -57,6 +58,7 @@ __all__ = [
     "__version__",
     "attacks",
     "audit",
+    "audit_seeds",
     "ckks_sum",
     "methods",
     "perturb",

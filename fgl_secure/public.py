@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from fgl_secure.graph import Data, FederatedGraph
 from fgl_secure.graph.data import GraphSets
 from fgl_secure.graph.own_files import warned
 from fgl_secure.host import library_settings
+from fgl_secure.methods.seeds import SeedReports, audit_each_seed, checked_seeds
 from fgl_secure.progress import shown
 from fgl_secure.schemes import Assignment
 from fgl_secure.threads import one_thread
@@ -93,6 +95,59 @@ def audit(
             return auditing.audit(
                 chosen, source, named, attacks, seed=int(seed), device=device, progress=phases,
                 command=command or _call(chosen, source, named, attacks, int(seed)),
+            )  # fmt: skip
+
+
+@library_settings()
+@one_thread()
+def audit_seeds(
+    of: Any,  # as in `audit`
+    data: Any = None,
+    schemes: Schemes = (),
+    attacks: Iterable[str] | str = auditing.ALL,
+    *,
+    seeds: int | Iterable[int] = 3,
+    method: Method | str | None = None,
+    silos: Any = None,
+    split: int | None = None,
+    device: str = "auto",
+    runs: Path | str | None = None,
+    progress: Callable[[str], Progress] | bool | None = None,
+    verbose: bool = True,
+) -> SeedReports:
+    """Audits a method under several seeds, and gives means over them with intervals.
+
+        from fgl_secure import audit_seeds
+        from fgl_secure.methods import FedAvg
+
+        reports = audit_seeds(FedAvg(epochs=5), "digits", ["plaintext", "pairwise-masking"], runs="runs.jsonl")
+        reports.to_dataframe().to_csv("findings.csv")
+
+    Args:
+        of: as in `audit`.
+        data: as in `audit`.
+        schemes: as in `audit`.
+        attacks: as in `audit`.
+        seeds: how many, from 0; or which. Each sets partition, split, initial weights and coins.
+        method: as in `audit`.
+        silos: as in `audit`.
+        split: as in `audit`.
+        device: as in `audit`.
+        runs: file to which each finished seed is added. A later call with equal options, data, version and sources
+            takes what is there, so an interrupted audit goes on with the next seed. None keeps nothing.
+        progress: as in `audit`.
+        verbose: as in `audit`.
+
+    Raises:
+        FglSecureError: a choice breaks a rule, before anything ran.
+    """
+    with warned(verbose=verbose):
+        each = {seed: _chosen(of, data, method, silos, split, seed) for seed in checked_seeds(seeds)}
+        chosen, sources = next(iter(each.values()))[0], {seed: source for seed, (_, source) in each.items()}
+        with _shown(progress) as phases:
+            return audit_each_seed(
+                chosen, sources, schemes, attacks, device=device, runs=None if runs is None else Path(runs),
+                command=lambda seed: _call(chosen, sources[seed], schemes, attacks, seed), progress=phases,
             )  # fmt: skip
 
 

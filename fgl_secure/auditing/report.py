@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
@@ -162,19 +162,28 @@ class Report:
         """
         try:
             place = Path(path)
-            values = json.loads((place / "report.json" if place.is_dir() else place).read_text(encoding="utf-8"))
-            if values.pop("schema") != _SCHEMA:
-                raise InputError("its layout is another version's")
-            values["matrix"] = tuple(map(Cell.from_json, values["matrix"]))
-            values["records"] = tuple(map(Record.from_json, values["records"]))
-            for each in values["exposures"]:
-                check_types(Exposure, each)
-            values["exposures"] = tuple(Exposure(**each) for each in values["exposures"])
-            return cls(**{**values, "notes": tuple(values["notes"])})
+            return cls.from_json(json.loads((place / "report.json" if place.is_dir() else place).read_text("utf-8")))
         except (OSError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
             raise InputError(
                 f"path must be a report.json of layout {_SCHEMA}, or its folder; found {path} ({error})"
             ) from error
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Report:
+        """Return the report of which `to_json` gave the values.
+
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError: they are none of this layout.
+        """
+        rest = {name: value for name, value in values.items() if name != "schema"}
+        if values["schema"] != _SCHEMA:
+            raise ValueError("its layout is another version's")
+        for each in values["exposures"]:
+            check_types(Exposure, each)
+        rest["matrix"] = tuple(map(Cell.from_json, values["matrix"]))
+        rest["records"] = tuple(map(Record.from_json, values["records"]))
+        rest["exposures"] = tuple(Exposure(**each) for each in values["exposures"])
+        return cls(**{**rest, "notes": tuple(values["notes"])})
 
     def to_dataframe(self) -> Any:  # pandas is optional
         """Return the findings as a `pandas.DataFrame`, a row per figure and a column per field of `Record`.
@@ -184,12 +193,6 @@ class Report:
         Raises:
             InputError: pandas is not installed.
         """
-        try:
-            from pandas import DataFrame  # noqa: PLC0415  # optional
-        except ImportError as error:
-            raise InputError(
-                "pandas must be installed for to_dataframe: pip install 'fgl-secure[tables]'; found none"
-            ) from error
         rows, columns = [], ["method", *(field.name for field in fields(Record))]
         for name in ("ci95", "null_interval"):
             at = columns.index(name)
@@ -199,7 +202,7 @@ class Report:
             for name in ("ci95", "null_interval"):
                 row[f"{name}_low"], row[f"{name}_high"] = cast("list[float] | None", row.pop(name)) or (None, None)
             rows.append(row)
-        return DataFrame(rows, columns=columns)
+        return dataframe(rows, columns)
 
     def plot(self) -> Any:  # matplotlib is optional
         """Return the findings as a `matplotlib.figure.Figure`; see `fgl_secure.auditing.plot.plot_findings`.
@@ -218,6 +221,21 @@ class Report:
     def _repr_html_(self) -> str:
         """The matrix, as notebooks show it."""
         return render_matrix(self)
+
+
+def dataframe(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> Any:  # pandas is optional
+    """Return rows as a `pandas.DataFrame`.
+
+    Raises:
+        InputError: pandas is not installed.
+    """
+    try:
+        from pandas import DataFrame  # noqa: PLC0415  # optional
+    except ImportError as error:
+        raise InputError(
+            "pandas must be installed for to_dataframe: pip install 'fgl-secure[tables]'; found none"
+        ) from error
+    return DataFrame(list(rows), columns=list(columns))
 
 
 def render_json(report: Report) -> str:

@@ -33,6 +33,8 @@ def audit(chosen: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.auditing.audit import audit as run
 
     check_folder(chosen.out)
+    if chosen.seeds != 1:
+        return _audit_seeds(chosen, words)
     method, data = configured(chosen.method, chosen), data_of(chosen.method, chosen)
     with shown(quiet=chosen.quiet) as phases:
         report = run(
@@ -47,6 +49,34 @@ def audit(chosen: argparse.Namespace, words: list[str]) -> int:
         )
     _deliver(lambda: _told(report, chosen), report.write, chosen, ["audit", chosen.method.name])
     return VIOLATED if chosen.scheme and report.violations else OK
+
+
+def _audit_seeds(chosen: argparse.Namespace, words: list[str]) -> int:
+    """Audits under several seeds; those that are finished are kept beside the reports, and not run again."""
+    from fgl_secure.cli.printing import describe_seeds
+    from fgl_secure.methods.seeds import audit_each_seed, checked_seeds, describe_entry
+
+    seeds = [chosen.seed + each for each in checked_seeds(chosen.seeds)]
+    method = configured(chosen.method, chosen)
+    with shown(quiet=chosen.quiet) as phases:
+        found = audit_each_seed(
+            method,
+            dict.fromkeys(seeds, data_of(chosen.method, chosen)),
+            chosen.scheme,
+            chosen.attack,
+            device=chosen.device,
+            command=lambda seed: _command([*words, "--seeds", "1", "--seed", str(seed)]),
+            runs=chosen.out / "seeds.jsonl",
+            watch=Runs(phases, describe_entry),
+            progress=phases,
+        )
+    _deliver(
+        lambda: json.dumps(found.rows(), indent=2) if chosen.json else describe_seeds(found),
+        found.write,
+        chosen,
+        ["audit", chosen.method.name],
+    )
+    return VIOLATED if chosen.scheme and found.violations else OK
 
 
 def _deliver(
@@ -65,7 +95,7 @@ def _deliver(
     if unsaid is not None:
         raise unsaid
     if not chosen.json:
-        others = ", ".join(path.suffix for path in written[1:])
+        others = ", ".join(dict.fromkeys(path.suffix for path in written[1:]))
         say(f"written: {written[0]}, {others}; {RUN_FILE} repeats it")
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fgl_secure.auditing.train import Trained
     from fgl_secure.ledger import Entry
     from fgl_secure.methods.comparison import Comparison
+    from fgl_secure.methods.seeds import SeedReports
     from fgl_secure.training.loop import TrainingResult
 
 _WIDTH = 120
@@ -97,6 +98,24 @@ def describe_comparison(found: Comparison) -> str:
     console.print(summary(found), markup=False, highlight=False)
     for each in found.left_out:
         console.print(f"{each.title} is left out: {each.reason}.", markup=False, highlight=False)
+    return "\n".join(line.rstrip() for line in here.getvalue().splitlines())
+
+
+def describe_seeds(found: SeedReports) -> str:
+    """Return the table over seeds: means with their 95 % intervals, and violations."""
+    there, here = Console(), io.StringIO()
+    console = Console(file=here, force_terminal=there.is_terminal, width=there.width if there.is_terminal else _WIDTH)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    headings = ("attack", "metric", "scheme", "seeds", "mean", "95 % interval", "baseline", "violations")
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if index < 3 else "right", overflow="fold")
+    for row in found.rows():
+        ends = "" if row["ci95_low"] is None else f"[{row['ci95_low']:.3f}, {row['ci95_high']:.3f}]"
+        cells = (row["attack"], row["metric"], row["protocol"], row["seeds"], f"{row['mean']:.3f}", ends,
+                 f"{row['baseline']:.3f}", row["violations"] or "")  # fmt: skip
+        style = _STYLES["violated" if row["violations"] else "quiet"]
+        table.add_row(*(str(cell).replace("[", "\\[") for cell in cells), style=style)
+    console.print(table)
     return "\n".join(line.rstrip() for line in here.getvalue().splitlines())
 
 

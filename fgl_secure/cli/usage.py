@@ -171,6 +171,9 @@ def _add_audit(parser: argparse.ArgumentParser, method: type[Method]) -> None:
         f"violates a guarantee; without it a demonstration of {', '.join(method.demonstrated)} that exits 0",
     )
     _add_attacks(parser)
+    parser.add_argument("--seeds", type=int, default=1, metavar="N",
+                        help="audits with seeds S to S + N - 1, and means over them; a call with the same folder goes "
+                        "on after the last finished seed")  # fmt: skip
     parser.add_argument("--out", type=place, default=Path("fgl-secure-report"), metavar="DIR",
                         help="folder for the report, and for run.toml that repeats it")  # fmt: skip
     add_common_options(parser)

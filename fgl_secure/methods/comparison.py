@@ -6,19 +6,16 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, cast
-
-import numpy as np
 
 from fgl_secure import __version__
 from fgl_secure.auditing import Report
 from fgl_secure.auditing.audit import chosen_attacks, examine
 from fgl_secure.auditing.html import environment
 from fgl_secure.auditing.matrix import State
-from fgl_secure.auditing.method import SEEDS, Method, Source
+from fgl_secure.auditing.method import Method, Source
 from fgl_secure.auditing.report import write_files
 from fgl_secure.auditing.tables import UnderScheme, groups
 from fgl_secure.auditing.wording import DASH, Score, bytes_text, figure, score_text, seconds_text
@@ -27,9 +24,10 @@ from fgl_secure.graph import Data, FederatedGraph
 from fgl_secure.graph.data import GraphSets
 from fgl_secure.graph.datasets import GraphSetDataset, find_dataset
 from fgl_secure.host import library_settings
-from fgl_secure.ledger import Entry, Ledger, Run, Watch, completed, provenance
+from fgl_secure.ledger import Entry, Key, Ledger, Run, Watch, completed, provenance
 from fgl_secure.methods import method as method_of
 from fgl_secure.methods import names
+from fgl_secure.methods.seeds import checked_seeds, data_facts, method_options
 from fgl_secure.schemes import TOPOLOGIES, assignment
 from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress, compute_device
@@ -277,11 +275,9 @@ def _check(schemes: Sequence[str], attacks: Sequence[str], seeds: Sequence[int],
     for text in schemes:
         assignment(text, tuple(TOPOLOGIES))
     chosen_attacks(attacks)
-    if not seeds or not schemes:
-        raise InputError(f"seeds and schemes must be at least one each; found {list(seeds)} and {list(schemes)}")
-    wrong = next((seed for seed in seeds if type(seed) is not int or not 0 <= seed < SEEDS), None)
-    if wrong is not None:
-        raise InputError(f"seeds must be integers in 0..2^63 - 1; found {wrong!r}")
+    if not schemes:
+        raise InputError("schemes must be at least one; found none")
+    checked_seeds(seeds)
     compute_device(device)
 
 
@@ -341,16 +337,14 @@ def _with_epochs(method: Method, epochs: int | None) -> Method:
     return method if epochs is None or "epochs" not in known else replace(cast(Any, method), epochs=epochs)
 
 
-def _facts(source: Source, seed: int) -> dict[str, object]:
-    """What the data are, with a digest where a file or a caller's arrays may change under the same name."""
+def _facts(source: Source, seed: int) -> Key:
+    """What the data are; see `data_facts`."""
     if isinstance(source, GraphSets):
         return {"dataset": source.drawn(seed).name, "partition": "as drawn"}
     graph = source if isinstance(source, FederatedGraph) else source.federated(seed)
     if not graph.test_mask.any():
         raise InputError("masks.test must mark at least one node, methods are compared on test nodes; found none")
-    arrays = (graph.graph.features, graph.graph.edges, graph.graph.labels, graph.silo_of, graph.train_mask)
-    digest = sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in arrays)).hexdigest()[:16]
-    return {"dataset": graph.graph.name, "partition": graph.partition, "silos": graph.num_silos, "digest": digest}
+    return data_facts(graph)
 
 
 def _run(
@@ -362,14 +356,9 @@ def _run(
     facts: Mapping[str, object],
     work: Callable[[], object],
 ) -> Run:
-    options = {each.name: _plain(getattr(method, each.name)) for each in fields(cast(Any, method))}
-    key = {"of": "compare", "method": method.name, **facts, "seed": seed, "scheme": scheme, "attacks": list(attacks),
-           "device": device, **options, **provenance()}  # fmt: skip
+    key = {"of": "compare", **facts, "seed": seed, "scheme": scheme, "attacks": list(attacks), "device": device,
+           **method_options(method), **provenance()}  # fmt: skip
     return Run(key, f"{method.title} on {facts['dataset']}, {scheme}, seed {seed}", (method.name, scheme), work)
-
-
-def _plain(value: object) -> object:
-    return value if isinstance(value, bool | int | float | str | None) else repr(value)
 
 
 def _audited(

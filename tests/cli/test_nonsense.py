@@ -35,6 +35,7 @@ NONSENSE = {
     "seed no integer": (("audit", "fedavg", "--seed", "x"), "argument --seed: must be an integer; found 'x'"),
     "seed of a comparison": (("compare", "--seed", "-1"), "seeds must be integers in 0..2^63 - 1"),
     "seed beyond all": (("train", "fedavg", "--seed", str(2**63)), "seed must lie in 0..2^63 - 1"),
+    "no seeds of an audit": (("audit", "hifgl", "--seeds", "0"), "seeds must be at least one"),
     "no runs of a comparison": (("compare", "--seeds", "0"), "seeds must be at least 1"),
     "scheme without a name": (("audit", "--scheme", ""), "scheme must be written [TOPOLOGY=]NAME"),
     "schemes of which none is there": (("audit", "--scheme", ","), "scheme must be written [TOPOLOGY=]NAME"),

@@ -158,9 +158,9 @@ def test_a_method_that_cannot_be_run_on_the_data_is_left_out() -> None:
     [
         ({"data": "Imagenet"}, "data set"),
         ({"schemes": ("magic",)}, "scheme"),
-        ({"schemes": ()}, "seeds and schemes"),
+        ({"schemes": ()}, "schemes"),
         ({"attacks": ("x-ray",)}, "attack"),
-        ({"seeds": ()}, "seeds and schemes"),
+        ({"seeds": ()}, "seeds"),
         ({"seeds": (-1,)}, "seeds"),
         ({"epochs": 0}, "epochs"),
         ({"device": "tpu"}, "device"),

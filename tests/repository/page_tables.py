@@ -86,7 +86,7 @@ def _schemes() -> Iterator[str]:
     yield "| scheme | what it does | sums | guarantees |"
     yield "|---|---|---|---|"
     for name in schemes.names():
-        serving = _serving(name)
+        serving = summed_by(name)
         most = max(len(_claim(schemes.kinds()[name](), each).guarantees) for each in serving)
         sums = ", ".join(f"`{each}`" for each in serving)
         yield f"| [`{name}`]({name}.md) | {schemes.summary(name)} | {sums} | {most or 'none'} |"
@@ -98,7 +98,7 @@ def _schemes() -> Iterator[str]:
 
 def _scheme(name: str) -> Iterator[str]:
     scheme = schemes.kinds()[name]()
-    yield f"Sums that it computes: {', '.join(f'`{each}` ({schemes.TOPOLOGIES[each]})' for each in _serving(name))}."
+    yield f"Sums that it computes: {', '.join(f'`{each}` ({schemes.TOPOLOGIES[each]})' for each in summed_by(name))}."
     taken = ", ".join(f"`{_default(scheme, each)}`" for each in scheme.parameters)
     yield ""
     yield f"Parameters, with their defaults: {taken or 'none'}."
@@ -109,11 +109,11 @@ def _scheme(name: str) -> Iterator[str]:
             yield f"### Guarantees for {' and '.join(f'`{each}`' for each in where)}{under}"
             yield ""
             yield from _claimed(claim)
-        for each in _serving(name):
+        for each in summed_by(name):
             yield ""
             yield f"### Messages of a sum of `{each}`{under}"
             yield ""
-            yield from _table(("from", "to", "message"), _traffic(variant, each))
+            yield from _table(("from", "to", "message"), traffic(variant, each))
 
 
 def _variants(scheme: Scheme) -> list[Scheme]:
@@ -166,7 +166,7 @@ def _states() -> Iterator[str]:
     yield from _table(("cell", "means"), [(f"*{state}*", what) for state, what in MEANING.items()])
 
 
-def _serving(name: str) -> list[str]:
+def summed_by(name: str) -> list[str]:
     return [each for each in schemes.TOPOLOGIES if schemes.refusal(name, each) is None]
 
 
@@ -179,7 +179,7 @@ def _claim(scheme: Scheme, where: str) -> Claim:
 def _by_claim(scheme: Scheme) -> list[tuple[list[str], Claim]]:
     """Topologies with one and the same claim together."""
     found: list[tuple[list[str], Claim]] = []
-    for each in _serving(scheme.label):
+    for each in summed_by(scheme.label):
         claim = _claim(scheme, each)
         same = next((where for where, other in found if other == claim), None)
         if same is None:
@@ -230,7 +230,7 @@ def _own_leaks(claims: Mapping[str, Claim]) -> Iterator[str]:
     served = [
         (variant, where)
         for name, kind in schemes.kinds().items()
-        for where in _serving(name)
+        for where in summed_by(name)
         for variant in _variants(kind())
     ]
     known = {leak.statement for each in served for leak in _claim(*each).leaks_by_design}
@@ -257,7 +257,7 @@ def _several(role: Role, count: int) -> str:
     return f"the {role}" if role is Role.SERVER else f"{count} {role}{'s' if count > 1 else ''}"
 
 
-def _traffic(scheme: Scheme, where: str) -> list[tuple[str, str, str]]:
+def traffic(scheme: Scheme, where: str) -> list[tuple[str, str, str]]:
     """Who is sent what in one sum of ones."""
     among = parties(scheme)
     channel, wanted = Channel(among, SimulationCoins(0)), topology(where, among)

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import doctest
+import html
 import importlib
 import io
 import re
@@ -23,7 +24,7 @@ from fgl_secure.cli.usage import parser_for
 from fgl_secure.methods import names
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Topology
-from tests.repository import page_tables
+from tests.repository import page_tables, pictures
 from tests.repository.blocks import blocks
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +57,30 @@ def test_every_scheme_has_a_page(name: str) -> None:
 def test_every_method_has_a_page(name: str) -> None:
     """It has what the method's configuration says."""
     assert f"<!-- made: method {name} -->" in page_tables.method_page(name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [each for each in schemes.names() if each != "plaintext"])
+def test_a_protocol_diagram_has_the_messages_of_the_code(name: str) -> None:
+    """Run `make pictures` where this fails. Words are compared in order: lines break where there is room."""
+    drawn = re.findall(r"<text[^>]*>([^<]*)</text>", (pictures.IMAGES / f"protocol-{name}.svg").read_text("utf-8"))
+    steps = page_tables.traffic(schemes.kinds()[name](), page_tables.summed_by(name)[0])
+    written = " ".join(f"{number}. {content}" for number, (*_, content) in enumerate(steps, 1))
+    assert html.unescape(" ".join(drawn)).split()[-len(written.split()) :] == written.split()
+
+
+def test_pages_show_every_picture() -> None:
+    """A picture that no page shows is drawn for nobody; one that is missing is a broken page."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *page_tables.pages()])
+    shown = set(re.findall(r"images/([\w-]+\.\w+)\)", text))
+    assert shown == {path.name for path in pictures.IMAGES.iterdir()} == {*pictures.pictures(), "report.png"}
+
+
+def test_charts_are_drawn_from_tables_of_pages() -> None:
+    """Each table is found, and has figures."""
+    for name, draw in pictures.pictures().items():
+        if not name.startswith("protocol"):
+            (axes,) = draw().axes
+            assert len(axes.lines) + len(axes.patches) >= 4, name
 
 
 def test_warnings_about_pages_are_errors() -> None:
