@@ -31,7 +31,6 @@ clients, rounds, train_locally = [data, data, data], 1, lambda model, client: mo
 """,
     "docs/audit_your_graph.md": GRAPHS,
     "docs/coded_computing.md": "import numpy; blocks = numpy.arange(6).reshape(2, 3)",
-    "docs/differential_privacy.md": GRAPHS + "graph = SMALL",
     "docs/fedspray.md": GRAPHS,
     "docs/fed2gnn.md": GRAPHS,
     "docs/fedstruct.md": GRAPHS,
