@@ -15,8 +15,8 @@ from fgl_secure.graph import FederatedGraph, within_silos
 from fgl_secure.runtime import Directory, Phase, PrivateBatch, Role, Step, Transcript
 from fgl_secure.typing import Floats, Ids
 
-LABELS = "labels of sums"
-"""Name of what owners of sums work out: the first label of each of their sums, at every relay."""
+PSEUDONYMS = "pseudonyms of groups"
+"""Name of what owners of sums draw: what relays call their groups."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ class MessageTruth(DeviceTruth):
         embeddings: for each step, what each device sent, [n, d] as it entered the scheme.
         labels: int64 [n], the label of each device; -1 for none.
         rows: for each layer, [n, d], the row by which each device multiplied the weights.
-        tags: int64 [k, 3], a device, and a tag that it gave its neighbours, or what stands for one at a relay.
+        tags: int64 [k, 3], a device, and the pseudonym of its group at relays.
     """
 
     parties: Directory
@@ -259,17 +259,12 @@ def sent_rows(transcript: Transcript) -> dict[Step, NDArray[Any]]:
 
 
 def _tags(transcript: Transcript) -> Ids:
-    """The tags of the first step, each from the device whose it is: others hand it on under a ticket."""
-    labels = [b for b in transcript.private if b.name == LABELS]
-    if labels:
-        owners, words = transcript.parties.index_of(labels[0].owners, Role.DEVICE), labels[0].values
-        return np.column_stack([np.repeat(owners, words.shape[1]), words.reshape(-1, 2)])
-    batches = [b for b in transcript.messages if b.phase is Phase.TAGS and b.fields is not None]
-    first = [b for b in batches if b.step == batches[0].step and "ticket" not in b.fields]  # type: ignore[operator]
-    if not first:
+    """The pseudonyms of groups, each with the device whose it is."""
+    batches = [b for b in transcript.private if b.name == PSEUDONYMS]
+    if not batches:
         return np.empty((0, 3), dtype=np.int64)
-    owners = np.concatenate([transcript.parties.index_of(b.senders, Role.DEVICE) for b in first])
-    found: Ids = np.unique(np.column_stack([owners, np.concatenate([b["tag"] for b in first])]), axis=0)
+    owners = transcript.parties.index_of(np.concatenate([b.owners for b in batches]), Role.DEVICE)
+    found: Ids = np.unique(np.column_stack([owners, np.concatenate([b.values for b in batches])]), axis=0)
     return found
 
 

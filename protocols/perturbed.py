@@ -329,6 +329,10 @@ class Noisy(SumMachine):
         """See `Machine.turn`."""
         return self._inner.turn()
 
+    def settle(self) -> bool:
+        """See `Machine.settle`."""
+        return self._inner.settle()
+
     def state(self) -> Mapping[str, NDArray[Any]]:
         """The inner machine's, and how many releases are spent."""
         return {**self._inner.state(), _SPENT: np.array([self._spent])}

@@ -1,4 +1,4 @@
-"""What two partners know, and nobody who is not between them: it names their messages where no tags are told."""
+"""Who adds what for whom in one collective, as data."""
 
 from __future__ import annotations
 
@@ -13,39 +13,6 @@ from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError
 from fgl_secure.protocols.partnering import Contributors, computed
 from fgl_secure.runtime import Direction, Directory, Role
 from fgl_secure.typing import Flags, Ids
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LinkKeys:
-    """Keys between partners: a row for each partner of each device that a process hosts.
-
-    Attributes:
-        devices: int64 [p], hosted devices, party identifiers below 2^31.
-        partners: int64 [p], the other ends, as the grouping calls them; no pair twice.
-        words: int64 [p, 2], not negative, the same at both ends; secret.
-        first: bool [p], whether the device is the first of the two ends; at the other end it says the opposite.
-    """
-
-    devices: Ids
-    partners: Ids
-    words: Ids = field(repr=False)
-    first: Flags
-    _places: PairIndex = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_places", PairIndex(self.devices, self.partners))
-
-    def find(self, devices: Ids, partners: Ids) -> Ids:
-        """int64 [m]: the rows of some devices and their partners.
-
-        Raises:
-            InputError: two of them have no key.
-        """
-        found = self._places.find(devices, partners)
-        if (found < 0).any():
-            raise InputError("partners must have agreed on keys where no tags are told; at least two have not")
-        return found
-
 
 Reals = NDArray[np.floating[Any]]
 
@@ -212,7 +179,7 @@ class Route:
 
 
 MOST_ASKED = 8
-"""Questions that are kept: of two hops in either direction, and of parties whose tags are late."""
+"""Questions that are kept: of two hops in either direction, and of parties that are late."""
 
 
 class PairIndex:
@@ -258,7 +225,7 @@ class PairIndex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Circuits:
-    """Ways between devices that exchange rows and don't know each other: those on a way hand tags on.
+    """Ways between devices that exchange rows and don't know each other: those on it hand on what they say.
 
     Attributes:
         table: int64 [w, 5], of each way at each device on it that is known: the device, the way's number, who is
@@ -316,7 +283,6 @@ class Topology:
         helpers: int64 [k], ascending identifiers of those who help beside owners and custodians, such as relays.
         circuits: ways between owners of rows and of groups that don't know each other.
         others: int64 [k], identifiers of custodians whom the grouping, of one process's parties, lacks.
-        keys: of devices and partners who have agreed on some; secret, unlike the rest.
         veto: whether owners of rows may veto the one sum, so that nobody learns it.
     """
 
@@ -328,7 +294,6 @@ class Topology:
     helpers: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     circuits: Circuits = field(default_factory=Circuits)
     others: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    keys: LinkKeys | None = field(default=None, repr=False)
     veto: bool = False
 
     def __post_init__(self) -> None:

@@ -139,7 +139,7 @@ def test_a_refusal_says_what_the_scheme_serves() -> None:
     assert refusal("secmp", "neighbours") is None
     said = str(refusal("relay-coded", "clients"))
     assert said.startswith("relay-coded serves neighbours, members and not clients (a term of")
-    assert said.endswith("relays add up rows for devices and for silos, which fetch their sums under tags")
+    assert said.endswith("relays add vectors for devices and for silos alone")
 
 
 MODULE = """
@@ -208,7 +208,7 @@ def test_what_is_no_scheme_is_refused(outside: Callable[[str], None], name: str,
 @pytest.mark.parametrize(
     ("kind", "field", "text"),
     [
-        (RelayCoded, "tags", "sealed"),
+        (RelayCoded, "profile", "graph-shown"),
         (RelayCoded, "keys", "x25519"),
         (PairwiseMasking, "rounding", "error-feedback"),
         (LightSecAgg, "keys", "x25519"),

@@ -360,7 +360,11 @@ def _as_one(first: NDArray[Any], second: NDArray[Any], field: PrimeField) -> Ids
     return np.asarray(first, dtype=np.int64) * field.modulus + np.asarray(second, dtype=np.int64)
 
 
-Unscaled = tuple[ReceivedRows, NDArray[np.signedinteger]]
+OPENED_SHARES = "opened shares"
+"""Name of what relays unmask of rows that silos carry."""
+
+Unscaled = tuple[Step, Ids, Ids, NDArray[np.signedinteger]]
+"""Of shares at relays: the step, relays, senders or UNNAMED, and the shares over the weight of the secret."""
 
 
 class _SingleShares(RowReader):
@@ -377,7 +381,7 @@ class _SingleShares(RowReader):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:
-        found = [RecoveredRows(batch.step, _named(batch, view), rows) for batch, rows in _unscaled(view, public)]
+        found = [RecoveredRows(step, senders, rows) for step, _, senders, rows in _unscaled(view, public)]
         return tuple(found) or None
 
 
@@ -395,13 +399,12 @@ class _ShareDifferences(_DifferenceReader):
         if public.modulus is None:
             return None
         field, found = PrimeField(public.modulus), []
-        for batch, rows in _unscaled(view, public):
-            senders = _named(batch, view)
+        for step, relays, senders, rows in _unscaled(view, public):
             others = (senders[1:] != senders[:-1]) | (senders[1:] == UNNAMED)
-            pairs = np.flatnonzero((batch.receivers[1:] == batch.receivers[:-1]) & others)
+            pairs = np.flatnonzero((relays[1:] == relays[:-1]) & others)
             if len(pairs):
                 values = field.subtract(rows[pairs], rows[pairs + 1])
-                found.append(_Differences(batch.step, senders[pairs], senders[pairs + 1], values, field.modulus))
+                found.append(_Differences(step, senders[pairs], senders[pairs + 1], values, field.modulus))
         return tuple(found) or None
 
 
@@ -409,15 +412,21 @@ def _unscaled(view: View, public: PublicParameters) -> Iterator[Unscaled]:
     """Shares of rows, divided by the weight of the secret at the relay's point."""
     if public.modulus is None or public.T is None:
         return
-    field = PrimeField(public.modulus)
-    for batch in view.messages(Phase.SHARES):
-        points = view.parties.index_of(batch.receivers, Role.RELAY) + 1
+    field, shown = PrimeField(public.modulus), view.messages(Phase.SHARES)
+    plain = [batch for batch in shown if batch["share"].dtype != np.uint32]  # others are masked once more
+    seen = [(batch.step, batch.receivers, _named(batch, view), np.asarray(batch["share"])) for batch in plain]
+    seen += [
+        (batch.step, batch.owners, np.full(len(batch.owners), UNNAMED), batch.values)
+        for batch in view.own(OPENED_SHARES)
+    ]
+    for step, relays, senders, shares in seen:
+        points = view.parties.index_of(relays, Role.RELAY) + 1
         if not len(points) or points.min() <= public.T:
             continue  # what the first T relays hold of a message are its masks
         known, place = np.unique(points, return_inverse=True)
         weights = lagrange_matrix(field, tuple(range(public.T + 1)), tuple(known.tolist()))[:, 0]
         factors = field.inverse(weights)[place]
-        yield batch, field.multiply(batch["share"], factors[:, None])
+        yield step, relays, senders, field.multiply(shares, factors[:, None])
 
 
 def _named(batch: ReceivedRows, view: View) -> Ids:

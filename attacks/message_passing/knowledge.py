@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.runtime import Phase, Step, View
-from fgl_secure.typing import Ids
-
 TRAINING = "neighbour sums in training"
 """Scenario: embeddings and gradients of a training run."""
 
@@ -39,9 +36,9 @@ SECMP_DEVIATING = "secmp with devices that deviate"
 CLEAR_GRADIENTS = "parameter gradients of single devices in the clear"
 UNMASKED_SHARES = "shares without masks"
 SHARED_MASKS = "shares under one mask for all senders"
-FRESH_TAGS = "messages under fresh tags, at relays that see who sends"
-OWN_SILOS = "messages of unnamed devices, which their own silos hand to relays"
-SILENT_SENDERS = "messages of unnamed devices, one or two of which fall silent"
+FRESH_TAGS = "circuits to unnamed groups, at relays that see who sends"
+OWN_SILOS = "circuits of unnamed devices, whose own silos hand rows to relays"
+SILENT_SENDERS = "rows of unnamed devices, which silos hand on whether all are there or not"
 """Controls, as HiFGL makes them."""
 
 
@@ -68,19 +65,3 @@ class SilentDevices:
 
 
 NOT_SILENT = -1
-
-
-def by_fetch(tags: Ids, view: View, relay: int, step: Step) -> Ids:
-    """What stands for the sum that each message is in: the first label of the fetch that names its own, or its tag.
-
-    Args:
-        tags: int64 [m, 2], tags or labels of messages.
-        view: of relays.
-        relay: party identifier; it takes into account what itself was asked for alone.
-        step: when.
-    """
-    fetches = [batch for batch in view.messages(Phase.FETCH) if batch.step == step]
-    named = [np.asarray(batch["opening"])[batch.receivers == relay] for batch in fetches]
-    groups = {tuple(label): group[0] for each in named for group in each.tolist() for label in group}
-    found = [groups.get(tuple(tag), tag) for tag in tags.tolist()]
-    return np.array(found, dtype=np.int64).reshape(-1, 2)

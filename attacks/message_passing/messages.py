@@ -54,7 +54,7 @@ class _ClearValues(RowReader):
 
 
 ONE_A_NEIGHBOUR = (
-    Phase.PARAMETER_REQUEST, Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES,
+    Phase.PARAMETER_REQUEST, Phase.VALUES, Phase.CODES, Phase.CIRCUITS, Phase.SHARES,
     Phase.SEALED,
 )  # fmt: skip
 """Messages of which a device may send one for each neighbour and step."""
@@ -89,7 +89,8 @@ class _Counting(Attack[_CountedMessages, MessageTruth]):
         unique, place = np.unique(keys, return_inverse=True)
         most = np.zeros(len(unique), dtype=np.int64)
         np.maximum.at(most, place, counts)
-        local = self.card.observer is Role.SILO and all(batch.phase is not Phase.SEALED for batch in here)
+        carried = {Phase.SEALED, Phase.CIRCUITS}
+        local = self.card.observer is Role.SILO and not any(batch.phase in carried for batch in here)
         return _CountedMessages(unique // len(view.parties), unique % len(view.parties), most, local)
 
     def score(self, guess: _CountedMessages, truth: MessageTruth) -> tuple[Measurement, ...]:

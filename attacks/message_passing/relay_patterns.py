@@ -1,25 +1,23 @@
-"""What relays see of the graph by the pattern of messages: tags, silos that forward, and messages that are missing.
+"""What relays see of the graph by the pattern of circuits: groups, silos that hand rows over, and rows that miss.
 
-A relay sees sender x tag: the adjacency matrix of the graph with its columns shuffled. On an undirected graph device
-u and its tag have the same neighbourhood, once as senders under the tag and once as tags that u sends under. Colour
-refinement (Weisfeiler and Leman 1968) from the degrees on therefore gives both the same colour, and where a colour is
-unique the tag has a name. Fresh tags in every step do not help: the pattern is the same.
+A relay of named senders sees sender x group: the adjacency matrix of the graph with its columns shuffled. On an
+undirected graph device u and its group have the same neighbourhood, once as senders to the group and once as groups
+that u sends to. Colour refinement (Weisfeiler and Leman 1968) from the degrees on therefore gives both the same colour,
+and where a colour is unique the group has a name. Fresh pseudonyms do not help: the pattern is the same.
 
-Where devices are unnamed a relay still sees from which silo each message under a tag came; where messages have labels,
-one fetch names those of a sum. Where silos forward what their own devices send, and nothing else, the counts of other
-silos under a tag are the numbers of the target's neighbours there, however many messages without meaning the target
-adds, as those come from its own silo. One step tells all of it. Where silos mix, several can't be intersected: tags or
-labels, numbers, seeds and places are new ones in each, and so is the silo by way of which a message goes (tests try).
+Where devices are unnamed a relay still sees from which silo each circuit of a group comes. Where silos hand over the
+circuits of their own devices alone, the counts of other silos in a group are the numbers of the target's neighbours
+there, however many dummies the target adds, as those come from its own silo.
 
-Where every sum has D messages, those of one silent device are missing together, one in the sum of each of its partners.
-Two partners that fall silent together lack no message of each other's in a sum that is asked for: less is missing then
-than in two steps in which one of them is silent alone.
+A relay that sees a step before silos know that it is complete sees which circuits fall silent together: those of one
+device, one in the group of each of its partners and the rest in its own.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -37,7 +35,6 @@ from fgl_secure.attacks.message_passing.knowledge import (
     SILENT_SENDERS,
     TRAINING,
     SilentDevices,
-    by_fetch,
 )
 from fgl_secure.attacks.recovery import largest_share, share_of_numbers, share_right
 from fgl_secure.attacks.truth import MessageTruth
@@ -53,8 +50,8 @@ from fgl_secure.runtime import (
 )
 from fgl_secure.typing import Flags, Ids
 
-CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS)
-"""Messages that carry a tag or a label."""
+CIRCUITS = "circuits"
+"""Name of what a relay learns of circuits that are opened to it: who hands rows over, the place, and the group."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,17 +165,10 @@ def _membership(colour: Ids, size: int, count: int) -> sparse.csr_array:
 
 
 def _from_devices(view: View, direction: Direction) -> list[ReceivedRows]:
-    """The messages under tags of the first step of a layer in which devices sent them themselves."""
-    devices = view.parties.ids(Role.DEVICE)
-    batches = [batch for phase in CARRYING for batch in view.messages(phase, direction=direction)]
-    return _first(batch for batch in batches if np.isin(batch.senders, devices).all())
-
-
-def _first(batches: Iterable[ReceivedRows]) -> list[ReceivedRows]:
-    """Those of the first step of a layer in training."""
-    found = [batch for batch in batches if batch.step.layer >= 0 and not batch.step.evaluation]
-    first = min(((batch.step.round, batch.step.layer) for batch in found), default=None)
-    return [batch for batch in found if (batch.step.round, batch.step.layer) == first]
+    """The first circuits of a pass that devices opened in their own names."""
+    batches = [batch for batch in view.messages(Phase.CIRCUITS, direction=direction) if "pseudonym" in batch.fields]  # type: ignore[operator]
+    first = min(((batch.step.round, batch.step.layer) for batch in batches), default=None)
+    return [batch for batch in batches if (batch.step.round, batch.step.layer) == first]
 
 
 def _at_relay(forward: list[ReceivedRows], backward: list[ReceivedRows], relay: int, view: View) -> tuple[Ids, Ids]:
@@ -193,46 +183,53 @@ def _at_relay(forward: list[ReceivedRows], backward: list[ReceivedRows], relay: 
 
 
 def _received(batches: list[ReceivedRows], relay: int, view: View) -> tuple[Ids, Ids]:
-    """What one relay got: int64 [m] device indices of the senders, and int64 [m, 2] tags."""
+    """What one relay got: int64 [m] device indices of the senders, and int64 [m, 2] pseudonyms of groups."""
     senders, words = [np.empty(0, dtype=np.int64)], [np.empty((0, 2), dtype=np.int64)]
     for batch in batches:
         mine = batch.observers == relay
         senders.append(view.parties.index_of(batch.senders[mine], Role.DEVICE))
-        words.append(batch["tag"][mine])
+        words.append(batch["pseudonym"][mine])
     return np.concatenate(senders), np.concatenate(words)
+
+
+def _opened(view: View) -> dict[int, Ids]:
+    """By relay, the circuits of the first opening: int64 [m, 4], the silo that hands rows over, place, and group."""
+    found: dict[int, Ids] = {}
+    for rows in view.own(CIRCUITS):
+        for relay in np.unique(rows.owners).tolist():
+            found.setdefault(relay, np.asarray(rows.values)[rows.owners == relay])
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Patterns:
-    """What one relay counts under tags."""
+    """What one relay counts by group."""
 
     tags: Ids  # int64 [t, 2]
-    counts: Ids  # int64 [t, s], messages under each from each silo
+    counts: Ids  # int64 [t, s], circuits of each from each silo
 
 
 class _SiloPattern(Attack[_Patterns, MessageTruth]):
-    """A relay counts messages under each tag by silo."""
+    """A relay counts the circuits of each group by silo."""
 
     card = Card(
         "silo-pattern",
-        "a relay counts, by silo, the messages under each tag: the unnamed target's neighbours in other silos",
+        "a relay counts, by silo, the circuits of each group: the unnamed target's neighbours in other silos",
         "what silos that forward for their own devices alone leave of the graph",
         Role.RELAY, Secret.CROSS_EDGE, TRAINING, OWN_SILOS, truth=MessageTruth,
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> _Patterns | None:  # noqa: ARG002  # needs no parameter
-        sent = [batch for phase in CARRYING for batch in _first(view.messages(phase, direction=Direction.FORWARD))]
-        relays = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(batch.receivers for batch in sent)]))
-        found = [_counted(sent, relay, view) for relay in relays.tolist()]
+        found = [_counted(circuits, view) for circuits in _opened(view).values()]
         if not sum(len(each.tags) for each in found):
             return None
         return _Patterns(*(np.concatenate([getattr(each, name) for each in found]) for name in ("tags", "counts")))
 
     def score(self, guess: _Patterns, truth: MessageTruth) -> tuple[Measurement, ...]:
-        """The share of tags whose counts are right for the device behind, of those that have a neighbour abroad.
+        """The share of groups whose counts are right for the device behind, of those that have a neighbour abroad.
 
-        Whose a tag is the relay does not know: that is looked up, and the device's own silo left out, whose count holds
-        messages without meaning. The prior gives all the most frequent counts.
+        Whose a group is the relay does not know: that is looked up, and the device's own silo left out, whose count
+        holds dummies. The prior gives all the most frequent counts.
         """
         known = dict(zip(map(tuple, truth.tags[:, 1:].tolist()), truth.tags[:, 0].tolist(), strict=True))
         named = np.array([known.get(tag, -1) for tag in map(tuple, guess.tags.tolist())], dtype=np.int64)
@@ -245,19 +242,15 @@ class _SiloPattern(Attack[_Patterns, MessageTruth]):
         counts = guess.counts[shown]
         counts[np.arange(len(counts)), truth.silo_of[named[shown]]] = 0
         right = (np.pad(theirs, ((0, 0), (0, width - theirs.shape[1]))) == counts).all(axis=1)
-        what = "tags show in which silos, and how many, neighbours an unnamed device has."
+        what = "groups show in which silos, and how many, neighbours an unnamed device has."
         return (share_right("neighbours by silo", right, named[shown], what, prior=largest_share(theirs)),)
 
 
-def _counted(batches: list[ReceivedRows], relay: int, view: View) -> _Patterns:
-    """What one relay counts of messages that came from silos."""
-    ids = view.parties.ids(Role.SILO)
-    mine = [(batch, (batch.receivers == relay) & np.isin(batch.senders, ids)) for batch in batches]
-    silos = np.concatenate([view.parties.index_of(batch.senders[here], Role.SILO) for batch, here in mine])
-    words = [by_fetch(np.asarray(batch["tag"])[here], view, relay, batch.step) for batch, here in mine]
-    tags, of_each = np.unique(np.concatenate(words), axis=0, return_inverse=True)
-    counts = np.zeros((len(tags), len(ids)), dtype=np.int64)
-    np.add.at(counts, (of_each.ravel(), silos), 1)
+def _counted(circuits: Ids, view: View) -> _Patterns:
+    """What one relay counts of circuits that silos hand over."""
+    tags, of_each = np.unique(circuits[:, 2:], axis=0, return_inverse=True)
+    counts = np.zeros((len(tags), view.parties.counts[Role.SILO]), dtype=np.int64)
+    np.add.at(counts, (of_each.ravel(), view.parties.index_of(circuits[:, 0], Role.SILO)), 1)
     return _Patterns(tags, counts)
 
 
@@ -274,7 +267,7 @@ Guess = TypeVar("Guess")
 
 _KNOWS = "which devices fall silent in a step"
 _TELLS_NOTHING = "who is silent is drawn without regard to how many partners a device has"
-_SOURCE = "which messages of relay-coded are missing together when a device drops out"
+_SOURCE = "which rows of relay-coded are missing together when relays see a step that is not complete"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,36 +287,37 @@ class _JudgedPairs:
 
 
 class _SilentDevices(InformedAttack[Guess, SilentDevices, MessageTruth], Generic[Guess]):
-    """What both attacks do: every relay counts by itself what is missing in each round."""
+    """What both attacks do: every relay looks by itself at what is missing in each round."""
 
     def infer_with(self, view: View, public: PublicParameters, known: SilentDevices) -> Guess | None:  # noqa: ARG002
-        """Counts at every relay alone; None where silos don't hand messages of unnamed devices to relays."""
-        relays = np.unique(np.concatenate([_NONE, *(rows.receivers for rows in view.messages(Phase.FETCH))]))
+        """Looks at every relay alone; None where silos don't hand rows of unnamed devices to relays."""
         rounds = range(len(known.by_round))
-        missing = [{n: count for n, count in _missing(view, relay).items() if n in rounds} for relay in relays.tolist()]
-        return self._read(missing, known.by_round)
+        return self._read(
+            [_missing(view, relay, each, rounds) for relay, each in _opened(view).items()], known.by_round
+        )
 
     @abstractmethod
-    def _read(self, missing: list[dict[int, int]], silent: Ids) -> Guess | None:
-        """What follows from the numbers of missing messages by round, of each relay."""
-
-
-_NONE: Ids = np.empty(0, dtype=np.int64)
+    def _read(self, missing: list[dict[int, Counter[int]]], silent: Ids) -> Guess | None:
+        """What follows from the numbers of missing rows by round and group, of each relay."""
 
 
 class _SilentPartners(_SilentDevices[_CountedPartners]):
-    """A relay counts the messages that are missing when one device is silent: one for each partner."""
+    """A relay counts the groups that lack a row when one device is silent: its partners', and its own."""
 
     card = Card(
         "silent-partners",
-        "a relay counts the messages that are missing in the step in which one device is silent: its partners",
+        "a relay counts the groups that lack a row in the step in which one device is silent: its partners'",
         _SOURCE,
         Role.RELAY, Secret.DEGREE, SILENCE, SILENT_SENDERS, Circumstance.DROP_OUT, auxiliary=_KNOWS, truth=MessageTruth,
         knowledge=SilentDevices, tells_nothing=_TELLS_NOTHING,
     )  # fmt: skip
 
-    def _read(self, missing: list[dict[int, int]], silent: Ids) -> _CountedPartners | None:
-        found = [pair for counts in missing for pair in _alone(counts, silent).items()]
+    def _read(self, missing: list[dict[int, Counter[int]]], silent: Ids) -> _CountedPartners | None:
+        found = [
+            (device, max(len(groups) - 1, 0))
+            for at_relay in missing
+            for device, groups in _alone(at_relay, silent).items()
+        ]
         return _CountedPartners(*np.array(found, dtype=np.int64).T) if found else None
 
     def score(self, guess: _CountedPartners, truth: MessageTruth) -> tuple[Measurement, ...]:
@@ -335,24 +329,24 @@ class _SilentPartners(_SilentDevices[_CountedPartners]):
 
 
 class _SilentPairs(_SilentDevices[_JudgedPairs]):
-    """A relay compares what is missing when two devices are silent together with what is missing when each is alone."""
+    """A relay looks whether one device's own group lacks a row when the other is silent."""
 
     card = Card(
         "silent-pairs",
-        "a relay compares what is missing when two devices are silent and when each is: less for partners",
+        "a relay compares which groups lack rows when one of two devices is silent, and when the other is",
         _SOURCE,
         Role.RELAY, Secret.CROSS_EDGE, SILENCE, SILENT_SENDERS, Circumstance.DROP_OUT, auxiliary=_KNOWS,
         truth=MessageTruth, knowledge=SilentDevices, tells_nothing=_TELLS_NOTHING,
     )  # fmt: skip
 
-    def _read(self, missing: list[dict[int, int]], silent: Ids) -> _JudgedPairs | None:
+    def _read(self, missing: list[dict[int, Counter[int]]], silent: Ids) -> _JudgedPairs | None:
         found = []
-        for counts in missing:
-            alone = _alone(counts, silent)
+        for at_relay in missing:
+            alone = _alone(at_relay, silent)
             found += [
-                (one, other, together < alone[one] + alone[other])
-                for number, together in counts.items()
-                if {one := int(silent[number, 0]), other := int(silent[number, 1])} <= alone.keys()
+                (one, other, _own_group(alone[other]) in alone[one])
+                for one, other in silent.tolist()
+                if {one, other} <= alone.keys()
             ]
         if not found:
             return None
@@ -370,48 +364,33 @@ class _SilentPairs(_SilentDevices[_JudgedPairs]):
         return (share_right("pairs", right, one, what, random=0.5, prior=prior),)
 
 
-def _alone(counts: Mapping[int, int], silent: Ids) -> dict[int, int]:
-    """How many messages are missing by device, of those that are silent alone in a round."""
+def _own_group(groups: Counter[int]) -> int:
+    """The group that lacks most rows: a silent device's own, to which its dummies go."""
+    return max(groups, key=lambda group: groups[group], default=-1)
+
+
+def _alone(missing: Mapping[int, Counter[int]], silent: Ids) -> dict[int, Counter[int]]:
+    """What is missing by device, of those that are silent alone in a round."""
     return {
-        int(silent[number, 0]): missing
-        for number, missing in counts.items()
+        int(silent[number, 0]): groups
+        for number, groups in missing.items()
         if silent[number, 0] != NOT_SILENT and silent[number, 1] == NOT_SILENT
     }
 
 
-def _missing(view: View, relay: int) -> dict[int, int]:
-    """By round, the messages that are missing in the sums that one relay is asked for."""
-    tags, shown = _words(view, relay, CARRYING, "tag"), _words(view, relay, (Phase.FETCH,), "opening")
-    messages = max((int(np.unique(each, return_counts=True)[1].max()) for each in tags.values()), default=0)
-    return {number: _lacking(tags[number], each, messages) for number, each in shown.items() if number in tags}
-
-
-def _words(view: View, relay: int, phases: tuple[Phase, ...], name: str) -> dict[int, Ids]:
-    """By round, the first words of what a relay is sent by silos in forward steps: 63 random bits tell all apart."""
-    silos, found = view.parties.ids(Role.SILO), dict[int, list[Any]]()
-    for phase in phases:
-        for rows in view.messages(phase, direction=Direction.FORWARD):
-            mine = (rows.receivers == relay) & np.isin(rows.senders, silos)
-            if mine.any():
-                found.setdefault(rows.step.round, []).append(np.asarray(rows[name])[mine][..., 0])
-    return {number: np.concatenate(each) for number, each in found.items()}
-
-
-def _lacking(tags: Ids, shown: Ids, messages: int) -> int:
-    """Messages that are missing in one round.
-
-    Args:
-        tags: int64 [m], tags or labels of the messages that are there.
-        shown: int64 [f, k], for each sum that is asked for what opens its tag, or its labels.
-        messages: D, how many each has under its tag.
-    """
-    there = np.isin(shown, tags)
-    if there.any():  # labels, which fetches name
-        return int((~there).sum())
-    counts = np.sort(np.unique(tags, return_counts=True)[1])
-    # The sum of a silent device lacks most messages. One with D partners lacks none, and is taken for one with D - 1.
-    unasked = max(len(counts) - len(shown), 0)
-    return int((messages - counts[unasked:]).sum())
+def _missing(view: View, relay: int, circuits: Ids, rounds: range) -> dict[int, Counter[int]]:
+    """By round, how many rows are missing at one relay by group, of those over circuits of the first opening."""
+    names, found = circuits[:, 0] << 32 | circuits[:, 1], dict[int, Counter[int]]()
+    there: dict[int, list[Any]] = {}
+    for rows in view.messages(Phase.SHARES, direction=Direction.FORWARD):
+        mine = rows.receivers == relay
+        if mine.any():
+            place = np.asarray(rows["slot"])[mine].astype(np.int64)
+            there.setdefault(rows.step.round, []).append(rows.senders[mine] << 32 | place)
+    for number, parts in there.items():
+        if number in rounds:
+            found[number] = Counter(circuits[~np.isin(names, np.concatenate(parts)), 2].tolist())
+    return found
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (_TagMatching(), _SiloPattern(), _SilentPartners(), _SilentPairs())

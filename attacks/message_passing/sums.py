@@ -36,6 +36,9 @@ from fgl_secure.runtime import (
 from fgl_secure.statistics.metrics import exact_proportion, exact_rows_recovered, node_block_proportion
 from fgl_secure.typing import Floats, Ids
 
+OPENED = "opened sums"
+"""Name of what owners of sums open of relays' answers: a relay, a count and a sum of shares each."""
+
 UNKNOWN = -1
 """Number of rows in a sum where the observer cannot tell."""
 
@@ -110,18 +113,26 @@ def _at_silos(view: View, public: PublicParameters) -> Iterator[SeenSums]:
         yield SeenSums(batch.step, batch.senders, terms, weighted_rows(field, to_sum[own], codes))
 
 
+def _answers(view: View, step: Step) -> tuple[Ids, Ids, Ids, NDArray[Any]]:
+    """Relays, receivers, counts and sums of shares [k, d], of answers in plain sight and of those that owners open."""
+    shown = [rows for rows in _forward(view, Phase.SHARE_SUMS) if rows.step == step and "count" in rows.fields]  # type: ignore[operator]
+    parts = [(rows.senders, rows.receivers, np.asarray(rows["count"]), np.asarray(rows["sum"])) for rows in shown]
+    for opened in view.own(OPENED):
+        if opened.step == step:
+            relays, counts = opened.values[:, 0], opened.values[:, 1]
+            parts.append((relays.astype(np.int64), opened.owners, counts, opened.values[:, 2:]))
+    senders, receivers, counts, sums = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return senders, receivers, counts.astype(np.int64), sums
+
+
 def _interpolated(view: View, step: Step, field: PrimeField, T: int) -> SeenSums:
     """The polynomial of each target at 0, from the first T + 1 relays that answered; relay i holds its value at i."""
-    answers = [batch for batch in _forward(view, Phase.SHARE_SUMS) if batch.step == step]
-    counts = [batch for batch in _forward(view, Phase.COUNTS) if batch.step == step]
-    senders, receivers = (np.concatenate([getattr(each, end) for each in answers]) for end in ("senders", "receivers"))
-    shares = np.concatenate([batch["sum"] for batch in answers])
+    senders, receivers, counts, shares = _answers(view, step)
     order = np.lexsort((senders, receivers))
-    senders, receivers, shares = senders[order], receivers[order], shares[order]
+    senders, receivers, counts, shares = senders[order], receivers[order], counts[order], shares[order]
     targets, first, heard = np.unique(receivers, return_index=True, return_counts=True)
     told = np.zeros(len(view.parties), dtype=np.int64)  # what relays say about the number of rows in each sum
-    for batch in counts:
-        told[batch.receivers] = batch["count"]
+    told[receivers] = counts
     terms = told[targets]
     usable = np.flatnonzero((heard > T) & (terms > 0))
     rows = first[usable, None] + np.arange(T + 1)

@@ -168,7 +168,7 @@ def is_usable(public: bytes) -> bool:
         return False
     try:
         if len(public) > PUBLIC_KEY_BYTES:
-            _ml_kem_key(public)
+            ml_kem_key(public)
     except ValueError:
         return False
     return True
@@ -298,14 +298,19 @@ def _opened(key: bytes, wrapped: bytes) -> bytes:
 
 
 @lru_cache(maxsize=MOST_PARSED)
-def _ml_kem_key(offer: bytes) -> MLKEM768PublicKey:
+def ml_kem_key(offer: bytes) -> MLKEM768PublicKey:
     """The ML-KEM key of an offer; raises ValueError where it holds none. It is looked at, and then wrapped for."""
     return MLKEM768PublicKey.from_public_bytes(offer[PUBLIC_KEY_BYTES:])
 
 
+def ml_kem_secret(seed: bytes) -> MLKEM768PrivateKey:
+    """The private ML-KEM key of a seed."""
+    return MLKEM768PrivateKey.from_seed_bytes(seed)
+
+
 def _encapsulated(offer: bytes) -> tuple[bytes, bytes]:
     try:
-        return _ml_kem_key(offer).encapsulate()
+        return ml_kem_key(offer).encapsulate()
     except ValueError as error:
         raise ProtocolError("offer must hold an ML-KEM-768 public key; it does not") from error
 

@@ -118,7 +118,8 @@ def views_of(
     count = 1 if not transcript.batch_axes else -1
     blocks, columns = [], []
     for part in rows:
-        if isinstance(part, ReceivedRows) and part.phase in (Phase.SEALED, Phase.MIXED):
+        sealed = part.phase in _FORWARDED if isinstance(part, ReceivedRows) else False
+        if isinstance(part, ReceivedRows) and (sealed or (part.phase is Phase.CIRCUITS and part.fields is None)):
             _require_forwarded(part, transcript.parties)
             blocks.append(_Block(part.phase.label, part.step, _ends(part), (0,), item_bytes=part.item_bytes))
             continue
@@ -133,6 +134,9 @@ def views_of(
         blocks.append(_Block(f"{type(error).__name__}: {error}", Step(0), (), (0,)))
     values = np.concatenate(columns, axis=1) if columns else np.zeros((1, 0), dtype=np.int64)
     return Views(tuple(blocks), values, error)
+
+
+_FORWARDED = (Phase.SEALED, Phase.MIXED)
 
 
 def _incident(parties: Directory, incident: Incident) -> _Block:

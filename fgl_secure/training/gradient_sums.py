@@ -258,7 +258,7 @@ class ClearGradients:
             self._channel.send_sizes(Phase.GRADIENT, now, self._devices, self._silos, size)
 
 
-_KEPT_OF_MEMBERS = (Phase.SHARE_SUMS, Phase.COUNTS, Phase.PRODUCT_SHARES)
+_KEPT_OF_MEMBERS = (Phase.SHARE_SUMS, Phase.PRODUCT_SHARES)
 """What is recorded of sums of devices' rows for their silos: what the silos get; the rest is too large."""
 
 LARGEST_PART = 2**22

@@ -48,7 +48,7 @@ def open_neighbours(
     if rules is None:
         return Collective(scheme, Topology(NEIGHBOURS, sums, width), channel, code)
     partners = agree(sums, rules, channel)
-    topology = Topology(NEIGHBOURS, partners.grouping, width, circuits=partners.circuits, keys=partners.keys)
+    topology = Topology(NEIGHBOURS, partners.grouping, width, circuits=partners.circuits)
     return Collective(scheme.among(rules), topology, channel, code or scheme.fixed_point(rules.most))
 
 

@@ -26,7 +26,7 @@ from fgl_secure.algebra.residues import Words, words_below
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import BLOCK_BYTES, KEY_BYTES, KeyedStreams
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, RealCryptography, mask_nonce
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, mask_nonce
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Draws, Step
@@ -99,17 +99,14 @@ class RealProductCryptography(ProductCryptography):
 
     def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
         super().__init__(fields, T, session, agreement)
-        self.keys = RealCryptography(fields[0], T, anonymous=False, session=session, agreement=agreement)
+        self.keys = Cryptography(fields[0], T, session=session, agreement=agreement)
 
     def masks(
         self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool  # noqa: ARG002
     ) -> list[Words]:  # fmt: skip
         """Read from streams at a nonce of the step."""
         assert keys is not None, "devices have keys"
-        return [
-            self._read(step, Keys(keys.senders, (secret,), (stream,)), devices, width, once=once)
-            for secret, stream in zip(keys.secrets, keys.streams, strict=True)
-        ]
+        return [self._read(step, Keys(keys.senders, (secret,)), devices, width, once=once) for secret in keys.secrets]
 
     def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> Words:
         """The same, at the relay's end."""
@@ -117,7 +114,8 @@ class RealProductCryptography(ProductCryptography):
 
     def _read(self, step: Step, keys: Keys, devices: Ids, width: int, *, once: bool) -> Words:
         counts = np.where(np.isin(keys.senders, devices), width, 0)
-        read = keys.streams[0].uniform(words_below(self._fields), counts, self.nonce(step, once=once))
+        streams = KeyedStreams(keys.secrets[0])
+        read = streams.uniform(words_below(self._fields), counts, self.nonce(step, once=once))
         return read.reshape(-1, width)
 
     def nonce(self, step: Step, *, once: bool) -> bytes:
@@ -152,7 +150,7 @@ class IdealProductCryptography(ProductCryptography):
 
     def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
         super().__init__(fields, T, session, agreement)
-        self.keys = IdealCryptography(fields[0], T, anonymous=False, session=session, agreement=agreement)
+        self.keys = IdealCryptography(fields[0], T, session=session, agreement=agreement)
         self._drawn: dict[Any, list[Words]] = {}
 
     def masks(

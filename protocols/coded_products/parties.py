@@ -15,10 +15,10 @@ from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
 from fgl_secure.protocols.coded_products.encoding import Encoded
 from fgl_secure.protocols.coded_products.plan import DIGEST_WORDS, LARGEST_BATCH, Plan
 from fgl_secure.protocols.relay_coded.agreement import SendersKeys
-from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, SHARE, SUM, Wire
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.runtime import Draws, Messages, Phase, Step
+from fgl_secure.runtime.packing import within
 from fgl_secure.typing import Array, Ids
 
 
@@ -45,7 +45,7 @@ class Devices(CheckpointedMachine):
     ) -> None:
         super().__init__(parties, terms, len(terms.tapes))
         self._plan, self._crypto, self._draws = plan, cryptography, draws
-        self._wire = Wire(draws.batch_shape, cryptography.keys.agreement.seal_bytes)
+        self._wire = Wire(draws.batch_shape)
         expanding = plan.relays[: cryptography.keys.expanded]
         self._agreement = SendersKeys(parties, expanding, cryptography.keys, self._wire, draws)
         self._due, self._shared_once = _Due.NOTHING, not plan.layout.static
@@ -173,13 +173,12 @@ class Silos(CheckpointedMachine):
         parties: int64 [k], ascending identifiers.
         terms: of the sums.
         plan: what all parties know.
-        seal_bytes: what sealing for a public key adds to a message.
         draws: their coins.
     """
 
-    def __init__(self, parties: Ids, terms: SumTerms, plan: Plan, seal_bytes: int, draws: Draws) -> None:
+    def __init__(self, parties: Ids, terms: SumTerms, plan: Plan, draws: Draws) -> None:
         super().__init__(parties, terms, len(terms.tapes))
-        self._plan, self._draws, self._wire = plan, draws, Wire(draws.batch_shape, seal_bytes)
+        self._plan, self._draws, self._wire = plan, draws, Wire(draws.batch_shape)
         self._groups = np.flatnonzero(np.isin(plan.grouping.group_owner, parties))
         self._wanted = plan.sizes[self._groups] >= plan.k_min
         self._silent = 0

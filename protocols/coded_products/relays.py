@@ -17,11 +17,11 @@ from fgl_secure.protocols.coded_products.code import relay_products, with_zero, 
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
 from fgl_secure.protocols.coded_products.plan import COUNT_BYTES, DIGEST_WORDS, LARGEST_BATCH, Plan
 from fgl_secure.protocols.relay_coded.agreement import RelaysKeys
-from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, SHARE, SUM, Wire, by_value
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms, done_array, step_bytes, step_of
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP
+from fgl_secure.runtime.packing import within
 from fgl_secure.typing import Array, Flags, Ids, Integers
 
 
@@ -122,7 +122,7 @@ class Relays(CheckpointedMachine):
     ) -> None:
         super().__init__(parties, terms, len(terms.tapes))
         self._plan, self._crypto, self._draws = plan, cryptography, draws
-        self._wire = Wire(draws.batch_shape, cryptography.keys.agreement.seal_bytes)
+        self._wire = Wire(draws.batch_shape)
         self._keys = RelaysKeys(parties, cryptography.keys, self._wire, draws)
         self._sets = zero_sets(plan.T, plan.R)
         self._set_keys: Array = np.zeros((len(self._sets), KEY_BYTES), dtype=np.uint8)

@@ -181,7 +181,7 @@ class CodedProducts(RelayCoded):
 
         What relays may know of the graph is no matter of sums for silos.
         """
-        graph = ("profile", "max_degree", "small_groups", "tags")
+        graph = ("profile", "max_degree", "small_groups", "reopen_every")
         known = {each.name: getattr(scheme, each.name) for each in fields(RelayCoded) if each.name not in graph}
         return cls(**{**known, "R": max(min(scheme.R, min(BELOW_2_8) - 1), cls.relays_for(scheme.T))})
 
@@ -250,7 +250,7 @@ class CodedProducts(RelayCoded):
         if len(devices := select_hosted(hosted, g.row_owner)):
             out.append(roles.devices(devices, terms, plan, crypto, draws))
         if len(silos := select_hosted(hosted, g.group_owner)):
-            out.append(roles.silos(silos, terms, plan, self.keys.seal_bytes, draws))
+            out.append(roles.silos(silos, terms, plan, draws))
         if len(here := select_hosted(hosted, relays)):
             out.append(roles.relays(here, terms, plan, crypto, draws))
         return tuple(out)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fgl_secure.protocols.partnering import Partnering, computed
 from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.partners.requests import NOBODY
-from fgl_secure.protocols.topology import AgreedGrouping, Circuits, Grouping, LinkKeys
+from fgl_secure.protocols.topology import AgreedGrouping, Circuits, Grouping
 from fgl_secure.runtime import Channel, simulate
 from fgl_secure.typing import Flags, Ids
 
@@ -25,13 +25,11 @@ class Partners:
     Attributes:
         grouping: the messages between partners, both ways, sorted by receiver, then sender; also those that go into no
             sum, as they are over too few.
-        circuits: how tags pass between partners that don't know each other.
-        keys: what both ends of each pair know of what they said.
+        circuits: ways between partners that don't know each other.
     """
 
     grouping: AgreedGrouping
     circuits: Circuits
-    keys: LinkKeys
 
 
 def agree(
@@ -85,7 +83,7 @@ def outcome(grouping: Grouping, machine: PartnerDevices) -> Partners:
         ends.row_owner, ends.group_owner, source, target, ends.row_custodian, ends.group_custodian,
         forward[order], backward[order],
     )  # fmt: skip
-    return Partners(agreed, Circuits(_ways(machine, table), machine.rules.reach), _keys(machine, table))
+    return Partners(agreed, Circuits(_ways(machine, table), machine.rules.reach))
 
 
 def _enough(ends: Ids, counted: Flags, foreign: Flags | None, machine: PartnerDevices) -> Flags:
@@ -134,25 +132,6 @@ class _Table:
         heard = tallies.heard[kept][whole]
         foreign = None if tallies.foreign is None else tallies.foreign[kept][whole]
         return cls(owners[whole], others[whole], tickets[whole], far[whole], back, heard, foreign)
-
-
-def _keys(machine: PartnerDevices, table: _Table) -> LinkKeys:
-    """Of neighbours the numbers that they gave their link; of others the number of their way, and their names.
-
-    One number alone would do against those who saw none. Those between two ends have seen all: they hand tags on, too.
-    """
-    near, far = np.flatnonzero(~table.far), np.flatnonzero(table.far)
-    words, first = np.empty((len(table.owners), 2), dtype=np.int64), np.empty(len(table.owners), dtype=np.bool_)
-    place = machine.links.at(table.owners[near], table.others[near])
-    first[near] = table.owners[near] < table.others[near]
-    numbers = np.stack([machine.links.own[place], machine.links.heard[place]], axis=1)
-    words[near] = np.where(first[near, None], numbers, numbers[:, ::-1])
-    ends = zip(table.owners[far].tolist(), table.tickets[far].tolist(), strict=True)
-    ways = [machine.requests.ways[end] for end in ends]
-    first[far] = [way.back == NOBODY for way in ways]
-    theirs = np.array([way.name for way in ways], dtype=np.int64)
-    words[far] = np.stack([table.tickets[far], machine.called(table.owners[far]) ^ theirs], axis=1)
-    return LinkKeys(table.owners, table.others, words, first)
 
 
 def _pairs(one: Ids, other: Ids) -> Ids:

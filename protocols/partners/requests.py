@@ -1,7 +1,7 @@
 """How devices with few partners come by more: their partners pass requests on, and the one who asks learns no name.
 
 A request walks from partner to partner. The first one that may take it and has room does; the answer goes back the way
-that the request came, and everybody on it keeps where it came from and where it went: later tags take the same way.
+that the request came, and everybody on it keeps where it came from and where it went: pseudonyms take the same way.
 Nobody takes a request of a neighbour, or of somebody that it exchanges rows with already, whose row would be in one sum
 twice: devices are known by the names that they told their neighbours, which are random.
 """

@@ -1,4 +1,4 @@
-"""Relay-coded: shares of every row among relays, which add them up under tags of unnamed targets."""
+"""Relay-coded: shares of every row among relays, which add them up for unnamed groups over standing circuits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from fgl_secure.protocols.relay_coded.scheme import (
     Profile,
     RelayCoded,
     Roles,
-    Tagging,
 )
 
-__all__ = ["LARGEST_GRADIENT", "LARGEST_T", "MOST_RELAYS", "Profile", "RelayCoded", "Roles", "Tagging"]
+__all__ = ["LARGEST_GRADIENT", "LARGEST_T", "MOST_RELAYS", "Profile", "RelayCoded", "Roles"]

@@ -11,10 +11,10 @@ from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, Offer
 from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, answers, offers_of, published
-from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
-from fgl_secure.protocols.relay_coded.wire import Wire, found_among, names_of
+from fgl_secure.protocols.relay_coded.wire import Wire, as_array, found_among, names_of, numbered
 from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase
 from fgl_secure.runtime.machine import SETUP
+from fgl_secure.runtime.packing import within
 from fgl_secure.typing import Array, Bytes, Ids
 
 _HEARD = ("senders", "publics", "secrets")
@@ -68,7 +68,7 @@ class SendersKeys:
             MalformedMessageError: they are none, or for somebody who waits for none.
             StaleMessageError: a relay has told somebody another key before.
         """
-        _check_setup(messages)
+        check_setup(messages)
         size = PUBLIC_KEY_BYTES + self._crypto.agreement.wrapped_bytes
         keys, place = self._wire.read(messages, PAYLOAD, "|u1", size), found_among(messages.receivers, self._senders)
         if not len(self._private) or (place < 0).any() or not np.isin(messages.senders, self._relays).all():
@@ -113,7 +113,7 @@ class SendersKeys:
             if agreed is not None:  # nobody else knows the keys of those that are left out
                 agreed[heard] = found
             secrets.append(found if agreed is None else agreed)
-        self.keys, self._private, self._heard = Keys.of(self._senders, secrets), self._private[:0], {}
+        self.keys, self._private, self._heard = Keys(self._senders, secrets), self._private[:0], {}
         self._offers = []
         self.left_out = self._senders[~heard]
 
@@ -142,7 +142,7 @@ class SendersKeys:
         self._crypto.name_session(state["session"])
         self._heard = {int(name): rows.copy() for name, rows in within("heard", state).items()}
         secrets = [state[f"keys{j}"] for j in range(len(self._relays)) if f"keys{j}" in state]
-        self.keys = Keys.of(self._senders, secrets) if secrets else None
+        self.keys = Keys(self._senders, secrets) if secrets else None
 
 
 class RelaysKeys:
@@ -169,7 +169,7 @@ class RelaysKeys:
             MalformedMessageError: they are none.
             StaleMessageError: keys have been agreed on.
         """
-        _check_setup(messages)
+        check_setup(messages)
         self._wire.read(messages, PAYLOAD, "|u1", self._crypto.agreement.public_bytes)
         if not self._crypto.keyed:
             raise MalformedMessageError("keys must be told where they are agreed on; here they are not")
@@ -229,7 +229,7 @@ class RelaysKeys:
             private = self._private[int(np.searchsorted(self._relays, relay))]
             session = self._crypto.session(self._draws)
             agreed = self._crypto.relay_keys(private, relay, publics, secrets, senders, session)
-            self._keys[relay] = Keys.of(senders, [agreed])
+            self._keys[relay] = Keys(senders, [agreed])
         return self._keys[relay]
 
     def state(self) -> dict[str, Array]:
@@ -251,9 +251,10 @@ class RelaysKeys:
             if heard:
                 self._heard[relay] = heard["senders"], heard["publics"], heard["secrets"]
             if f"keys/{relay}" in state:
-                self._keys[relay] = Keys.of(heard["senders"], [state[f"keys/{relay}"]])
+                self._keys[relay] = Keys(heard["senders"], [state[f"keys/{relay}"]])
 
 
-def _check_setup(messages: Messages) -> None:
+def check_setup(messages: Messages) -> None:
+    """Refuse keys that are not of the set-up."""
     if messages.step != SETUP:
         raise StaleMessageError(f"keys must be told in {SETUP}, for all that follows; found some in {messages.step}")

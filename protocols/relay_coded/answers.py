@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -28,63 +27,48 @@ class Answers:
         relay: as given.
         counts: int64 [h], messages in each sum; 0 where the relay refuses, or before it has said.
         sums: elements [*batch, h, d]; None before any is there.
+        there: bool [h], which of them are there.
+        heard: bool [h], for which of them an answer has arrived, good or not.
     """
 
     def __init__(self, relay: int, groups: int) -> None:
         self.relay = relay
         self.counts: Ids = np.zeros(groups, dtype=np.int64)
         self.sums: Elements | None = None
-        self._counted: Flags = np.zeros(groups, dtype=np.bool_)
-        self._summed: Flags = np.zeros(groups, dtype=np.bool_)
-
-    @property
-    def there(self) -> Flags:
-        """Bool [h]: of which sums both count and share are there."""
-        return self._counted & self._summed
+        self.there: Flags = np.zeros(groups, dtype=np.bool_)
+        self.heard: Flags = np.zeros(groups, dtype=np.bool_)
 
     @property
     def complete(self) -> bool:
-        """Whether all are."""
-        return bool(self.there.all())
+        """Whether an answer has arrived for each of them, good or not."""
+        return bool(self.heard.all())
 
-    def take_counts(self, counts: Ids, place: Ids | None) -> None:
-        """Takes counts of the sums at some places, or of all."""
-        where: Any = slice(None) if place is None else place
-        self.counts[where], self._counted[where] = counts, True
-
-    def take_sums(self, sums: Elements, place: Ids | None) -> None:
-        """Takes shares [*batch, k, d] of the sums at some places, or of all."""
-        if place is None:
-            self.sums, self._summed[:] = sums, True
+    def take(self, counts: Ids, sums: Elements, place: Ids) -> None:
+        """Takes counts, and shares [*batch, k, d], of the sums at some places; what is there stands."""
+        new = ~self.there[place]
+        if not new.all():
+            counts, sums, place = counts[new], np.compress(new, sums, axis=-2), place[new]
+        self.counts[place], self.there[place], self.heard[place] = counts, True, True
+        if self.sums is None and len(place) == len(self.there) and (place[1:] > place[:-1]).all():
+            self.sums = sums
             return
-        shape = (*sums.shape[:-2], len(self._summed), sums.shape[-1])
-        out = np.zeros(shape, dtype=sums.dtype) if self.sums is None else np.array(self.sums)
-        out[..., place, :] = sums
-        self.sums, self._summed[place] = out, True
+        if self.sums is None:
+            self.sums = np.zeros((*sums.shape[:-2], len(self.there), sums.shape[-1]), dtype=sums.dtype)
+        self.sums[..., place, :] = sums
 
     def state(self) -> dict[str, Array]:
         """All of it."""
-        arrays = {"counts": self.counts, "counted": self._counted, "summed": self._summed}
+        arrays = {"counts": self.counts, "there": self.there, "heard": self.heard}
         return arrays if self.sums is None else {**arrays, "sums": self.sums}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Goes on where a state was taken."""
-        self.counts, self.sums = state["counts"].copy(), state.get("sums")
-        self._counted, self._summed = state["counted"].copy(), state["summed"].copy()
+        self.counts, self.there, self.sums = state["counts"].copy(), state["there"].copy(), state.get("sums")
+        self.heard = state["heard"].copy()
 
 
-def decoded(
-    scheme: Parameters,
-    draws: Draws,
-    remark: Remark,
-    step: Step,
-    owners: Ids,
-    answers: Sequence[Answers],
-    entitled: Flags,
-    expected: Ids,
-    width: int | None,
-) -> Elements:
-    """The sums, in the order in which they were asked for: elements [*batch, h, d].
+class Decoder:
+    """Decodes the sums of one step.
 
     Args:
         scheme: its parameters.
@@ -93,18 +77,8 @@ def decoded(
         step: when.
         owners: int64 [h], of the sums.
         answers: of all R relays.
-        entitled: bool [h], which sums are wanted at all.
-        expected: int64 [h], messages that were to be under each tag.
-        width: coordinates of each; None takes that of the answers.
-
-    Raises:
-        ProtocolError: fewer than T + 1 relays answered anybody, or they disagree in more places than can be corrected.
     """
-    target = _Target(scheme, draws, remark, step, owners, answers)
-    return target.sums(entitled, expected, width)
 
-
-class _Target:
     def __init__(
         self, scheme: Parameters, draws: Draws, remark: Remark, step: Step, owners: Ids, answers: Sequence[Answers]
     ) -> None:
@@ -112,6 +86,17 @@ class _Target:
         self._owners, self._answers = owners, answers
 
     def sums(self, entitled: Flags, expected: Ids, width: int | None) -> Elements:
+        """Return the sums, in the order in which they were asked for: elements [*batch, h, d].
+
+        Args:
+            entitled: bool [h], which sums are wanted at all.
+            expected: int64 [h], messages of each group.
+            width: coordinates of each; None takes that of the answers.
+
+        Raises:
+            ProtocolError: fewer than T + 1 relays answered any owner, or they disagree in more places than can be
+                corrected.
+        """
         axis = len(self._draws.batch_shape)
         self._note_silent(entitled)
         got = self._with_equal_counts(entitled)

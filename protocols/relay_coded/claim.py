@@ -11,9 +11,7 @@ _MANY = 2**31
 """As many parties of a role as there are: every promise but the count of relays holds against all of them together."""
 
 
-def claim_of(
-    T: int, k_min: int, keys: KeyAgreement, contributors: Contributors, *, anonymous: bool, untold: bool = False
-) -> Claim:
+def claim_of(T: int, k_min: int, keys: KeyAgreement, contributors: Contributors, *, anonymous: bool) -> Claim:
     """The claim of a profile.
 
     Args:
@@ -21,13 +19,12 @@ def claim_of(
         k_min: least messages of a sum that is computed.
         keys: how they are agreed on.
         contributors: which messages k_min counts.
-        anonymous: whether silos forward messages and everybody sends equally many.
-        untold: whether no device tells another one tags.
+        anonymous: whether silos carry rows and every device opens equally many circuits.
     """
     return Claim(
-        _guarantees(T, k_min, anonymous=anonymous, untold=untold),
+        _guarantees(T, k_min, anonymous=anonymous),
         (*_leaks(k_min, anonymous=anonymous), _leak_of_hosts(k_min, contributors, anonymous=anonymous)),
-        _assumptions(keys, anonymous=anonymous, untold=untold),
+        _assumptions(keys, anonymous=anonymous),
     )
 
 
@@ -47,27 +44,18 @@ _LEAKS_OF_PARTNERS = (
         "that it knows the one that passed its request on; one that passes requests on learns of their ends whether "
         "they have at least k_min partners",
     ),
-)
-"""Of what devices tell each other before the first sum; see `partners`."""
-
-
-_LEAKS_OF_DROP_OUTS = (
     Leak(
-        Secret.DEGREE,
-        Role.RELAY,
+        Secret.EMBEDDING,
+        Role.DEVICE,
         Circumstance.DROP_OUT,
-        "when a device drops out of a step, a relay counts the messages that are missing in other sums: as many as the "
-        "device has partners",
-    ),
-    Leak(
-        Secret.CROSS_EDGE,
-        Role.RELAY,
-        Circumstance.DROP_OUT,
-        "when two devices drop out of a step together, and each of another step alone, a relay tells from these counts "
-        "whether they are partners",
+        "after a device drops out sums are without its row: a receiver that sums the same rows before and after learns "
+        "the difference",
     ),
 )
-"""Relays see a step before anybody has found out that it is incomplete."""
+"""What devices tell each other before the first sum, see `partners`, and what follows an opening without one of them.
+
+Relays see a step only once silos have confirmed that it is complete.
+"""
 
 
 def _leak_of_hosts(k_min: int, contributors: Contributors, *, anonymous: bool) -> Leak:
@@ -86,65 +74,27 @@ def _leak_of_hosts(k_min: int, contributors: Contributors, *, anonymous: bool) -
     return Leak(Secret.EMBEDDING, Role.SILO, Circumstance.HOSTED_DEVICES, host + left)
 
 
-def _guarantees(T: int, k_min: int, *, anonymous: bool, untold: bool) -> tuple[Guarantee, ...]:
+def _guarantees(T: int, k_min: int, *, anonymous: bool) -> tuple[Guarantee, ...]:
     everybody = {Role.RELAY: T, Role.SILO: _MANY, Role.DEVICE: _MANY, Role.SERVER: 1}
+    silos, relays = {Role.SILO: _MANY, Role.SERVER: 1}, {Role.RELAY: T, Role.SERVER: 1}
     promises = [
-        Guarantee(
-            Secret.EMBEDDING,
-            everybody,
-            Strength.COMPUTATIONAL,
-            f"up to T = {T} relays, with any silos and devices but the sender, learn of embeddings and gradients no "
-            f"more than the sums that those devices are entitled to, each over at least {k_min} messages",
-            _OWN,
-        ),
-        Guarantee(
-            Secret.PARAMETER_GRADIENT,
-            everybody,
-            Strength.COMPUTATIONAL,
-            "a silo learns the sum of its devices' parameter gradients and no single one",
-            _OWN,
-        ),
-        Guarantee(
-            Secret.FOREIGN_NODE,
-            {Role.SILO: _MANY, Role.SERVER: 1},
-            Strength.COMPUTATIONAL,
-            "silos forward ciphertexts of one size, one a device and relay, and see no node of another silo",
-            _OWN,
-        ),
-        Guarantee(
-            Secret.CROSS_EDGE,
-            {Role.SILO: _MANY, Role.SERVER: 1},
-            Strength.COMPUTATIONAL,
-            "silos see no message that depends on an edge",
-            _OWN,
-        ),
-        Guarantee(
-            Secret.DEGREE,
-            {Role.SILO: _MANY, Role.SERVER: 1},
-            Strength.COMPUTATIONAL,
-            "silos see no count that depends on a device's neighbours",
-            _OWN,
-        ),
-    ]
+        (Secret.EMBEDDING, everybody, f"up to T = {T} relays, with any silos and devices but the sender, learn of "
+            f"embeddings and gradients no more than the sums that those devices are entitled to, each over at least "
+            f"{k_min} messages"),
+        (Secret.PARAMETER_GRADIENT, everybody,
+            "a silo learns the sum of its devices' parameter gradients and no single one"),
+        (Secret.FOREIGN_NODE, silos,
+            "silos forward ciphertexts of one size, one a device and relay, and see no node of another silo"),
+        (Secret.CROSS_EDGE, silos, "silos see no message that depends on an edge"),
+        (Secret.DEGREE, silos, "silos see no count that depends on a device's neighbours"),
+    ]  # fmt: skip
     if anonymous:
         promises += [
-            Guarantee(
-                secret,
-                {Role.RELAY: T, Role.SERVER: 1},
-                Strength.COMPUTATIONAL,
-                what,
-                _OWN,
-            )
-            for secret, what in (
-                (
-                    Secret.CROSS_EDGE,
-                    f"relays see D messages {'of every sum' if untold else 'under every tag'}, whatever the graph, "
-                    "each from a silo that was drawn, and no sender",
-                ),
-                (Secret.DEGREE, "everybody sends D messages in a pass and gets D, whatever its neighbours"),
-            )
-        ]
-    return tuple(promises)
+            (Secret.CROSS_EDGE, relays, "relays see D circuits of every group, whatever the graph, each via a silo "
+                "that was drawn, and no sender; of a step that is not complete they see nothing"),
+            (Secret.DEGREE, relays, "every device opens D circuits and every group has D, whatever its neighbours"),
+        ]  # fmt: skip
+    return tuple(Guarantee(secret, by, Strength.COMPUTATIONAL, what, _OWN) for secret, by, what in promises)
 
 
 def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
@@ -172,54 +122,35 @@ def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
         ),
     ]
     if anonymous:
-        return (*at_target, *_LEAKS_OF_PARTNERS, *_LEAKS_OF_DROP_OUTS)
-    at_relay = [
-        Leak(
-            secret,
-            Role.RELAY,
-            Circumstance.ANY,
-            statement,
-        )
-        for secret, statement in (
-            (Secret.DEGREE, "a relay sees how many messages each device sends"),
-            (
-                Secret.CROSS_EDGE,
-                "a relay sees which devices send under one tag and which silo fetches it; where the pattern is unique "
-                "that tells whose tag it is, and so most edges",
-            ),
-            (Secret.FOREIGN_NODE, "the same pattern tells which devices are neighbours across silos"),
-        )
-    ]
-    return (*at_target, *at_relay)
+        return (*at_target, *_LEAKS_OF_PARTNERS)
+    at_relay = {
+        Secret.DEGREE: "a relay sees how many messages each device sends",
+        Secret.CROSS_EDGE: "a relay sees which devices send to one group; where the pattern is unique that reveals "
+        "whose group it is, and so most edges",
+        Secret.FOREIGN_NODE: "the same pattern tells which devices are neighbours across silos",
+    }
+    return (*at_target, *(Leak(secret, Role.RELAY, Circumstance.ANY, what) for secret, what in at_relay.items()))
 
 
-_ONE_WAY = (
-    "; what Davies and Meyer's one-way function over AES-256 makes of secret words under other names looks random"
-)
-_WATCHED = "channels are confidential and authenticated; who watches the network "
-_TOLD = _WATCHED + "between devices sees who talks to whom"
-_UNTOLD = (
-    _WATCHED
-    + "sees who are neighbours while devices agree on partners, once before the first sum, and in sums nothing "
-    "that depends on the graph: devices talk to their silos alone, all of them equally often"
-)
+_WATCHED = "channels are confidential and authenticated; who watches the network sees who talks to whom"
 
 
-def _assumptions(keys: KeyAgreement, *, anonymous: bool, untold: bool) -> tuple[str, ...]:
+def _assumptions(keys: KeyAgreement, *, anonymous: bool) -> tuple[str, ...]:
     return (
         "parties are semi-honest; relays may fail, and fewer than half of those beyond T + 1 may lie in what they sum",
         "relays belong to different organisations, none of them a silo of the federation, and their keys are authentic",
-        f"AES-256 in counter mode is a pseudo-random generator, {keys.words} with HKDF-SHA256 a key agreement"
-        + (_ONE_WAY if untold else ""),
-        _UNTOLD if untold else _TOLD,
+        f"AES-256 in counter mode is a pseudo-random generator, {keys.words} with HKDF-SHA256 a key agreement",
+        _WATCHED
+        + (
+            " while devices agree on partners and tell them pseudonyms, before circuits are opened" if anonymous else ""
+        ),
         *(
             (
-                "silos hand on what they are given to silos that they draw, in random order; whoever sends to a target "
-                "of fewer than k_min neighbours sends zero, as told, and relays answer for tags of which no message is "
-                "missing",
-                "the number of all edges is public where nobody says how many messages everybody sends",
-                "relays and silos pool nothing that tells who sends to whom: a silo knows whose the messages are that "
-                "it hands to relays for its own devices, one in as many as there are silos",
+                "silos hand circuits on to silos that they draw, in random order, and give relays no step of which a "
+                "row is missing; senders to a target of fewer than k_min partners send zero, as told",
+                "the number of all edges is public where no max_degree is given",
+                "relays and silos pool nothing that reveals who sends to whom: a silo knows whose the circuits are "
+                "that it hands to relays for its own devices, one in as many as there are silos, as long as they stand",
             )
             if anonymous
             else ()

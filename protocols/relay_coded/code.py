@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField, Segments, lagrange_matrix
 from fgl_secure.algebra.interpolation import Word
 from fgl_secure.algebra.kernels import masked_rows
 from fgl_secure.coins import Coins
-from fgl_secure.protocols.relay_coded.wire import places_among
 from fgl_secure.runtime.transcript import Numbers
 from fgl_secure.typing import Ids
 
@@ -52,9 +50,9 @@ def source_shares(
     return out.reshape(len(points), *batch, *shape)
 
 
-def relay_sums(field: PrimeField, shares: Elements, by_tag: Segments, batch_axes: int = 0) -> Elements:
-    """A relay's role: the sum of the shares under each tag, [*batch, k, d] to [*batch, tags, d]."""
-    return field.grouped_sums(shares, by_tag, batch_axes=batch_axes)
+def relay_sums(field: PrimeField, shares: Elements, by_group: Segments, batch_axes: int = 0) -> Elements:
+    """A relay's role: the sum of the shares of each group, [*batch, k, d] to [*batch, groups, d]."""
+    return field.grouped_sums(shares, by_group, batch_axes=batch_axes)
 
 
 def added_up(
@@ -74,6 +72,23 @@ def added_up(
         some = slice(start, start + several)
         by_group = Segments.by_group(group_of[some].astype(np.int64, copy=False), groups)
         totals = field.add(totals, field.grouped_sums(shares(some), by_group))
+    return totals
+
+
+def added_in_order(
+    field: PrimeField, shares: Callable[[slice], Elements], group_of: Ids, groups: int, width: int
+) -> Elements:
+    """The same sums of shares that come group by group: elements [groups, width]; `group_of` is ascending."""
+    totals, several = np.zeros((groups, width), dtype=field.dtype), max(AT_ONCE // width, 1)
+    for start in range(0, len(group_of), several):
+        some = slice(start, min(start + several, len(group_of)))
+        own = group_of[some]
+        first, last = int(own[0]), int(own[-1]) + 1
+        starts = np.searchsorted(own, np.arange(first, last + 1)).astype(np.int64)
+        part = field.grouped_sums(shares(some), Segments(np.arange(len(own)), starts))
+        before = totals[first].copy()  # of circuits of this group in the piece before
+        totals[first:last] = part
+        totals[first] = field.add(before, part[0])
     return totals
 
 
@@ -106,46 +121,3 @@ def target_decode(
     word = Word(field, tuple(points), flat, T + 1, (len(points) - T - 1) // 2)
     blocks, wrong = word.decode((0,), coins)
     return np.asarray(blocks).reshape(sums.shape[1:]), tuple(wrong)
-
-
-def grouped_by_tag(tags: Ids) -> tuple[Ids, Segments]:
-    """Which rows bear the same tag.
-
-    Args:
-        tags: int64 [k, 2].
-
-    Returns:
-        The distinct tags, int64 [t, 2] in ascending order, and the rows of each.
-    """
-    order = np.argsort(tags[:, 0])
-    changes, first = (_changes(tags[order, word]) for word in (1, 0))  # one word of all tags at a time
-    if (changes & ~first).any():  # two tags share a word: by accident once in 2^63 pairs
-        order = np.lexsort((tags[:, 1], tags[:, 0]))
-        changes, first = (_changes(tags[order, word]) for word in (1, 0))
-    new = np.flatnonzero(changes | first)
-    starts = np.append(new, len(order)).astype(np.int64)
-    return tags[order[new]], Segments(order, starts)
-
-
-def _changes(words: Ids) -> NDArray[np.bool_]:
-    """Bool [k]: which words differ from the one before; the first does."""
-    found = np.ones(len(words), dtype=np.bool_)
-    np.not_equal(words[1:], words[:-1], out=found[1:])
-    return found
-
-
-def find_tags(wanted: Ids, known: Ids) -> Ids:
-    """int64 [k]: the position of each wanted tag [k, 2] among known ones [t, 2] in ascending order, or -1."""
-    if not len(known):
-        return np.full(len(wanted), -1, dtype=np.int64)
-    if np.array_equal(wanted, known):
-        return np.arange(len(known))
-    first = known[:, 0]
-    place = np.minimum(places_among(wanted[:, 0], first), len(known) - 1)
-    while True:  # steps over tags with the same first word
-        ahead = (known[place, 0] == wanted[:, 0]) & (known[place, 1] < wanted[:, 1])
-        ahead &= np.append(first[1:] == first[:-1], False)[place]
-        if not ahead.any():
-            break
-        place = place + ahead
-    return np.where((known[place] == wanted).all(axis=1), place, -1)

@@ -1,36 +1,38 @@
-"""What is cryptographic about relay-coded sums, as one object: keys, masks, tags and names.
+"""What is cryptographic about relay-coded sums, as one object: keys, masks, seals, pseudonyms and routes.
 
-A mask is named by its session, sender, relay, round, layer, part, direction, attempt and slot. Session, sender and
-relay are in the key; all but the slot are in the nonce; the slot is the place in the stream behind it. A slot stands
-for one target, so the target's tag is bound to the mask as well: nobody uses a slot for two tags in one step. Unnamed
-senders share no keys with relays, and send each of them a fresh seed with every message instead.
+A mask is named by its session, circuit or sender, relay, round, layer, part, direction, attempt and slot. Session,
+circuit or sender, and relay are in the key. All else but the slot is in the nonce; the slot of a sender's message is
+the place in the stream behind it. A circuit has a key of its own for each relay, and carries one row in a step.
 """
 
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as attribute
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField
+from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, KeyPair, Offer, wrap
+from fgl_secure.crypto.seals import Sealing, Unsealing
 from fgl_secure.crypto.streams import KEY_BYTES, KeyedStreams
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.relay_coded.tags import Tags
+from fgl_secure.protocols.relay_coded.pseudonyms import Pseudonyms
+from fgl_secure.protocols.relay_coded.rows import hide_rows, reveal_rows, width_of
 from fgl_secure.runtime import Direction, Draws, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.transcript import Numbers
-from fgl_secure.typing import Array, Bytes, Ids
+from fgl_secure.typing import Array, Bytes, Flags, Ids
 
 Arrays = Mapping[str, Array]
 
-SEED_WORDS = 4
-SEEDS = "seeds"
+_AT_ONCE = 2**16
+"""Circuits whose coins are drawn together."""
 
 _NONCE = struct.Struct(">IHIBBI")
 
@@ -49,6 +51,11 @@ def mask_nonce(step: Step, attempt: int = 0) -> bytes:
         raise InputError(
             f"step must have round < 2^32, layer in -1..65534, part < 2^32 and attempt < 256; found {step}, {attempt}"
         ) from error
+
+
+def attempt_of(opening: int) -> int:
+    """Return the attempt in nonces, from the number of the opening: circuits' keys are fresh in each."""
+    return opening % 256
 
 
 def mask_context(sender_key: bytes, relay_key: bytes, sender: int, relay: int) -> bytes:
@@ -95,46 +102,53 @@ def answers(private: Bytes, publics: Bytes, secrets: Bytes) -> tuple[Bytes, NDAr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Expanded:
-    """Masks that one process expanded as their sender, and would expand again as their relay."""
+class Keys:
+    """Keys between some senders and some relays.
 
-    step: Step
-    names: Ids
-    secrets: Array
-    masks: Elements
+    Attributes:
+        senders: int64 [s], ascending party identifiers.
+        secrets: for each relay uint8 [s, 32].
+    """
+
+    senders: Ids
+    secrets: Sequence[Bytes] = attribute(repr=False)
 
 
-class Cryptography(ABC):
-    """What the parties that one process hosts can do; secrets are theirs and passed in.
+class Cryptography:
+    """What the parties that one process hosts can do; secrets are theirs and passed in. This is what users run.
+
+    X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode, random pseudonyms and routes.
 
     Where a process hosts both ends of a secret, as a simulation does, it works it out once.
 
     Args:
         field: of the masks.
         T: masks of each message.
-        anonymous: whether senders are unnamed.
         session: 16 public bytes, different in every session; None draws them with the keys, where a process hosts all.
         agreement: how keys are agreed on, and what messages are sealed with.
 
     Attributes:
         agreement: as given.
-        tags: of sums.
+        pseudonyms: of groups.
     """
 
     unlinkable: ClassVar[bool] = True
-    """Whether tags, numbers and orders are fresh and random, so that they tell nobody who sends to whom."""
+    """Whether pseudonyms, routes and orders are random, so that they reveal no sender and no receiver."""
 
     def __init__(
         self,
         field: PrimeField,
         T: int,
         *,
-        anonymous: bool,
         session: bytes | None = None,
         agreement: KeyAgreement = KeyAgreement.X25519,
     ) -> None:
-        self._field, self._T, self._anonymous, self._session = field, T, anonymous, session
-        self._both_ends, self.agreement, self.tags = session is None, agreement, Tags()
+        self._field, self._T, self._session = field, T, session
+        self._both_ends, self.agreement, self.pseudonyms = session is None, agreement, Pseudonyms()
+        self._agreed: dict[tuple[int, bytes], tuple[Ids, Bytes, Bytes]] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(T={self._T})"
 
     def session(self, draws: Draws) -> bytes:
         """The session's name."""
@@ -152,222 +166,156 @@ class Cryptography(ABC):
         self._session = named.tobytes() or None
 
     @property
-    @abstractmethod
     def keyed(self) -> bool:
         """Whether senders and the first T relays agree on keys before the first sum."""
+        return True
 
     @property
-    @abstractmethod
     def expanded(self) -> int:
         """How many relays, from the first on, expand their shares themselves."""
+        return self._T
 
-    @abstractmethod
+    def nonce(self, step: Step, attempt: int = 0) -> bytes:
+        """See `mask_nonce`."""
+        return mask_nonce(step, attempt)
+
     def shuffle(self, draws: Draws, count: int) -> Ids | None:
-        """int64 [count], by which messages are put in order once a session; None leaves them in that of groups."""
+        """int64 [count], by which a sender's circuits are put in order; None leaves them in that of groups."""
+        return draws.coins.uniform(2**63, (count,))
 
-    @abstractmethod
-    def ways(self, draws: Draws, step: Step, silos: Ids, before: int) -> Ids:
-        """By way of whom silos hand messages on, and in which order: int64 [m, 2], see `Mixing`.
+    def routes(self, draws: Draws, step: Step, silos: Ids) -> Ids:
+        """Return coins of silos for circuits: via which silo each goes on, and its order; int64 [m, 2].
 
         Args:
             draws: coins of the silos.
-            step: when.
-            silos: int64 [m], whose message each is.
-            before: how many messages came before these.
+            step: when circuits are opened.
+            silos: int64 [m], whose circuit each is.
         """
-
-    @abstractmethod
-    def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:
-        """Fresh openings of tags: int64 [g, 2], one for each group, known to its owner alone."""
-
-    @abstractmethod
-    def numbers(self, draws: Draws, step: Step, senders: Ids) -> Ids:
-        """int64 [m], what the messages of unnamed senders are called, by which they are put in order."""
-
-    @abstractmethod
-    def drawn(self, draws: Draws, step: Step, senders: Ids, width: int) -> dict[str, Array]:
-        """What senders draw for the masks of a step, kept for messages that are sent again: arrays by name."""
-
-    @abstractmethod
-    def masks(
-        self, step: Step, senders: Numbers, width: int, drawn: Arrays, keys: Keys | None, places: Ids | None = None
-    ) -> list[Elements]:
-        """T arrays of masks, elements [*batch, m, width], or [*batch, k, width] of some messages alone.
-
-        Args:
-            step: when they are used.
-            senders: integers [m], ascending party identifiers, of all messages of each, by slot.
-            width: coordinates of each row.
-            drawn: what was drawn for the step.
-            keys: that the senders share with relays.
-            places: int64 [k], of which messages; of all unless given.
-        """
-
-    @abstractmethod
-    def expand(self, step: Step, relay: int, names: Ids, secrets: Array, width: int, keys: Keys | None) -> Elements:
-        """What a relay expands into the shares of messages: elements [m, width].
-
-        Args:
-            step: when they are used.
-            relay: party identifier.
-            names: int64 [m], ascending names of messages, see `wire.names_of`.
-            secrets: int64 [m, 4] seeds of unnamed senders, or uint8 [s, 32] keys as they are in `keys`.
-            width: coordinates of each row.
-            keys: that the relay shares with senders.
-        """
-
-    @abstractmethod
-    def remember(self, step: Step, relay: int, names: Ids, secrets: Array, masks: Elements) -> None:
-        """Keeps masks for the relay at the other end, if it is hosted here."""
-
-    @abstractmethod
-    def sender_keys(
-        self, offers: Sequence[Offer], senders: Ids, answered: Bytes, relay: int, session: bytes
-    ) -> Bytes:  # fmt: skip
-        """What each sender agrees on with one relay: uint8 [s, 32].
-
-        Args:
-            offers: of the senders, s of them.
-            senders: int64 [s], party identifiers.
-            answered: uint8 [s, 32 + wrapped bytes], what the relay answered each.
-            relay: party identifier.
-            session: its name.
-
-        Raises:
-            ProtocolError: the relay's key is a point of low order, with which everybody would share one key, or a
-                secret was wrapped for somebody else.
-        """
-
-    @abstractmethod
-    def relay_keys(
-        self, private: Bytes, relay: int, publics: Bytes, secrets: Bytes, senders: Ids, session: bytes
-    ) -> Bytes:
-        """What one relay, with its private key uint8 [32], agrees on with each sender: the same.
-
-        Args:
-            private: of the relay.
-            relay: party identifier.
-            publics: uint8 [s, public bytes], what senders published.
-            secrets: uint8 [s, secret bytes], that it wrapped for them.
-            senders: int64 [s], party identifiers.
-            session: its name.
-        """
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Keys:
-    """Keys between some senders and some relays.
-
-    Attributes:
-        senders: int64 [s], ascending party identifiers.
-        secrets: for each relay uint8 [s, 32].
-        streams: of those keys.
-    """
-
-    senders: Ids
-    secrets: tuple[Bytes, ...]
-    streams: tuple[KeyedStreams, ...]
-
-    @classmethod
-    def of(cls, senders: Ids, secrets: Sequence[Bytes]) -> Keys:
-        """Sets up the streams."""
-        return cls(senders, tuple(secrets), tuple(KeyedStreams(each) for each in secrets))
-
-
-class RealCryptography(Cryptography):
-    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode, random tags: what users run."""
-
-    def __init__(self, field: PrimeField, T: int, **known: Any) -> None:
-        super().__init__(field, T, **known)
-        self._expanded: dict[int, _Expanded] = {}
-        self._agreed: dict[tuple[int, bytes], tuple[Ids, Bytes, Bytes]] = {}
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(T={self._T}, anonymous={self._anonymous})"
-
-    @property
-    def keyed(self) -> bool:
-        """Named senders share keys with relays."""
-        return not self._anonymous
-
-    @property
-    def expanded(self) -> int:
-        """All T relays whose shares are masks."""
-        return self._T
-
-    def nonce(self, step: Step) -> bytes:
-        """See `mask_nonce`."""
-        return mask_nonce(step)
-
-    def shuffle(self, draws: Draws, count: int) -> Ids | None:
-        """Random."""
-        return draws.coins.uniform(2**63, (count,))
-
-    def ways(self, draws: Draws, step: Step, silos: Ids, before: int) -> Ids:  # noqa: ARG002  # all are drawn alike
-        """Drawn by each silo."""
-        return draws.draw("ways", silos, 2**63, (2,), step)
+        return draws.draw("routes", silos, 2**63, (2,), step)
 
     def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:
-        """Drawn by each owner."""
+        """Return fresh openings of pseudonyms: int64 [g, 2], one for each group, known to its owner alone."""
         return draws.draw("openings", owners, 2**63, (2,), step)
 
-    def numbers(self, draws: Draws, step: Step, senders: Ids) -> Ids:
-        """Drawn by each sender."""
-        return draws.draw("numbers", senders, 2**63, (), step)
+    def names(self, draws: Draws, step: Step, owners: Ids) -> Ids:
+        """Return pseudonyms of circuits: int64 [m, 2]."""
+        return draws.draw("pseudonyms", owners, 2**63, (2,), step)
+
+    def circuit_keys(self, draws: Draws, step: Step, owners: Ids, relays: int) -> Bytes:
+        """Return a key of each circuit for each relay: uint8 [relays, m, 32]; [relays, m, 0] where none is needed."""
+        out = np.empty((relays, len(owners), KEY_BYTES), dtype=np.uint8)
+        for keys in out:
+            for start in range(0, len(owners), _AT_ONCE):
+                some = slice(start, start + _AT_ONCE)
+                keys[some] = draws.draw("circuit keys", owners[some], 256, (KEY_BYTES,), step)
+        return out
+
+    def sealing_keys(self, draws: Draws, relays: Ids) -> Bytes:
+        """Return the private keys of relays, for which circuits are sealed: uint8 [k, bytes]."""
+        return draws.draw("sealing keys", relays, 256, (self.agreement.private_bytes,)).astype(np.uint8)
+
+    def public_key(self, private: Bytes) -> Bytes:
+        """Return what a relay publishes: uint8 [bytes]."""
+        return np.frombuffer(Unsealing(private.tobytes(), self.agreement).public, dtype=np.uint8)
+
+    @property
+    def public_bytes(self) -> int:
+        """Size of what a relay publishes."""
+        return self.agreement.public_bytes
+
+    def sealed_bytes(self, content: int) -> int:
+        """Return the size of a seal of so many bytes."""
+        return content + self.agreement.seal_bytes
+
+    def seal(self, draws: Draws, owners: Ids, publics: Sequence[Bytes], contents: Sequence[Bytes]) -> Bytes:
+        """Seal circuits for all relays.
+
+        Args:
+            draws: coins of the owners.
+            owners: int64 [m], of the circuits.
+            publics: for each relay uint8 [bytes].
+            contents: for each relay uint8 [m, c].
+
+        Returns:
+            uint8 [m, relays * sealed_bytes(c)].
+        """
+        salt, counted = self.session(draws), self._counts_seals(draws)
+        sealing = Sealing([public.tobytes() for public in publics], salt, counted=counted)
+        out = np.empty((len(owners), len(publics) * self.sealed_bytes(contents[0].shape[1])), dtype=np.uint8)
+        for start in range(0, len(owners), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            fresh = draws.draw("ephemeral keys", owners[some], 256, (KEY_BYTES,)).astype(np.uint8)
+            for row, ephemeral, *content in zip(out[some], fresh, *(each[some] for each in contents), strict=True):
+                row[:] = np.frombuffer(
+                    sealing.seal(ephemeral.tobytes(), [each.tobytes() for each in content]), dtype=np.uint8
+                )
+        return out
+
+    def unseal(self, draws: Draws, private: Bytes, sealed: Bytes) -> tuple[Bytes, Flags]:
+        """Open seals for one relay: uint8 [m, s] to uint8 [m, c], and bool [m]: which were made for it."""
+        own, salt = Unsealing(private.tobytes(), self.agreement), self.session(draws)
+        counted = self._counts_seals(draws)
+        size = sealed.shape[1] - self.agreement.seal_bytes
+        out, good = np.zeros((len(sealed), max(size, 0)), dtype=np.uint8), np.zeros(len(sealed), dtype=np.bool_)
+        for place, row in enumerate(sealed if size > 0 else ()):
+            content = own.unseal(row.tobytes(), salt, counted=counted)
+            if content is not None:
+                out[place], good[place] = np.frombuffer(content, dtype=np.uint8), True
+        return out, good
+
+    def _counts_seals(self, draws: Draws) -> bool:
+        """Whether one process hosts all parties under coins that are no secret: an audit opens millions of circuits."""
+        return self._both_ends and isinstance(draws.coins, SimulationCoins)
+
+    def hidden_width(self, width: int, kind: np.dtype[Any]) -> int:
+        """Return how many numbers a row of so many elements takes once it is hidden."""
+        return width_of(width, kind)
+
+    def hide(self, step: Step, attempt: int, keys: Bytes, rows: Array) -> Array:
+        """See `rows.hide_rows`."""
+        return hide_rows(keys, self.nonce(step, attempt), rows)
+
+    def reveal(
+        self, step: Step, attempt: int, keys: Bytes, hidden: Array, kind: np.dtype[Any]
+    ) -> tuple[Array, Flags]:  # fmt: skip
+        """See `rows.reveal_rows`."""
+        return reveal_rows(keys, self.nonce(step, attempt), hidden, kind)
+
+    def circuit_masks(self, step: Step, attempt: int, keys: Bytes, width: int) -> Elements:
+        """Return what a relay expands from circuits' keys uint8 [m, 32]: elements [m, width]."""
+        return self._read(step, attempt, keys, np.ones(len(keys), dtype=np.int64), width)
 
     def drawn(self, draws: Draws, step: Step, senders: Ids, width: int) -> dict[str, Array]:  # noqa: ARG002
-        """A key for each message and relay, where senders are unnamed: int64 [T, m, 4], every bit of it drawn."""
-        if not self._anonymous:
-            return {}
-        seeds = []
-        for _ in range(self._T):
-            low = draws.draw("seeds", senders, 2**63, (SEED_WORDS,), step)
-            signs = draws.draw("signs of seeds", senders, 2**SEED_WORDS, (), step)
-            seeds.append(low | (signs[:, None] >> np.arange(SEED_WORDS) & 1) << 63)
-        return {SEEDS: np.stack(seeds)}
+        """None."""
+        return {}
 
     def masks(
-        self, step: Step, senders: Numbers, width: int, drawn: Arrays, keys: Keys | None, places: Ids | None = None
+        self,
+        step: Step,
+        attempt: int,
+        senders: Numbers,
+        width: int,
+        drawn: Arrays,  # noqa: ARG002  # none
+        keys: Keys | Bytes | None,
+        places: Ids | None = None,
     ) -> list[Elements]:
-        """Read from streams at the nonce of the step."""
-        if self._anonymous:
-            which = slice(None) if places is None else places
-            return [self._from_seeds(step, seeds[which], width) for seeds in drawn[SEEDS]]
+        """What senders draw for the masks of a step: arrays by name; none where masks are expanded from keys."""
+        places = np.arange(len(senders)) if places is None else places
+        if isinstance(keys, np.ndarray):
+            return [self.circuit_masks(step, attempt, each, width) for each in keys[: self._T, places]]
         assert keys is not None, "named senders have keys"
-        if places is not None:
-            some = senders[places]
-            slots = places - np.searchsorted(senders, some)
-            return [self._from_keys(step, keys.senders, each, some, slots, width) for each in keys.secrets]
-        ends = np.searchsorted(senders, keys.senders, side="right") - np.searchsorted(senders, keys.senders)
-        return [self._read(step, each, ends, width) for each in keys.streams]
+        of = senders[places]
+        slots = places - np.searchsorted(senders, of)
+        return [self._from_keys(step, keys.senders, each, of, slots, width) for each in keys.secrets]
 
-    def expand(self, step: Step, relay: int, names: Ids, secrets: Array, width: int, keys: Keys | None) -> Elements:
+    def expand(self, step: Step, names: Ids, keys: Keys, width: int) -> Elements:
         """The same, at the relay's end."""
-        known = self._expanded.pop(relay, None)
-        if known is not None and self._is_of(known, step, names, secrets) and known.masks.shape[-1] == width:
-            return known.masks
-        if keys is None:
-            return self._from_seeds(step, secrets, width)
         return self._from_keys(step, keys.senders, keys.secrets[0], names >> 32, names & (2**32 - 1), width)
 
-    def remember(self, step: Step, relay: int, names: Ids, secrets: Array, masks: Elements) -> None:
-        """Keeps masks for the relay at the other end, if it is hosted here."""
-        if self._both_ends:
-            self._expanded[relay] = _Expanded(step, names, secrets, masks)
-
-    @staticmethod
-    def _is_of(known: _Expanded, step: Step, names: Ids, secrets: Array) -> bool:
-        alike = known.step == step and np.array_equal(known.names, names)
-        return alike and np.array_equal(known.secrets, secrets)
-
-    def _from_seeds(self, step: Step, seeds: Ids, width: int) -> Elements:
-        streams = KeyedStreams(np.ascontiguousarray(seeds).view(np.uint8).reshape(len(seeds), KEY_BYTES))
-        return self._read(step, streams, np.ones(len(seeds), dtype=np.int64), width)
-
-    def _read(self, step: Step, streams: KeyedStreams, ends: Ids, width: int) -> Elements:
-        """The masks of so many messages of each sender: elements [sum of ends, width]."""
-        field = self._field
-        return streams.uniform(field.modulus, ends * width, self.nonce(step), field.dtype).reshape(-1, width)
+    def _read(self, step: Step, attempt: int, keys: Bytes, ends: Ids, width: int) -> Elements:
+        """Return the masks of so many messages under each key: elements [sum of ends, width]."""
+        streams, field = KeyedStreams(keys), self._field
+        return streams.uniform(field.modulus, ends * width, self.nonce(step, attempt), field.dtype).reshape(-1, width)
 
     def _from_keys(self, step: Step, known: Ids, secrets: Bytes, senders: Numbers, slots: Ids, width: int) -> Elements:
         """Masks of some messages of each sender: streams are read up to the last of them."""
@@ -375,7 +323,7 @@ class RealCryptography(Cryptography):
         first, stop = int(place.min(initial=len(known))), int(place.max(initial=-1)) + 1
         place, ends = place - first, np.zeros(max(stop - first, 0), dtype=np.int64)
         np.maximum.at(ends, place, slots + 1)
-        read = self._read(step, KeyedStreams(secrets[first:stop]), ends, width)
+        read = self._read(step, 0, secrets[first:stop], ends, width)
         rows = (np.cumsum(ends) - ends)[place] + slots
         return read if len(rows) == len(read) else read[rows]  # all of them, ascending, or some
 
@@ -395,7 +343,16 @@ class RealCryptography(Cryptography):
     def relay_keys(
         self, private: Bytes, relay: int, publics: Bytes, secrets: Bytes, senders: Ids, session: bytes
     ) -> Bytes:
-        """The same, or from the other end where it is hosted here."""
+        """What one relay, with its private key uint8 [32], agrees on with each sender: the same.
+
+        Args:
+            private: of the relay.
+            relay: party identifier.
+            publics: uint8 [s, public bytes], what senders published.
+            secrets: uint8 [s, secret bytes], that it wrapped for them.
+            senders: int64 [s], party identifiers.
+            session: its name.
+        """
         pair, keys = KeyPair(private.tobytes()), []
         known = self._agreed.pop((relay, pair.public), None)
         if known is not None and np.array_equal(known[0], senders) and np.array_equal(known[1], publics):

@@ -1,41 +1,42 @@
-"""Those who own rows and sums: they tell each other tags, share their rows among relays, and interpolate their sums.
+"""Those who own rows and sums: they open circuits, share their rows among relays over them, and interpolate their sums.
 
-A step goes in turns. Before the first one senders and relays agree on keys. Owners of sums tell their senders fresh
-tags; senders send headers and shares under these tags to the relays, and owners ask for their sums by opening the tags;
-relays agree on what they hold, and answer.
+In the first step, and after a loss:
+
+1. Every owner of a group draws a pseudonym for it, and tells those who send to it.
+2. Every sender opens its circuits: one for each group that it sends to, and where relays must not see the graph as many
+   to its own group as are missing to D. Every owner opens one circuit over which its sums come back.
+
+In every step senders share their rows among relays, one row a circuit, and owners interpolate what comes back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
-from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
+from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
+from fgl_secure.protocols.partnering import Contributors, computed
 from fgl_secure.protocols.relay_coded import wire
-from fgl_secure.protocols.relay_coded.agreement import SendersKeys
-from fgl_secure.protocols.relay_coded.answers import Answers, decoded
-from fgl_secure.protocols.relay_coded.code import is_laid_out, source_shares
-from fgl_secure.protocols.relay_coded.cryptography import SEEDS, Cryptography
-from fgl_secure.protocols.relay_coded.labels import Labels
-from fgl_secure.protocols.relay_coded.plan import COVER, Parameters, Plan
-from fgl_secure.protocols.relay_coded.silos import Forwarding, within
-from fgl_secure.protocols.relay_coded.wire import Wire, names_of
+from fgl_secure.protocols.relay_coded.agreement import SendersKeys, check_setup
+from fgl_secure.protocols.relay_coded.answers import Answers, Decoder
+from fgl_secure.protocols.relay_coded.code import AT_ONCE, is_laid_out, source_shares
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography, attempt_of
+from fgl_secure.protocols.relay_coded.plan import COVER, Carried, CircuitPlan, Parameters, passes
+from fgl_secure.protocols.relay_coded.wire import Wire, as_array, found_among, names_of, numbered, ranks
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
-from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import Direction, Draws, Later, MessageKind, Messages, Phase, Step
-from fgl_secure.runtime.messages import taken
-from fgl_secure.typing import Array, Ids
-
-Slots = NDArray[np.integer[Any]]
+from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
+from fgl_secure.runtime.packing import under, within
+from fgl_secure.runtime.transcript import Numbers
+from fgl_secure.typing import Array, Flags, Ids
 
 _DIRECTIONS = (Direction.FORWARD, Direction.BACKWARD)
+_FIRST_ALIAS = 2**30
+"""From here on identifiers are of partners that a process does not know."""
 
 
 class _Due(IntEnum):
@@ -45,9 +46,10 @@ class _Due(IntEnum):
     START = 1
     AWAIT_KEYS = 2
     KEYS = 3
-    SHARES = 4
-    ANSWERS = 5
-    PASSING = 6
+    TELLING = 4
+    OPENING = 5
+    ANSWERS = 6
+    REOPENING = 7
 
 
 class Devices(CheckpointedMachine):
@@ -59,8 +61,7 @@ class Devices(CheckpointedMachine):
         scheme: its parameters.
         cryptography: what is cryptographic about it.
         draws: their coins.
-        forwarding: how those of them that administer others forward for these.
-        alone: whether one process hosts everybody, so that a pass without messages needs none.
+        alone: whether one process hosts all parties, so that a pass without messages needs none.
 
     Raises:
         InputError: padding does not fit the grouping.
@@ -73,89 +74,89 @@ class Devices(CheckpointedMachine):
         scheme: Parameters,
         cryptography: Cryptography,
         draws: Draws,
-        forwarding: Forwarding,
         *,
         alone: bool = True,
     ) -> None:
         super().__init__(parties, terms, len(terms.tapes))
         self._scheme, self._topology, self._crypto, self._draws = scheme, terms.topology, cryptography, draws
         self._alone, self._relays = alone, terms.topology.helpers
-        self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
-        self._shuffles: dict[Direction, Ids | None] = {}
-        self._labels: dict[Direction, Labels] = {}
-        self._plans = self._planned()
-        self._forwarding = forwarding
-        senders = np.unique(np.concatenate([plan.out.parties for plan in self._plans.values()]))
-        expanding = self._relays[: cryptography.expanded]
+        self._mixes = scheme.mixes(terms.topology.name)
+        self._wire = Wire(draws.batch_shape)
+        self._shuffles: list[Ids | None] = []
+        self._plan_circuits()
+        senders = np.unique(np.concatenate([plan.parties for plan in self._plans.values()]))
+        expanding = self._relays[: 0 if self._mixes else cryptography.expanded]
         self._agreement = SendersKeys(senders, expanding, cryptography, self._wire, draws)
+        self._publics: Array = np.empty((0, 0), dtype=np.uint8)
+        self._circuits: dict[int, dict[str, Array]] = {}
+        self._age = 0
         self._due = _Due.NOTHING
         self._q: Elements = np.empty((0, 0), dtype=scheme.field.dtype)
         self._clear()
 
     def _clear(self) -> None:
-        self._openings: Ids = np.empty((0, 2), dtype=np.int64)
-        self._tags: Ids = np.empty((0, 2), dtype=np.int64)
-        self._told: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
         self._drawn: dict[str, Array] = {}
-        self._numbers: Ids = np.empty(0, dtype=np.int64)
-        self._order: Ids = np.empty(0, dtype=np.int64)
-        self._asked: list[Ids] = []
         self._answers: list[Answers] = []
         self._sums: Array | None = None
-        self._silent = self._passes = 0
+        self._queue: list[Messages] = []
+        self._silent = self._passes = self._telling = 0
+        self._asked_anew = np.zeros(len(self.parties), dtype=np.int64)
 
-    def _planned(self, shuffles: Mapping[Direction, Ids | None] | None = None) -> dict[Direction, Plan]:
-        scheme, grouping = self._scheme, self._topology.grouping
-        counted = scheme.k_min, scheme.contributors
-        answered = grouping.answered(*counted)
-        ways = {
-            Direction.FORWARD: (grouping, answered),
-            Direction.BACKWARD: (grouping.reversed(), answered.reversed().answered(*counted)),
-        }
-        found: dict[Direction, Plan] = {}
-        for direction, (way, kept) in ways.items():
+    def _plan_circuits(self) -> None:
+        topology, scheme, known = self._topology, self._scheme, iter(self._shuffles)
+        kept: list[Ids | None] = []
 
-            def shuffle(count: int, direction: Direction = direction) -> Ids | None:
-                known = self._crypto.shuffle(self._draws, count) if shuffles is None else shuffles[direction]
-                self._shuffles[direction] = known
-                return known
+        def shuffle(count: int) -> Ids | None:
+            drawn = next(known) if self._shuffles else self._crypto.shuffle(self._draws, count)
+            kept.append(drawn)
+            return drawn
 
-            padding, circuits = self._padding(way), self._topology.circuits
-            found[direction] = Plan.of(way, kept, self.parties, shuffle, padding, circuits)
-        return found
+        self._plans: dict[Direction, CircuitPlan] = {}
+        self._carried: dict[Direction, Carried] = {}
+        for direction, (way, answered) in passes(topology.grouping, scheme).items():
+            padding = scheme.padding_of(topology.grouping, topology.name)
+            plan = self._plans.get(Direction.FORWARD) if self._mixes else None
+            if plan is None:
+                sent, paths = (way, topology.circuits) if self._mixes else (answered, None)
+                plan = CircuitPlan.of(sent, self.parties, shuffle, padding, paths)
+            self._plans[direction] = plan
+            self._carried[direction] = plan.carried(answered, self.parties, padding)
+        self._shuffles = kept
+        forward = self._plans[Direction.FORWARD]
+        self._is_own = np.zeros(len(forward), dtype=np.bool_)
+        self._is_own[forward.own] = True
 
-    def _padding(self, way: Grouping) -> int | None:
-        return self._scheme.padding_of(way, self._topology.name)
-
-    @property
-    def _askers(self) -> Ids:
-        """Whose sums are asked for, in that order: int64 [h]."""
-        return self._plan.owners[self._order]
-
-    @property
-    def _plan(self) -> Plan:
-        return self._plans[self.now.direction]
+    # The step
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`."""
-        plan, field = self._plans[step.direction], self._scheme.field
+        carried, field = self._carried[step.direction], self._scheme.field
         self._check_new(step)
-        self._labels_of(step.direction)
-        if len(plan.rows) and (rows is None or rows.ndim != 2 or len(rows) != len(plan.rows)):
-            raise InputError(f"rows must be [{len(plan.rows)}, d]; found {None if rows is None else list(rows.shape)}")
-        most = int(plan.out.counts.max(initial=0))
-        if most > self._scheme.most_slots:
-            raise InputError(f"a sender must have at most {self._scheme.most_slots} messages in one step; found {most}")
+        if carried.count and (rows is None or rows.ndim != 2 or len(rows) != carried.count):
+            raise InputError(f"rows must be [{carried.count}, d]; found {None if rows is None else list(rows.shape)}")
         q = np.zeros((0, 1), dtype=field.dtype) if rows is None else _field_rows(rows, field.modulus, field.dtype)
         self._clear()
-        self._forwarding.clear()
         self._q, self._step, self._due = q, step, _Due.START
-        if self._alone and not len(plan.way.source):
+        if self._alone and not len(self._plan.way.source):
             self._due = _Due.NOTHING
-            shape = (*self._draws.batch_shape, len(plan.groups), 0 if rows is None else rows.shape[1])
+            shape = (*self._draws.batch_shape, len(carried.groups), 0 if rows is None else rows.shape[1])
             self._sums = np.zeros(shape, dtype=np.int64)
             return
+        self._age += 1
         self._used_up()
+
+    @property
+    def _plan(self) -> CircuitPlan:
+        return self._plans[self.now.direction]
+
+    @property
+    def _set(self) -> int:
+        """Which circuits a pass takes: the same ones both ways where relays must not see the graph."""
+        return 0 if self._mixes else _DIRECTIONS.index(self.now.direction)
+
+    @property
+    def _opened(self) -> dict[str, Array]:
+        return self._circuits[self._set]
 
     @property
     def sums(self) -> Array | None:
@@ -165,441 +166,585 @@ class Devices(CheckpointedMachine):
     def rest(self) -> None:
         """See `SumMachine.rest`."""
         self._clear()
-        self._forwarding.clear()
         self._step, self._due, self._q = None, _Due.NOTHING, self._q[:0, :0].copy()
 
     def turn(self) -> Iterable[Messages]:
         """See the module's description."""
-        forwarded = self._forwarding.leave(self._step)
+        queue, self._queue = self._queue, []
         self._silent = max(self._silent - 1, 0)
-        acts = {_Due.START: self._start, _Due.KEYS: self._hand_out, _Due.SHARES: self._send}
+        return (*queue, *self._act())
+
+    def _act(self) -> Iterable[Messages]:
+        if self._asked_anew.any():
+            number, asked = int(self._asked_anew.max()), self._asked_anew
+            self._asked_anew = np.zeros_like(asked)
+            return self._tell(number, self.parties[asked == number])
+        if self._due is _Due.ANSWERS:
+            return self._await_answers()
         if self._due is _Due.AWAIT_KEYS:
             self._due = _Due.KEYS
-        elif self._due is _Due.PASSING:
+        elif self._due is _Due.TELLING and self._passes:
             self._passes -= 1
-            self._due = _Due.PASSING if self._passes else _Due.SHARES
-        elif self._due in acts:
-            return chain(forwarded, acts[self._due]())
-        elif self._due is _Due.ANSWERS and self._answers and all(each.complete for each in self._answers):
+        elif self._due in (_Due.START, _Due.KEYS, _Due.TELLING) or (self._due is _Due.OPENING and len(self._publics)):
+            acts = {_Due.START: self._start, _Due.KEYS: self._agree, _Due.TELLING: self._told, _Due.OPENING: self._open}
+            return acts[self._due]()
+        return ()
+
+    def _await_answers(self) -> Iterable[Messages]:
+        if "fetching" in self._opened and len(self._publics):
+            return self._open_fetches(sealed=True)
+        if self._answers and all(each.complete for each in self._answers):
             self._decode()
-        return forwarded
+        return ()
 
     def settle(self) -> bool:
-        """Makes do with the answers that there are; where no tags had to be told, sends what is due then.
-
-        Relays that ask somebody again who is off are silent for one turn: answers are given up in the second.
-        """
-        if self._due is _Due.ANSWERS:
+        """Makes do with the answers that there are; they are given up in the second silent turn in a row."""
+        if self._due in (_Due.ANSWERS, _Due.OPENING, _Due.REOPENING):
             self._silent += 2
             if self._silent > 2:
                 self._decode()
         return self._due is not _Due.NOTHING
 
     def _start(self) -> Iterable[Messages]:
-        if not self._agreement.due:
-            return self._hand_out()
-        self._due = _Due.AWAIT_KEYS
-        return self._agreement.publish()
-
-    def _hand_out(self) -> Iterable[Messages]:
-        """Every owner of a sum tells those who send for it a fresh tag."""
-        if self._agreement.due:
-            self._agreement.agree()
-            for sender in self._agreement.left_out.tolist():
-                self.remark(self.now, sender, "it did not agree on keys with every relay: what it sends is left out")
-        plan, step = self._plan, self.now
-        if self._labels_of(step.direction) is not None:
-            senders = plan.out.sender_of[plan.own].astype(np.int64)
-            self._openings = self._crypto.openings(self._draws, step, senders)
-            self._order = np.argsort(self._crypto.numbers(self._draws, step, plan.owners))
-            self._told, self._asked = np.ones(len(plan.out), dtype=np.bool_), self._names_asked()
-            self._note_labels()
+        if self._mixes and self._circuits and 0 < self._scheme.reopen_every < self._age:
+            self._due = _Due.REOPENING
+            return ()
+        if not self._mixes and self._agreement.due:
+            self._due = _Due.AWAIT_KEYS
+            return self._agreement.publish()
+        if self._set in self._circuits:
+            self._due = _Due.ANSWERS
             return self._send()
-        self._openings = self._crypto.openings(self._draws, step, plan.owners)
-        own = self._crypto.tags.of(self._openings, len(self._relays))
-        self._order = np.argsort(own[:, 0])  # which tells nothing
-        self._asked = self._names_asked()
-        tags = self._by_group(own)
-        self._tags, self._told = np.zeros((len(plan.out), 2), dtype=np.int64), np.zeros(len(plan.out), dtype=np.bool_)
-        self._tags[plan.own], self._told[plan.own] = tags[plan.out.groups[plan.own]], True
-        self._passes = self._topology.circuits.hops
-        self._due = _Due.PASSING if self._passes else _Due.SHARES
-        return self._told_tags(tags)
+        return self._tell()
 
-    def _told_tags(self, tags: Ids) -> Iterator[Messages]:
-        """Tags for those who are known, and for those behind somebody else, who hands them on."""
-        handed, on = self._plan.handed, self._plan.handed_on
-        if len(handed):
-            fields: dict[str, Array] = {wire.TAG: tags[handed.groups], wire.PLACE: handed.places}
-            yield self._wire.say(Phase.TAGS, self.now, (handed.owners, handed.senders), wire.TAG_BYTES, fields)
-        if len(on):
-            yield self._on_a_way((on.owners, self._plan.next_to), tags[on.groups], on.tickets)
+    def _agree(self) -> Iterable[Messages]:
+        self._agreement.agree()
+        for sender in self._agreement.left_out.tolist():
+            self.remark(self.now, sender, "it did not agree on keys with every relay: what it sends is left out")
+        return self._tell()
 
-    def _on_a_way(self, ends: tuple[Ids, Ids], tags: Ids, tickets: Ids) -> Messages:
-        fields: dict[str, Array] = {wire.TAG: tags, wire.TICKET: tickets}
-        return self._wire.say(Phase.TAGS, self.now, ends, wire.TAG_BYTES + wire.TICKET_BYTES, fields)
+    # An opening: pseudonyms
 
-    def _labels_of(self, direction: Direction) -> Labels | None:
-        """What messages are called in a pass; None where tags are told.
+    def _tell(self, opening: int = 0, devices: Ids | None = None) -> Iterable[Messages]:
+        """Draw pseudonyms of groups, and tell those who send to them.
 
-        Raises:
-            InputError: partners have no keys.
+        Args:
+            opening: its number.
+            devices: int64, those that take part; all that are hosted unless given.
         """
-        topology, plan = self._topology, self._plans[direction]
-        if not self._scheme.labelled(topology.name):
-            return None
-        if direction not in self._labels:
-            if topology.keys is None:
-                raise InputError(
-                    "tags=sealed needs devices that have agreed on partners; found sums over all neighbours"
-                )
-            each = self._padding(plan.way)
-            self._labels[direction] = Labels(plan, topology.keys, 0 if each is None else each)
-        return self._labels[direction]
+        plan, m = self._plan, len(self._plan)
+        if self._set not in self._circuits:
+            self._circuits[self._set] = {
+                "openings": np.zeros((len(plan.owned), 2), dtype=np.int64),
+                "pseudonyms": np.zeros((m, 2), dtype=np.int64),
+                "told": np.zeros(m, dtype=np.bool_),
+                "enough": np.ones((2, m), dtype=np.bool_),
+                "numbers": np.full(len(self.parties), -1, dtype=np.int64),
+            }
+        opened = self._opened
+        joining = np.ones(len(self.parties), dtype=np.bool_) if devices is None else np.isin(self.parties, devices)
+        opened["numbers"][joining] = opening
+        own, senders = joining[self._place(plan.owners)], joining[self._place(plan.senders)]
+        opened["openings"][own] = self._crypto.openings(self._draws, self.now, plan.owners[own])
+        opened["told"][senders], opened["enough"][:, senders] = False, True
+        opened["joining"] = joining
+        self._telling = 0
+        return self._say_to_senders(wire.PSEUDONYM, self._own_pseudonyms())
 
-    def _names_asked(self) -> list[Ids]:
-        """What sums are called at each relay, in the order in which they are asked for: int64 [h, 2].
+    def _place(self, parties: Numbers) -> Ids:
+        return np.searchsorted(self.parties, parties)
 
-        That is the tag of each, or the first of its labels there.
-        """
-        labels, relays = self._labels_of(self.now.direction), len(self._relays)
-        if labels is None:
-            return [self._crypto.tags.of(self._openings, relays)[self._order]] * relays
-        return [labels.awaited(self.now, place, self._openings)[self._order, 0] for place in range(relays)]
-
-    def _note_labels(self) -> None:
-        """Notes what the owners of sums know: whose each is that a relay is asked for."""
-        asked = np.stack(self._asked, axis=1)
-        everywhere = np.broadcast_to(asked, (*self._draws.batch_shape, *asked.shape))
-        self._draws.note_learnt("labels of sums", self._askers, everywhere, self.now)
-
-    def _shown(self, which: Ids) -> Iterator[Ids]:
-        """What opens some sums at each relay, in the order in which they are asked for: int64 [k, ..., 2]."""
-        labels, relays = self._labels_of(self.now.direction), len(self._relays)
-        if labels is None:
-            yield from self._crypto.tags.proofs(self._openings[which], relays)
-            return
-        for place in range(relays):
-            yield labels.awaited(self.now, place, self._openings)[which]
-
-    def _called(self, place: int) -> Ids:
-        """What the messages are called at one relay: int64 [m, 2], tags or labels."""
-        labels = self._labels_of(self.now.direction)
-        return self._tags if labels is None else labels.sent(self.now, place, self._openings)
-
-    def _by_group(self, of_hosted: Ids) -> Ids:
-        """What hosted owners know of their groups, by the group's number."""
+    def _own_pseudonyms(self) -> Ids:
+        """By group of the plan's grouping: int64 [g, 2], zero for those of others."""
         plan = self._plan
-        if len(plan.groups) == len(plan.way.group_owner):
-            return of_hosted
-        out = np.zeros((len(plan.way.group_owner), *of_hosted.shape[1:]), dtype=of_hosted.dtype)
-        out[plan.groups] = of_hosted
+        out = np.zeros((len(plan.way.group_owner), 2), dtype=np.int64)
+        out[plan.owned] = self._crypto.pseudonyms.of(self._opened["openings"], len(self._relays))
         return out
 
-    def _send(self) -> Iterable[Messages]:
-        """Shares of all messages whose tags are known, and fetches."""
-        self._due, plan = _Due.ANSWERS, self._plan
+    def _say_to_senders(self, name: str, by_group: Array, by_telling: Sequence[Array] = ()) -> Iterator[Messages]:
+        """Tell senders something of each group, or one by one: to those who are known, and by way of others."""
+        plan, opened = self._plan, self._opened
+        self._due, self._passes = _Due.TELLING, self._topology.circuits.hops if self._mixes else 0
+        for n, tellings in enumerate((plan.near, plan.far)):
+            some = np.flatnonzero(opened["joining"][self._place(tellings.owners)])
+            if not len(some):
+                continue
+            said = by_telling[n][some] if by_telling else by_group[tellings.groups[some]]
+            number = opened["numbers"][self._place(tellings.owners[some])]
+            places, to = tellings.places[some], (plan.next_to if n else tellings.senders)[some]
+            ends = tellings.owners[some], to
+            yield self._telling_of(name, ends, said, number.astype(np.uint32), places, far=bool(n))
+
+    def _telling_of(
+        self, name: str, ends: tuple[Ids, Ids], said: Array, number: Array, places: Array, *, far: bool
+    ) -> Messages:
+        where = {wire.TICKET: places.astype(np.int64)} if far else {wire.PLACE: places.astype(np.uint32)}
+        size = said.itemsize * said[:1].size + (8 if far else 0)
+        return self._wire.say(Phase.TAGS, self.now, ends, size, {name: said, wire.OPENING: number, **where})
+
+    def _take_telling(self, messages: Messages) -> None:
+        name = wire.BIT if wire.BIT in messages.fields else wire.PSEUDONYM
+        said = self._wire.read(messages, name, *(("|u1",) if name == wire.BIT else ("<i8", 2)))
+        number = self._wire.read(messages, wire.OPENING, "<u4")
+        if self._due is not _Due.TELLING or (name == wire.BIT) != (self._telling > 0):
+            raise StaleMessageError("pseudonyms must come before circuits are opened; at least one did not")
+        far = wire.TICKET in messages.fields
+        places = self._wire.read(messages, *((wire.TICKET, "<i8") if far else (wire.PLACE, "<u4")))
+        here, plan = np.arange(len(messages)), self._plan
+        if far:
+            onward = self._topology.circuits.onward(places, messages.senders, messages.receivers)
+            on, here = np.flatnonzero(onward >= 0), np.flatnonzero(onward < 0)
+            if len(on):
+                ends = messages.receivers[on], onward[on]
+                self._queue.append(self._telling_of(name, ends, said[on], number[on], places[on], far=True))
+        at = self._circuits_of(messages, here, places, far=far)
+        if (at < 0).any():
+            raise MalformedMessageError("pseudonyms must be for those who send to a group; at least one is not")
+        current = self._opened
+        good = number[here] == current["numbers"][self._place(plan.senders[at])]
+        at, here = at[good], here[good]
+        if name == wire.BIT:
+            current["enough"][self._telling - 1, at] = said[here] == 1
+        else:
+            current["pseudonyms"][at], current["told"][at] = said[here], True
+
+    def _circuits_of(self, messages: Messages, here: Ids, places: Array, *, far: bool) -> Ids:
+        """int64 [k]: the circuit that each telling is for, -1 for none."""
+        plan = self._plan
+        if far:
+            known = names_of(
+                self._place(plan.heard_far.senders), np.unique(plan.heard_far.places, return_inverse=True)[1]
+            )
+            tickets = np.unique(plan.heard_far.places)
+            rank = np.minimum(np.searchsorted(tickets, places[here]), max(len(tickets) - 1, 0))
+            there = tickets[rank] == places[here] if len(tickets) else np.zeros(len(here), dtype=np.bool_)
+            wanted, at = np.where(there, names_of(self._place(messages.receivers[here]), rank), -1), plan.at_far
+        else:
+            scale = int(plan.heard_near.places.max(initial=0)) + 1
+            known, at = plan.heard_near.names(scale), plan.at_near
+            wanted = names_of(messages.senders, messages.receivers)[here] * scale + places[here].astype(np.int64)
+            wanted[places[here] >= scale] = -1
+        order = np.argsort(known)
+        found = found_among(wanted, known[order])
+        return np.where(found < 0, -1, at[order[found]]) if len(order) else found
+
+    def _told(self) -> Iterable[Messages]:
+        """Pseudonyms have been told; where circuits are opened anew partners say whether sums are over enough."""
+        opened = self._opened
+        if self._telling < 2 and self._mixes and (opened["numbers"][opened["joining"]] > 0).any():
+            self._telling += 1
+            return self._say_to_senders(wire.BIT, np.empty(0), self._whether_enough(self._telling - 1))
+        if self._mixes and not len(self._publics):
+            self._due = _Due.OPENING
+            return ()
+        return self._open()
+
+    def _whether_enough(self, passed: int) -> list[Array]:
+        """Whether hosted sums of a pass are over enough among those left: by telling, for near and far partners."""
+        plan, opened = self._plan, self._opened
+        both = [np.concatenate(each) for each in zip(*(
+            (t.owners, t.senders, t.groups) for t in (plan.near, plan.far)
+        ), strict=True)]  # fmt: skip
+        owners, senders, groups = both
+        back = _pair_places((owners, senders), (plan.senders.astype(np.int64), plan.way.group_owner[plan.groups]))
+        answered = passes(self._topology.grouping, self._scheme)[_DIRECTIONS[passed]][1]
+        ends = answered.row_owner[answered.source], answered.group_owner[answered.target]
+        counted = opened["told"][back] & (_pair_places((senders, owners), ends) >= 0)
+        if passed:
+            counted &= opened["enough"][0, back]
+        foreign = None
+        if self._scheme.contributors is Contributors.FOREIGN:
+            silos = np.full(max(int(senders.max(initial=0)), int(owners.max(initial=0))) + 1, -1)
+            silos[plan.way.row_owner] = plan.way.row_custodian
+            foreign = (senders >= _FIRST_ALIAS) | (silos[senders] != silos[owners])
+        enough = computed(groups, self._scheme.k_min, foreign, counted).astype(np.uint8)
+        return [enough[: len(plan.near)], enough[len(plan.near) :]]
+
+    # An opening: circuits
+
+    def _open(self) -> Iterable[Messages]:
+        """Open the circuits of those that take part, and share their rows."""
+        self._due, opened, plan = _Due.ANSWERS, self._opened, self._plan
         self._leave_out()
-        self._answers = [Answers(int(relay), len(plan.groups)) for relay in self._relays]
-        self._forwarding.queue_behind(self._fetches(proxied=False))
-        return chain(self._shares(), self._fetches(proxied=True))
+        self._age = 1
+        joining = opened["joining"]
+        some = np.flatnonzero(joining[self._place(plan.senders)])
+        opened["fetching"] = joining.copy()
+        if not self._mixes:
+            return (*self._open_by_name(), *self._open_fetches(sealed=False), *self._send())
+        keys = opened.setdefault("keys", self._no_keys(len(plan)))
+        fresh = self._crypto.circuit_keys(self._draws, self.now, plan.senders[some].astype(np.int64), len(self._relays))
+        if fresh.shape[-1] and not keys.shape[-1]:
+            keys = opened["keys"] = np.zeros((*keys.shape[:2], fresh.shape[-1]), dtype=np.uint8)
+        keys[:, some] = fresh
+        groups = np.where(
+            opened["told"][some, None], opened["pseudonyms"][some], self._own_by_sender(plan.senders[some])
+        )
+        content = [_as_bytes(groups)] * len(self._relays)
+        ends = plan.senders[some].astype(np.int64), plan.custodians[some]
+        rows = self._sealed(ends, content, keys[:, some], plan.slots[some], self._numbers_of(ends[0]), wire.SLOT)
+        return (rows, *self._open_fetches(sealed=True), *self._send())
+
+    def _no_keys(self, count: int) -> Array:
+        return np.zeros((len(self._relays), count, 0), dtype=np.uint8)
+
+    def _numbers_of(self, parties: Ids) -> Array:
+        return self._opened["numbers"][self._place(parties)].astype(np.uint32)
+
+    def _own_by_sender(self, senders: Numbers) -> Ids:
+        """The pseudonyms of senders' own groups, to which circuits go that are missing to D, or to silent partners."""
+        plan = self._plan
+        order = np.argsort(plan.owners)
+        own = self._own_pseudonyms()[plan.owned[order]]
+        return own[np.searchsorted(plan.owners[order], senders)]
+
+    def _sealed(
+        self, ends: tuple[Ids, Ids], contents: Sequence[Array], keys: Array, places: Ids, numbers: Array, kind: str
+    ) -> Messages:
+        """Circuits sealed for all relays, as their owners' silos carry them."""
+        names = _as_bytes(self._crypto.names(self._draws, self.now, ends[0]))
+        whole = [np.concatenate([names, content, key], axis=1) for content, key in zip(contents, keys, strict=True)]
+        publics = self._publics.reshape(len(self._relays), -1)
+        sealed = self._crypto.seal(self._draws, ends[0], list(publics), whole)
+        fields: dict[str, Array] = {PAYLOAD: sealed, kind: places.astype(np.uint32), wire.OPENING: numbers}
+        return self._wire.say(Phase.CIRCUITS, self.now, ends, sealed.shape[1], fields, sealed=True)
+
+    def _open_by_name(self) -> Iterator[Messages]:
+        """Tell relays which groups a sender's messages are for, slot by slot."""
+        plan, opened = self._plan, self._opened
+        opened["pseudonyms"][plan.own] = self._own_pseudonyms()[plan.groups[plan.own]]
+        sent = self._leaving()
+        fields = {wire.PSEUDONYM: opened["pseudonyms"][sent], wire.SLOT: plan.slots[sent].astype(np.uint32)}
+        for relay in self._relays.tolist() if len(sent) else ():
+            ends = plan.senders[sent].astype(np.int64), np.full(len(sent), relay)
+            size = wire.PSEUDONYM_BYTES + wire.AUTHENTICATION_BYTES
+            yield self._wire.say(Phase.CIRCUITS, self.now, ends, size, fields)
+
+    def _open_fetches(self, *, sealed: bool) -> Iterable[Messages]:
+        """Open a circuit for each group, over which its sums come back.
+
+        Args:
+            sealed: whether of those that have a silo, which carries them, or of the others.
+        """
+        plan, opened = self._plan, self._opened
+        custodians = plan.way.group_custodian[plan.owned]
+        here = opened["fetching"][self._place(plan.owners)] & ((custodians != plan.owners) == sealed)
+        some, R = np.flatnonzero(here), len(self._relays)
+        if sealed:
+            del opened["fetching"]
+        if not len(some):
+            return ()
+        owners, custodians, places = plan.owners[some], custodians[some], ranks(plan.owners)[some]
+        shown = list(self._crypto.pseudonyms.proofs(opened["openings"][some], R))
+        self._draws.note_learnt(
+            "pseudonyms of groups", owners, self._everywhere(self._own_pseudonyms()[plan.owned[some]])
+        )
+        if not sealed:
+            fields = {wire.PLACE: places.astype(np.uint32)}
+            size = R * wire.PSEUDONYM_BYTES + wire.AUTHENTICATION_BYTES
+            return [
+                self._wire.say(
+                    Phase.CIRCUITS, self.now, (owners, np.full(len(some), relay)), size, fields | {PAYLOAD: proof}
+                )
+                for relay, proof in zip(self._relays.tolist(), shown, strict=True)
+            ]
+        keys = self._crypto.circuit_keys(self._draws, self.now, owners, R)
+        kept = opened.setdefault("fetch keys", self._no_keys(len(plan.owned)))
+        if keys.shape[-1] and not kept.shape[-1]:
+            kept = opened["fetch keys"] = np.zeros((*kept.shape[:2], keys.shape[-1]), dtype=np.uint8)
+        kept[:, some] = keys
+        contents = [_as_bytes(proof.reshape(len(some), -1)) for proof in shown]
+        return (self._sealed((owners, custodians), contents, keys, places, self._numbers_of(owners), wire.PLACE),)
+
+    def _everywhere(self, values: Array) -> Array:
+        return np.broadcast_to(values, (*self._draws.batch_shape, *values.shape))
 
     def _leave_out(self) -> None:
-        """Messages of senders without keys, and those whose tags did not arrive: that is for the tags' owners."""
-        out, keyless = self._plan.out, self._agreement.left_out
-        keyed = ~np.isin(out.sender_of, keyless) if len(keyless) else np.ones(len(out), dtype=np.bool_)
-        untold = keyed & ~self._told
-        self._told = self._told & keyed
-        owners, counts = np.unique(self._plan.way.group_owner[out.groups[untold]], return_counts=True)
+        """Note the groups whose pseudonyms did not arrive: their owners are at fault."""
+        plan, opened = self._plan, self._opened
+        opened["told"][plan.own] = not self._mixes
+        untold = ~opened["told"]
+        untold[plan.own] = False
+        owners, counts = np.unique(plan.way.group_owner[plan.groups[untold]], return_counts=True)
         for owner, count in zip(owners.tolist(), counts.tolist(), strict=True):
-            self.remark(self.now, owner, f"{count} messages to it are not sent: its tag did not reach their senders")
+            if owner < _FIRST_ALIAS:
+                what = f"{count} messages to it are not sent: its pseudonym did not reach their senders"
+                self.remark(self.now, owner, what)
 
-    def _shares(self) -> Iterator[Messages]:
-        plan = self._plan
-        if not len(plan.out):
+    def _leaving(self) -> Ids:
+        """int64, the circuits over which named senders send: those of senders with keys, to groups that they know."""
+        keyless = self._agreement.left_out
+        keyed = ~np.isin(self._plan.senders, keyless) if len(keyless) else True
+        return np.flatnonzero(self._opened["told"] & keyed)
+
+    # Rows
+
+    def _send(self) -> Iterable[Messages]:
+        plan, width = self._plan, self._q.shape[1]
+        self._answers = [Answers(int(relay), len(self._carried[self.now.direction].groups)) for relay in self._relays]
+        if self._mixes and not len(plan):
             return
-        self._drawn = self._crypto.drawn(self._draws, self.now, plan.out.senders, self._q.shape[1])
-        if self._scheme.anonymous:
-            self._numbers = self._crypto.numbers(self._draws, self.now, plan.out.senders)
-        yield from self._packets(range(len(self._relays)), self._bundles())
+        self._drawn = self._crypto.drawn(self._draws, self.now, plan.senders.astype(np.int64), width)
+        yield from self._masked_rows() if self._mixes else self._plain_rows()
 
-    def _bundles(self) -> tuple[Ids, Slots]:
-        """The messages that leave, and their slots."""
-        sent, slots = np.flatnonzero(self._told), self._plan.out.slots
-        return sent, slots if len(sent) == len(slots) else slots[sent]
+    def _masked_rows(self) -> Iterator[Messages]:
+        """One row a circuit for all relays that are sent one, side by side, by the senders' silos."""
+        plan, field, width = self._plan, self._scheme.field, self._q.shape[1]
+        sent = len(self._relays) - self._crypto.expanded
+        shape = len(plan), sent * self._crypto.hidden_width(width, field.dtype)
+        make = partial(self._hidden, self.now)
+        rows: Any
+        if self._alone and not is_laid_out(shape, self._draws.batch_shape):
+            rows = Later(make, shape, np.dtype(np.uint32))
+        else:
+            several = len(plan) if self._draws.batch_shape else max(AT_ONCE // shape[1], 1)
+            parts = [np.arange(at, min(at + several, len(plan))) for at in range(0, len(plan), several)]
+            made = [make(part) for part in parts]
+            rows = made[0] if len(made) == 1 else np.concatenate(made, axis=-2)
+        senders = plan.senders.astype(np.int64)
+        fields = {wire.SHARE: rows, wire.SLOT: plan.slots.astype(np.uint32), wire.OPENING: self._numbers_of(senders)}
+        fields[wire.WIDTH] = np.broadcast_to(np.uint32(width), (len(plan),))
+        size = shape[1] * rows.dtype.itemsize
+        yield self._wire.say(Phase.SEALED, self.now, (senders, plan.custodians), size, fields, sealed=True)
 
-    def masks(self, places: Ids | None = None) -> list[Elements]:
-        """The values of the messages' polynomials at 1 .. T: elements [*batch, m, d], by sender and slot.
-
-        Args:
-            places: int64 [k], of which messages; of all unless given.
-        """
-        senders, keys = self._plan.out.sender_of, self._agreement.keys
-        return self._crypto.masks(self.now, senders, self._q.shape[1], self._drawn, keys, places)
-
-    def shares(self, masks: list[Elements], places: Ids | None = None) -> list[Elements]:
-        """The values at T + 1 .. R of the same messages: elements [*batch, m, d]."""
-        scheme = self._scheme
-        others = range(scheme.T + 1, scheme.R + 1)
-        rows = self._plan.out.rows if places is None else self._plan.out.rows[places]
-        if len(self._plan.rows) < len(self._plan.way.row_owner):  # rows of hosted owners alone are here
-            rows = np.where(rows == COVER, COVER, np.searchsorted(self._plan.rows, rows))
-        return list(source_shares(scheme.field, scheme.T, others, self._q, rows, masks))
-
-    def _packets(
-        self, which: Iterable[int], bundles: tuple[Ids, Slots], only: Mapping[int, Ids] | None = None
-    ) -> Iterator[Messages]:
-        """Headers and shares for some relays.
-
-        Args:
-            which: relays, from 0.
-            bundles: places of the messages that left, and their slots.
-            only: for each of these relays those of the bundles that leave now, by position; None for all.
-        """
-        shares = self._by_relay()
-        for j in which:
-            sent, slots = bundles if only is None else (bundles[0][only[j]], bundles[1][only[j]])
-            share = shares[j] if _all_of(sent, len(self._plan.out)) else taken(shares[j], sent, self._wire.axes)
-            if only is None and j < self._crypto.expanded and not isinstance(share, Later):
-                self._remember(j, sent, slots, share)
-            yield from self._packet(j, sent, slots, share)
-
-    def _by_relay(self) -> Sequence[Elements | Later]:
-        """The shares of all messages for each relay, laid out unless they are many and nobody is in another process."""
-        shape = len(self._plan.out), self._q.shape[1]
-        if not self._alone or is_laid_out(shape, self._draws.batch_shape):
-            masks = self.masks()
-            return [*masks, *self.shares(masks)]
-        makes = (partial(self._some_shares, self.now, j) for j in range(self._scheme.R))
-        return [Later(make, shape, self._scheme.field.dtype) for make in makes]
-
-    def _some_shares(self, step: Step, j: int, places: Ids) -> Elements:
-        """One relay's shares of some messages of the step at hand: elements [k, d].
+    def _hidden(self, step: Step, places: Ids) -> Array:
+        """Rows of some circuits of the step at hand, masked for each relay that is sent one: [*batch, k, words].
 
         Raises:
             StaleMessageError: another step is at hand.
         """
         if step != self._step:
             raise StaleMessageError(f"shares must be read in their step; found {step} read later")
+        keys, first = self._opened["keys"], self._crypto.expanded
         masks = self.masks(places)
-        return masks[j] if j < len(masks) else self.shares(masks, places)[j - len(masks)]
+        shares = [*masks[first:], *self.shares(masks, places)]
+        attempt = self._attempt(places)
+        hidden = [self._crypto.hide(step, attempt, keys[first + j, places], share) for j, share in enumerate(shares)]
+        return hidden[0] if len(hidden) == 1 else np.concatenate(hidden, axis=-1)
 
-    def _remember(self, j: int, sent: Ids, slots: Slots, masks: Elements) -> None:
-        relay, keys = int(self._relays[j]), self._agreement.keys
-        if keys is not None:
-            names = names_of(self._plan.out.sender_of[sent].astype(np.int64), slots)
-            self._crypto.remember(self.now, relay, names, keys.secrets[j], masks)
+    def _attempt(self, places: Array) -> int:
+        """Circuits of those that did not join the last opening are not looked at by anyone."""
+        return attempt_of(int(self._opened["numbers"].max(initial=0))) if len(places) else 0
 
-    def _packet(self, j: int, sent: Ids, slots: Slots, share: Elements | Later) -> Iterator[Messages]:
-        """What one relay is sent."""
-        plan, step, scheme = self._plan, self.now, self._scheme
-        which: Any = slice(None) if _all_of(sent, len(plan.out)) else sent  # all of them are not copied
-        senders = plan.out.sender_of[which].astype(np.int64)
-        header: dict[str, Array] = {wire.TAG: self._called(j)[which], wire.ATTEMPT: np.zeros(len(sent), dtype=np.uint8)}
-        body: dict[str, Any] = {wire.SHARE: share}
-        if j < self._crypto.expanded:
-            header |= {wire.WIDTH: np.broadcast_to(np.uint32(share.shape[-1]), (len(sent),))}
-            body = {}
-        if not scheme.anonymous:
-            ends = senders, np.broadcast_to(self._relays[j], senders.shape)  # one number serves all messages
-            slot = {wire.SLOT: slots.astype(np.uint16)}
-            yield self._wire.say(Phase.SHARE_HEADERS, step, ends, wire.HEADER_BYTES, header | slot)
-            if body:
-                size = share.shape[-1] * share.itemsize
-                yield self._wire.say(Phase.SHARES, step, ends, size, body | slot)
+    def _plain_rows(self) -> Iterator[Messages]:
+        """A header of each owner to every relay, and one row a message to each that is sent one."""
+        plan, sent, expanded = self._plan, self._leaving(), self._crypto.expanded
+        owners = np.intersect1d(self._topology.grouping.owners, self.parties)
+        width = np.broadcast_to(np.uint32(self._q.shape[1]), (len(owners),))
+        for relay in self._relays.tolist():
+            size, ends = width.itemsize + wire.AUTHENTICATION_BYTES, (owners, np.full(len(owners), relay))
+            yield self._wire.say(Phase.SHARE_HEADERS, self.now, ends, size, {wire.WIDTH: width})
+        if not len(sent):
             return
-        header |= {wire.NUMBER: self._numbers[which], wire.PLACE: slots.astype(np.uint32)}
-        header |= {wire.SEED: self._drawn[SEEDS][j][which]} if SEEDS in self._drawn and not body else {}
-        header |= {wire.RELAY: np.broadcast_to(np.uint32(self._relays[j]), (len(sent),))}
-        size = self._wire.sealed_header_bytes + (wire.SEED_BYTES if wire.SEED in header else 0)
-        size += share.shape[-1] * share.itemsize if body else 0
-        ends = senders, plan.out.proxies[which]
-        yield self._wire.say(Phase.SEALED, step, ends, size, header | body, sealed=True)
+        senders = plan.senders[sent].astype(np.int64)
+        for relay, share in zip(self._relays[expanded:].tolist(), self._by_relay(sent), strict=True):
+            size = share.shape[-1] * share.itemsize + wire.AUTHENTICATION_BYTES
+            fields: dict[str, Any] = {wire.SHARE: share, wire.SLOT: plan.slots[sent].astype(np.uint32)}
+            yield self._wire.say(Phase.SHARES, self.now, (senders, np.full(len(sent), relay)), size, fields)
 
-    def _fetches(self, *, proxied: bool) -> Iterator[Messages]:
-        """Every sum is asked for from every relay, by way of the owner's silo where it has one.
+    def _by_relay(self, sent: Ids) -> Sequence[Elements | Later]:
+        """The shares of messages for each relay that is sent one, laid out unless they are many in one process."""
+        shape, first = (len(sent), self._q.shape[1]), self._crypto.expanded
+        if not self._alone or is_laid_out(shape, self._draws.batch_shape):
+            masks = self.masks(sent if len(sent) < len(self._plan) else None)
+            return [*masks[first:], *self.shares(masks, sent)]
+        makes = (partial(self._some_shares, self.now, sent, j) for j in range(self._scheme.R - first))
+        return [Later(make, shape, self._scheme.field.dtype) for make in makes]
 
-        Owners that are their own silos ask later, when proxies do.
+    def _some_shares(self, step: Step, sent: Ids, j: int, places: Ids) -> Elements:
+        if step != self._step:
+            raise StaleMessageError(f"shares must be read in their step; found {step} read later")
+        masks = self.masks(sent[places])
+        return [*masks[self._crypto.expanded :], *self.shares(masks, sent[places])][j]
+
+    def masks(self, places: Ids | None = None) -> list[Elements]:
+        """The values of the messages' polynomials at 1 .. T: elements [*batch, k, d], by sender and slot.
+
+        Args:
+            places: int64 [k], of which circuits; of all unless given.
         """
-        plan = self._plan
-        owners, custodians = self._askers, plan.custodians[self._order]
-        which = np.flatnonzero((owners != custodians) == proxied)
-        if not len(which):
-            return
-        owners, custodians = owners[which], custodians[which]
-        for relay, shown in zip(self._relays.tolist(), self._shown(self._order[which]), strict=True):
-            to, size = np.full(len(which), relay), self._wire.fetch_bytes(shown.shape[-2])
-            fields: dict[str, Array] = {wire.OPENING: shown}
-            if proxied:
-                fields |= {wire.RELAY: to.astype(np.uint32)}
-                yield self._wire.say(Phase.SEALED, self.now, (owners, custodians), size, fields, sealed=True)
-            else:
-                yield self._wire.say(Phase.FETCH, self.now, (owners, to), size, fields)
+        keys = self._opened["keys"] if self._mixes else self._agreement.keys
+        attempt = self._attempt(np.zeros(1)) if self._mixes else 0
+        return self._crypto.masks(
+            self.now, attempt, self._plan.senders, self._q.shape[1], self._drawn, keys, places
+        )  # fmt: skip
+
+    def shares(self, masks: list[Elements], places: Ids) -> list[Elements]:
+        """The values at T + 1 .. R of some circuits' polynomials: elements [*batch, k, d]."""
+        scheme = self._scheme
+        return list(
+            source_shares(scheme.field, scheme.T, range(scheme.T + 1, scheme.R + 1), self._q, self.rows(places), masks)
+        )
+
+    def rows(self, places: Ids) -> Numbers:
+        """The row that each of some circuits carries; COVER for those that carry zero.
+
+        Partners that are silent are sent nothing, nor those whose sum would be over too few.
+        """
+        opened, passed = self._opened, _DIRECTIONS.index(self.now.direction)
+        rows = self._carried[self.now.direction].rows[places]
+        if not self._mixes:
+            return rows
+        whole = opened["told"][places] & opened["enough"][passed, places]
+        whole |= self._is_own[places]
+        return np.where(whole, rows, rows.dtype.type(COVER))
+
+    # Messages that arrive
 
     def take(self, messages: Messages) -> None:
         """See `Machine.take`."""
         self._check_ends(messages)
         if messages.phase is Phase.KEYS:
-            self._agreement.take(messages)
+            if np.isin(messages.senders, self._relays).all():
+                self._agreement.take(messages)
+            else:
+                self._take_publics(messages)
             return
         if messages.step != self._step:
             raise StaleMessageError(f"messages must be of step {self._step}; found {messages.step}")
-        if self._forwarding.is_for(messages):
-            self._forwarding.take(messages)
-            return
         takes = {
-            Phase.TAGS: self._take_tags,
-            Phase.COUNTS: self._take_answers,
+            Phase.TAGS: self._take_telling,
+            Phase.REOPENING: self._take_reopening,
             Phase.SHARE_SUMS: self._take_answers,
-            Phase.RESENDS: self._take_request,
         }
         if messages.phase not in takes:
             raise MalformedMessageError(f"messages must be for owners of rows and sums; found {messages.phase.label}")
         takes[messages.phase](messages)
 
-    def _take_tags(self, messages: Messages) -> None:
-        tags = self._wire.read(messages, wire.TAG, "<i8", 2)
-        if self._due not in (_Due.PASSING, _Due.SHARES):
-            raise StaleMessageError("tags must come before shares are sent; at least one did not")
-        if wire.TICKET in messages.fields:
-            self._take_on_a_way(messages, tags)
-            return
-        places = self._wire.read(messages, wire.PLACE, "<u4")
-        plan = self._plan
-        at = plan.heard_at(messages.senders, messages.receivers, places)
-        if (at < 0).any():
-            raise MalformedMessageError("tags must be for messages that their senders send; at least one is not")
-        self._tags[at], self._told[at] = tags, True
+    def _take_publics(self, messages: Messages) -> None:
+        """Relays' public keys, as silos hand them on."""
+        check_setup(messages)
+        publics = self._wire.read(messages, wire.PUBLIC, "|u1", len(self._relays) * self._crypto.public_bytes)
+        if len(publics) and (publics != publics[0]).any():
+            raise ProtocolError("relays must publish one key for everyone; silos were told two")
+        if len(self._publics) and not np.array_equal(self._publics, publics[:1]):
+            raise StaleMessageError("relays must publish one key for everyone; at least one has published another")
+        self._publics = publics[:1].copy()
 
-    def _take_on_a_way(self, messages: Messages, tags: Ids) -> None:
-        """Tags that come by way of others: for hosted senders, or to be handed on."""
-        tickets, plan = self._wire.read(messages, wire.TICKET, "<i8"), self._plan
-        onward = self._topology.circuits.onward(tickets, messages.senders, messages.receivers)
-        here, on = np.flatnonzero(onward < 0), np.flatnonzero(onward >= 0)
-        at = plan.heard_of_at(messages.receivers[here], tickets[here])
-        if (at < 0).any() or (len(on) and self._due is not _Due.PASSING):
-            raise MalformedMessageError("tags must be for messages that their senders send; at least one is not")
-        self._tags[at], self._told[at] = tags[here], True
-        if len(on):
-            ends = messages.receivers[on], onward[on]
-            self._forwarding.queue([self._on_a_way(ends, tags[on], tickets[on])])
+    def _take_reopening(self, messages: Messages) -> None:
+        """Silos have circuits opened anew."""
+        numbers = self._wire.read(messages, wire.OPENING, "<u4").astype(np.int64)
+        if not self._mixes or self._due not in (_Due.ANSWERS, _Due.REOPENING, _Due.OPENING):
+            raise StaleMessageError("circuits must be opened anew in a step; they were not to be now")
+        at = self._place(messages.receivers)
+        new = numbers > self._opened["numbers"][at]
+        self._asked_anew[at[new]] = numbers[new]
 
     def _take_answers(self, messages: Messages) -> None:
         if self._due is not _Due.ANSWERS:
             raise StaleMessageError("answers must be for sums that are waited for; at least one is not")
-        tags = self._wire.read(messages, wire.TAG, "<i8", 2)
         if not np.isin(messages.senders, self._relays).all():
             raise MalformedMessageError("answers must be from relays; at least one is not")
-        given = []
-        for asked, answers in zip(self._asked, self._answers, strict=True):
+        plan, places = self._plan, self._wire.read(messages, wire.PLACE, "<u4")
+        names = names_of(plan.owners, ranks(plan.owners))
+        order = np.argsort(names)
+        at = found_among(names_of(messages.receivers, places), names[order])
+        if (at < 0).any():
+            raise MalformedMessageError("answers must be for groups of their receivers; at least one is not")
+        at, given = order[at], []
+        of_pass = np.full(len(plan.owned), -1)
+        of_pass[self._carried[self.now.direction].groups] = np.arange(len(self._carried[self.now.direction].groups))
+        for j, answers in enumerate(self._answers):
             rows = np.flatnonzero(messages.senders == answers.relay)
             if len(rows):
-                given.append((answers, rows, self._places(tags[rows], messages.receivers[rows], asked)))
-        found = self._said(messages)
-        for answers, rows, place in given:
-            whole = len(rows) == len(messages)
-            part = found if whole else np.take(found, rows, axis=0 if messages.phase is Phase.COUNTS else -2)
-            self._put(answers, messages.phase, part, place)
+                counts, sums, good = self._said(messages, j, rows, at[rows])
+                place = of_pass[at[rows]]
+                good &= place >= 0
+                given.append((answers, counts[good], np.compress(good, sums, axis=-2), place[good], place[place >= 0]))
+        for answers, counts, sums, place, heard in given:
+            answers.heard[heard] = True
+            answers.take(counts, sums, place)
 
-    def _places(self, tags: Ids, receivers: Ids, asked: Ids) -> Ids | None:
-        """Where answers of one relay stand in the order in which sums were asked for; None for all, in that order."""
-        owners = self._askers
-        if np.array_equal(tags, asked):
-            if not np.array_equal(owners, receivers):
-                raise MalformedMessageError("answers must be for the owners of their tags; at least one is not")
-            return None
-        order = np.argsort(asked[:, 0])
-        at = wire.found_among(tags[:, 0], asked[order, 0])
-        place = order[at]
-        if not ((at >= 0) & (asked[place] == tags).all(axis=1) & (owners[place] == receivers)).all():
-            raise MalformedMessageError("answers must be under tags of sums that are asked for; one is not")
-        return place
-
-    def _said(self, messages: Messages) -> Array:
-        """Counts int64 [m] or sums [*batch, m, d] of answers."""
-        if messages.phase is Phase.COUNTS:
-            return self._wire.read(messages, wire.COUNT, "<u4").astype(np.int64)
+    def _said(self, messages: Messages, j: int, rows: Ids, at: Ids) -> tuple[Ids, Elements, Flags]:
+        """Counts int64 [k], sums [*batch, k, d] of one relay's answers, and which of them are authentic."""
         field, width = self._scheme.field, self._q.shape[1]
-        sums = self._wire.elements(messages, wire.SUM, field.dtype, field.modulus)
-        if sums.shape[-1] == 1 < width and not sums.any():  # of a relay that holds nothing, and so knows no width
-            return np.zeros((*sums.shape[:-1], width), dtype=sums.dtype)
-        if len(self._plan.rows) and sums.shape[-1] != width:
-            raise MalformedMessageError(f"sums must have {width} coordinates; found {sums.shape[-1]}")
-        return sums
-
-    def _put(self, answers: Answers, phase: MessageKind, found: Array, place: Ids | None) -> None:
-        if phase is Phase.COUNTS:
-            answers.take_counts(found, place)
+        if wire.COUNT in messages.fields:
+            counts = self._wire.read(messages, wire.COUNT, "<u4")[rows].astype(np.int64)
+            sums = np.take(self._wire.elements(messages, wire.SUM, field.dtype, field.modulus), rows, axis=-2)
+            good = np.ones(len(rows), dtype=np.bool_)
         else:
-            answers.take_sums(found, place)
-
-    def _take_request(self, messages: Messages) -> None:
-        slots = self._wire.read(messages, wire.SLOT, "<u2").astype(np.int64)
-        sent, known = self._bundles()
-        at = wire.found_among(names_of(messages.receivers, slots), names_of(self._plan.out.senders[sent], known))
-        if self._due is not _Due.ANSWERS or (at < 0).any():
-            raise MalformedMessageError("messages must be asked for again that were sent; at least one was not")
-        wanted = {j: at[messages.senders == relay] for j, relay in enumerate(self._relays.tolist())}
-        some = [j for j, rows in wanted.items() if len(rows)]
-        self._forwarding.queue(self._packets(some, (sent, known), wanted))
+            hidden, keys = np.take(messages[wire.SUM], rows, axis=self._wire.axes), self._opened["fetch keys"][j, at]
+            attempt = self._attempt(rows) if self._mixes else 0
+            plain, good = self._crypto.reveal(self.now, attempt, keys, hidden, field.dtype)
+            counts = plain[(0,) * self._wire.axes][:, 0].astype(np.int64)
+            sums = plain[..., 1:].astype(field.dtype)
+            for owner in np.unique(messages.receivers[rows][~good]).tolist():
+                self.remark(
+                    self.now, int(self._relays[j]), f"an answer for {self._draws.name_of(owner)} was changed: dropped"
+                )
+            relays = np.full((*sums.shape[:-1], 1), self._relays[j])
+            opened = np.concatenate([relays, plain], axis=-1)
+            self._draws.note_learnt("opened sums", messages.receivers[rows], opened, self.now)
+            good = good & ((sums >= 0) & (sums < field.modulus)).all(axis=-1).reshape(-1, len(rows)).all(axis=0)
+        if sums.shape[-1] == 1 < width and not sums.any():  # of a relay that holds nothing, and so knows no width
+            sums = np.zeros((*sums.shape[:-1], width), dtype=sums.dtype)
+        if self._carried[self.now.direction].count and sums.shape[-1] != width:
+            raise MalformedMessageError(f"sums must have {width} coordinates; found {sums.shape[-1]}")
+        return counts, sums, good
 
     def _decode(self) -> None:
         """The sums of hosted groups, from the answers that have arrived."""
-        plan, self._due = self._plan, _Due.NOTHING
-        found = decoded(
-            self._scheme, self._draws, self.remark, self.now, self._askers, self._answers,
-            plan.wanted[self._order] >= self._scheme.k_min, plan.expected[self._order],
-            len(self._q[0]) if len(self._q) else None,
-        )  # fmt: skip
-        drawn, order = self._drawn, self._order
+        self._due = _Due.NOTHING
+        carried, plan = self._carried[self.now.direction], self._plan
+        answers = self._answers or [Answers(int(relay), len(carried.groups)) for relay in self._relays]
+        entitled = carried.wanted >= self._scheme.k_min
+        if self._mixes and self._circuits:
+            numbers = self._opened["numbers"][self._place(plan.owners)][carried.groups]
+            entitled &= numbers == self._opened["numbers"].max(initial=0)
+        owners, width = plan.owners[carried.groups], len(self._q[0]) if len(self._q) else None
+        decoder = Decoder(self._scheme, self._draws, self.remark, self.now, owners, answers)
+        found = decoder.sums(entitled, carried.expected, width)
+        drawn = self._drawn
         self._clear()
-        sums = np.empty_like(found)
-        sums[..., order, :] = found
-        self._drawn, self._sums = drawn, sums  # who holds shares that were not laid out may still ask for them
+        self._drawn, self._sums = drawn, found  # shares that were not laid out may still be read
 
     def _arrays(self) -> dict[str, Array]:
-        """Keys, the order of messages, what was summed, and the sum at hand."""
+        """Keys, circuits, what was summed, and the sum at hand."""
+        numbers = [self._due, self._silent, self._passes, self._telling, self._age, len(self._answers)]
         arrays: dict[str, Array] = {
-            "due": np.asarray(self._due, dtype=np.int64),
+            "asked anew": self._asked_anew,
+            "numbers": np.array(numbers, dtype=np.int64),
             "q": self._q,
-            "openings": self._openings,
-            "tags": self._tags,
-            "told": self._told,
-            "numbers": self._numbers,
-            "order": self._order,
-            "silent": np.array([self._silent, self._passes], dtype=np.int64),
+            "publics": self._publics,
         }
-        arrays |= {f"agreement/{name}": value for name, value in self._agreement.state().items()}
-        arrays |= {f"drawn/{name}": value for name, value in self._drawn.items()}
-        arrays |= {f"shuffle{n}": s for n, d in enumerate(_DIRECTIONS) if (s := self._shuffles[d]) is not None}
+        arrays |= under("agreement", self._agreement.state()) | under("drawn", self._drawn)
+        arrays |= {f"shuffle{n}": each for n, each in enumerate(self._shuffles) if each is not None}
+        for n, opened in self._circuits.items():
+            arrays |= under(f"circuits{n}", opened)
         for j, each in enumerate(self._answers):
-            arrays |= {f"answers{j}/{name}": value for name, value in each.state().items()}
+            arrays |= under(f"answers{j}", each.state())
         arrays |= {} if self._sums is None else {"sums": self._sums}
-        return arrays | {f"forwarding/{name}": value for name, value in self._forwarding.state().items()}
+        return arrays | {f"queue{n}": as_array(each) for n, each in enumerate(self._queue)}
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         """See `CheckpointedMachine._take_arrays`."""
-        self._due = _Due(int(arrays["due"]))
+        due, self._silent, self._passes, self._telling, self._age, answers = arrays["numbers"].tolist()
+        self._due, self._q, self._publics = _Due(due), arrays["q"], arrays["publics"]
+        self._asked_anew = arrays["asked anew"].copy()
         self._agreement.restore(within("agreement", arrays))
-        self._q, self._openings = arrays["q"], arrays["openings"]
-        self._tags, self._told = arrays["tags"], arrays["told"]
-        self._numbers, self._sums = arrays["numbers"], arrays.get("sums")
-        self._silent, self._passes = arrays["silent"].tolist()
-        self._drawn = within("drawn", arrays)
-        self._plans = self._planned({d: arrays.get(f"shuffle{n}") for n, d in enumerate(_DIRECTIONS)})
-        self._labels, self._order = {}, arrays["order"]
-        waiting = self._due is _Due.ANSWERS
-        if waiting or self._due in (_Due.PASSING, _Due.SHARES):
-            self._asked = self._names_asked()
-        self._answers = [Answers(int(relay), len(self._plan.groups)) for relay in self._relays] if waiting else []
-        for j, each in enumerate(self._answers):
-            each.restore(within(f"answers{j}", arrays))
-        self._forwarding.restore(within("forwarding", arrays))
+        self._drawn, self._sums = within("drawn", arrays), arrays.get("sums")
+        self._shuffles = [arrays.get(f"shuffle{n}") for n in range(len(self._shuffles))]
+        self._plan_circuits()
+        found = ((n, within(f"circuits{n}", arrays)) for n in range(len(_DIRECTIONS)))
+        self._circuits = {n: dict(opened) for n, opened in found if opened}
+        self._queue = numbered("queue", arrays)
+        self._answers = []
+        for j, relay in enumerate(self._relays[:answers].tolist()):
+            self._answers.append(Answers(relay, len(self._carried[self.now.direction].groups)))
+            self._answers[j].restore(within(f"answers{j}", arrays))
 
 
-def _all_of(places: Ids, count: int) -> bool:
-    """Whether different places are all those of so many, in their order."""
-    return len(places) == count and bool((places[1:] > places[:-1]).all())
+def _pair_places(wanted: tuple[Ids, Ids], known: tuple[Ids, Ids]) -> Ids:
+    """int64 [k]: where wanted pairs stand among known ones, -1 for those that do not."""
+    names = names_of(*known)
+    order = np.argsort(names, kind="stable")
+    at = found_among(names_of(*wanted), names[order])
+    return np.where(at < 0, -1, order[at]) if len(order) else at
+
+
+def _as_bytes(words: Ids) -> Array:
+    """int64 [m, w] as uint8 [m, 8 w]."""
+    return np.ascontiguousarray(words, dtype="<i8").view(np.uint8).reshape(len(words), -1)
 
 
 def _field_rows(rows: Array, modulus: int, kind: np.dtype[Any]) -> Elements:

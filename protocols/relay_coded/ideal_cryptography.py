@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,21 +12,21 @@ from fgl_secure.errors import InputError
 from fgl_secure.protocols.relay_coded.cryptography import Arrays, Cryptography, Keys
 from fgl_secure.runtime import Draws, Step
 from fgl_secure.runtime.transcript import Numbers
-from fgl_secure.typing import Array, Bytes, Ids
+from fgl_secure.typing import Array, Bytes, Flags, Ids
 
 
 class IdealCryptography(Cryptography):
     """What the ciphers stand in for, for enumeration and simulators: masks drawn as they are and sent in full.
 
-    Tags, numbers and orders are fixed, so that masks are all that is random: values are hidden, and who sends to whom
-    is not, whatever the profile.
+    Pseudonyms, routes and orders are fixed, so that masks are all that is random: values are hidden, and who sends to
+    whom is not, whatever the profile.
     """
 
     unlinkable: ClassVar[bool] = False
 
     def __init__(self, field: PrimeField, T: int, **known: Any) -> None:
         super().__init__(field, T, **known)
-        self._tags = 0
+        self._numbers = 0
 
     @property
     def keyed(self) -> bool:
@@ -40,20 +41,67 @@ class IdealCryptography(Cryptography):
     def shuffle(self, draws: Draws, count: int) -> Ids | None:  # no coins
         """None."""
 
-    def ways(self, draws: Draws, step: Step, silos: Ids, before: int) -> Ids:  # noqa: ARG002  # no coins
+    def routes(self, draws: Draws, step: Step, silos: Ids) -> Ids:  # noqa: ARG002  # no coins
         """One silo after the other."""
-        numbers = np.arange(before, before + len(silos), dtype=np.int64)
+        numbers = np.arange(len(silos), dtype=np.int64)
         return np.stack([numbers, numbers], axis=1)
 
-    def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:  # noqa: ARG002  # numbered across steps
+    def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:  # noqa: ARG002  # numbered across openings
         """The next numbers."""
-        first, self._tags = self._tags, self._tags + len(owners)
-        numbers = np.arange(first, self._tags, dtype=np.int64)
+        first, self._numbers = self._numbers, self._numbers + len(owners)
+        numbers = np.arange(first, self._numbers, dtype=np.int64)
         return np.stack([numbers, numbers], axis=1)
 
-    def numbers(self, draws: Draws, step: Step, senders: Ids) -> Ids:  # noqa: ARG002  # no coins
-        """Their places."""
-        return np.arange(len(senders), dtype=np.int64)
+    def names(self, draws: Draws, step: Step, owners: Ids) -> Ids:
+        """The next numbers."""
+        return self.openings(draws, step, owners)
+
+    def circuit_keys(self, draws: Draws, step: Step, owners: Ids, relays: int) -> Bytes:  # noqa: ARG002  # none needed
+        """Empty ones."""
+        return np.empty((relays, len(owners), 0), dtype=np.uint8)
+
+    def sealing_keys(self, draws: Draws, relays: Ids) -> Bytes:  # noqa: ARG002  # none needed
+        """Empty ones."""
+        return np.empty((len(relays), 0), dtype=np.uint8)
+
+    def public_key(self, private: Bytes) -> Bytes:
+        """An empty one."""
+        return private
+
+    @property
+    def public_bytes(self) -> int:
+        """0."""
+        return 0
+
+    def sealed_bytes(self, content: int) -> int:
+        """Those of the content."""
+        return content
+
+    def seal(self, draws: Draws, owners: Ids, publics: Sequence[Bytes], contents: Sequence[Bytes]) -> Bytes:  # noqa: ARG002
+        """Return the contents, side by side."""
+        return np.concatenate(contents, axis=1)
+
+    def unseal(self, draws: Draws, private: Bytes, sealed: Bytes) -> tuple[Bytes, Flags]:  # noqa: ARG002
+        """Return them as they are."""
+        return sealed, np.ones(len(sealed), dtype=np.bool_)
+
+    def hidden_width(self, width: int, kind: np.dtype[Any]) -> int:  # noqa: ARG002  # whatever it is
+        """As many as the row has."""
+        return width
+
+    def hide(self, step: Step, attempt: int, keys: Bytes, rows: Array) -> Array:  # noqa: ARG002  # sent in full
+        """Return the rows."""
+        return rows
+
+    def reveal(
+        self, step: Step, attempt: int, keys: Bytes, hidden: Array, kind: np.dtype[Any]  # noqa: ARG002
+    ) -> tuple[Array, Flags]:  # fmt: skip
+        """Return the rows."""
+        return hidden, np.ones(hidden.shape[-2], dtype=np.bool_)
+
+    def circuit_masks(self, step: Step, attempt: int, keys: Bytes, width: int) -> Elements:  # noqa: ARG002
+        """Never asked for."""
+        raise InputError("masks must not be expanded where they are sent in full; some were to be")
 
     def drawn(self, draws: Draws, step: Step, senders: Ids, width: int) -> dict[str, Array]:
         """Masks, drawn by each sender."""
@@ -67,27 +115,25 @@ class IdealCryptography(Cryptography):
     def masks(
         self,
         step: Step,  # noqa: ARG002  # drawn for it
+        attempt: int,  # noqa: ARG002
         senders: Numbers,  # noqa: ARG002
         width: int,  # noqa: ARG002
         drawn: Arrays,
-        keys: Keys | None,  # noqa: ARG002
+        keys: Keys | Bytes | None,  # noqa: ARG002
         places: Ids | None = None,
     ) -> list[Elements]:
         """Those drawn."""
         found = [drawn[f"mask{t}"] for t in range(self._T)]
         return found if places is None else [np.take(mask, places, axis=-2) for mask in found]
 
-    def remember(self, step: Step, relay: int, names: Ids, secrets: Array, masks: Elements) -> None:
-        """Nothing: relays are sent their shares."""
-
-    def expand(self, step: Step, relay: int, names: Ids, secrets: Array, width: int, keys: Keys | None) -> Elements:  # noqa: ARG002
+    def expand(self, step: Step, names: Ids, keys: Keys, width: int) -> Elements:  # noqa: ARG002
         """Never asked for."""
-        raise InputError("masks must be expanded by nobody where they are sent in full; one was to be")
+        raise InputError("masks must not be expanded where they are sent in full; some were to be")
 
     def sender_keys(self, *_: Any, **__: Any) -> Bytes:
         """Never asked for."""
-        raise InputError("keys must be agreed on by nobody where masks are sent in full; one was to be")
+        raise InputError("keys must not be agreed on where masks are sent in full; some were to be")
 
     def relay_keys(self, *_: Any, **__: Any) -> Bytes:
         """Never asked for."""
-        raise InputError("keys must be agreed on by nobody where masks are sent in full; one was to be")
+        raise InputError("keys must not be agreed on where masks are sent in full; some were to be")

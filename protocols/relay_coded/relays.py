@@ -1,34 +1,148 @@
-"""Relays: they see shares under tags, agree on the messages of a step, and answer with sums to whoever opens a tag."""
+"""Relays: they see shares over circuits of unnamed groups, agree on the messages of a step, and answer with sums."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
 from fgl_secure.algebra import Elements, Segments
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
-from fgl_secure.protocols.relay_coded.agreement import RelaysKeys
-from fgl_secure.protocols.relay_coded.code import added_up, find_tags, is_laid_out, relay_sums
-from fgl_secure.protocols.relay_coded.cryptography import Cryptography
-from fgl_secure.protocols.relay_coded.holdings import Arrivals, At, Held, Standing
+from fgl_secure.protocols.relay_coded.agreement import RelaysKeys, check_setup
+from fgl_secure.protocols.relay_coded.code import added_in_order, added_up, is_laid_out, relay_sums
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography, attempt_of
 from fgl_secure.protocols.relay_coded.plan import Parameters
-from fgl_secure.protocols.relay_coded.silos import within
-from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
+from fgl_secure.protocols.relay_coded.wire import Wire, as_array, by_value, found_among, names_of, numbered
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
-from fgl_secure.runtime.transcript import Numbers, kind_of
-from fgl_secure.typing import Array, Ids
+from fgl_secure.runtime.machine import SETUP
+from fgl_secure.runtime.messages import taken
+from fgl_secure.runtime.packing import under, within
+from fgl_secure.typing import Array, Bytes, Flags, Ids
 
 DIGEST_WORDS = 4
-DIGEST_BYTES = 32
-AGREED_ROWS = "rows"
-ROSTER_AXES, ROSTER_COLUMNS, LABELLED_COLUMNS = 3, (3, 4), (2,)
-"""Of names and headers: [m, held, name and tag, and a number where senders are unnamed]; no labels in place of tags."""
+HELD, AGREED = "held", "agreed"
+_NAME = 2 * wire.PSEUDONYM_BYTES
+"""Bytes of the pseudonyms of a circuit and of its group."""
 
-_CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES)
+
+class _At(IntEnum):
+    """How far a relay is with a step."""
+
+    GATHERING = 0
+    DIGESTS = 1
+    LISTS = 2
+    CONFIRMING = 3
+    AGREED = 4
+    OUT = 5
+
+
+class Table:
+    """The circuits that one relay knows, ascending by name.
+
+    Attributes:
+        names: int64 [m], of who hands rows over, and the place.
+        groups: int64 [m, 4], the pseudonyms of the circuit, 0 where senders are named, and of its group.
+        keys: uint8 [m, k].
+        fetches: by how answers go, whether over silos: int64 [f, 3], who they go to, place, and the group they are for.
+        fetch_keys: uint8 [f, k], of those that go over silos.
+        number: of the opening.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        none: Ids = np.empty(0, dtype=np.int64)
+        self.names, self.groups, self.keys = none, none.reshape(0, 4), np.empty((0, 0), dtype=np.uint8)
+        self.fetches: dict[bool, Array] = {False: none.reshape(0, 4), True: none.reshape(0, 4)}
+        self.fetch_keys = np.empty((0, 0), dtype=np.uint8)
+        self.number = number
+        self._sorted: tuple[Array, Segments, Ids] | None = None
+        self._digest = b""
+
+    def add(self, names: Ids, groups: Ids, keys: Bytes) -> None:
+        """Take circuits; the first of a name stands."""
+        names, groups = np.concatenate([self.names, names]), np.concatenate([self.groups, groups])
+        keys = keys if not len(self.keys) else np.concatenate([self.keys, keys])
+        first = np.unique(names, return_index=True)[1]
+        self.names, self.groups, self.keys = names[first], groups[first], keys[first]
+        self._sorted, self._digest = None, b""
+
+    @property
+    def by_group(self) -> tuple[Array, Segments, Ids]:
+        """The pseudonyms of groups, ascending, as one word each, their circuits, and the group of each circuit."""
+        if self._sorted is None:
+            whole, group_of = np.unique(_words(self.groups[:, 2:]), return_inverse=True)
+            group_of = group_of.ravel().astype(np.int64)
+            self._sorted = whole, Segments.by_group(group_of, len(whole)), group_of
+        return self._sorted
+
+    def digest(self, present: Flags) -> Ids:
+        """SHA-256 over the table, and over which of its circuits have a row: int64 [8]."""
+        if not self._digest:
+            hashed = hashlib.sha256()
+            for part in (self.names, self.groups):
+                hashed.update(np.ascontiguousarray(part).data)
+            self._digest = hashed.digest()
+        there = b"" if present.all() else np.packbits(present).tobytes()
+        return np.frombuffer(self._digest + hashlib.sha256(there).digest(), dtype=np.int64)
+
+    def state(self) -> dict[str, Array]:
+        """Return all of it as arrays."""
+        fetches = {f"fetches{int(kind)}": value for kind, value in self.fetches.items()}
+        named = {name: getattr(self, name) for name in ("names", "groups", "keys", "fetch_keys")}
+        return {**named, **fetches, "number": np.asarray(self.number, dtype=np.int64)}
+
+    @classmethod
+    def of_state(cls, state: Mapping[str, Array]) -> Table:
+        """Read such arrays."""
+        table = cls(int(state["number"]))
+        for name in ("names", "groups", "keys", "fetch_keys"):
+            setattr(table, name, state[name])
+        table.fetches = {kind: state[f"fetches{int(kind)}"] for kind in (False, True)}
+        return table
+
+
+def _words(pseudonyms: Ids) -> Array:
+    """Pairs of words as one each, in the order of their bytes."""
+    return np.ascontiguousarray(pseudonyms, dtype=">i8").view("S16").ravel()
+
+
+class RelayState:
+    """What one relay knows of one step."""
+
+    def __init__(self, party: int) -> None:
+        self.party = party
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the step."""
+        self.at = _At.GATHERING
+        self.rows: list[Messages] = []
+        self.rosters: list[Messages] = []
+        self.told, self.width = False, 0
+        self.live: Ids = np.array([self.party], dtype=np.int64)
+        self.present: Flags = np.empty(0, dtype=np.bool_)
+        self.sums: Elements | None = None
+        self.done: dict[bool, Flags] = {}
+
+    def state(self) -> dict[str, Array]:
+        """Return all of it as arrays."""
+        numbers = np.array([self.at, self.told, self.width], dtype=np.int64)
+        arrays: dict[str, Array] = {"numbers": numbers, "live": self.live, "present": self.present}
+        for name, kept in (("row", self.rows), ("roster", self.rosters)):
+            arrays |= {f"{name}{n}": as_array(m) for n, m in enumerate(kept)}
+        arrays |= {f"done{int(kind)}": flags for kind, flags in self.done.items()}
+        return arrays if self.sums is None else {**arrays, "sums": self.sums}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Go on where a state was taken."""
+        at, told, self.width = state["numbers"].tolist()
+        self.at, self.told, self.live, self.present = _At(at), bool(told), state["live"], state["present"]
+        self.rows, self.rosters, self.sums = numbered("row", state), numbered("roster", state), state.get("sums")
+        self.done = {kind: state[f"done{int(kind)}"].copy() for kind in (False, True) if f"done{int(kind)}" in state}
 
 
 class Relays(CheckpointedMachine):
@@ -48,32 +162,28 @@ class Relays(CheckpointedMachine):
         super().__init__(parties, terms, len(terms.tapes))
         self._scheme, self._crypto, self._draws = scheme, cryptography, draws
         topology = terms.topology
-        self._everybody, grouping = topology.helpers, topology.grouping
-        self._least = {
-            Direction.FORWARD: scheme.least(grouping, topology.name),
-            Direction.BACKWARD: scheme.least(grouping.reversed(), topology.name),
-        }
-        self._labelled = scheme.labelled(topology.name)
-        self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
+        self._all, self._mixes = topology.helpers, scheme.mixes(topology.name)
+        self._each = scheme.padding_of(topology.grouping, topology.name)
+        self._wire = Wire(draws.batch_shape)
         self._keys = RelaysKeys(parties, cryptography, self._wire, draws)
-        self._clear()
-
-    def _clear(self) -> None:
-        self._tables: dict[bytes, tuple[Ids, Segments]] = {}
+        self._private: Bytes = np.empty((0, 0), dtype=np.uint8)
+        self._asked: list[tuple[Ids, Ids]] = []
+        self._relays = [RelayState(party) for party in parties.tolist()]
+        self._tables: dict[tuple[int, int], Table] = {}
         self._noted: set[int] = set()
-        field = self._scheme.field
-        expanding = self._everybody[: self._crypto.expanded]
-        self._relays = [
-            Standing(party, Arrivals(self._wire, field, expands=party in expanding)) for party in self.parties.tolist()
-        ]
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`; relays have no rows."""
         self._check_new(step)
         if rows is not None:
-            raise InputError("rows must be those of hosted devices, of which there are none; found some")
+            raise InputError("relays take no input rows; found some")
         self._step = step
         self._clear()
+
+    def _clear(self) -> None:
+        self._noted = set()
+        for relay in self._relays:
+            relay.clear()
 
     def rest(self) -> None:
         """See `SumMachine.rest`."""
@@ -85,230 +195,351 @@ class Relays(CheckpointedMachine):
         """None: relays are entitled to nothing."""
         return None
 
+    def _table(self, relay: RelayState) -> Table:
+        """Passes have circuits of their own where relays see who sends."""
+        kind = int(not self._mixes and self.now.direction is Direction.BACKWARD)
+        return self._tables.setdefault((relay.party, kind), Table())
+
+    def _expands(self, relay: RelayState) -> bool:
+        return relay.party in self._all[: self._crypto.expanded]
+
+    # What arrives
+
     def take(self, messages: Messages) -> None:
         """See `Machine.take`."""
         self._check_ends(messages)
         if messages.phase is Phase.KEYS:
-            self._keys.take(messages)
+            check_setup(messages)
+            if messages[PAYLOAD].ndim == self._wire.axes + 2 and not messages[PAYLOAD].shape[-1]:
+                self._asked.append((messages.senders, messages.receivers))
+            else:
+                self._keys.take(messages)
             return
-        if messages.phase not in (*_CARRYING, Phase.ROSTERS, Phase.FETCH):
+        takes: dict[Any, tuple[Callable[[Messages], None], Callable[[RelayState, Messages], None]]] = {
+            Phase.CIRCUITS: (self._check_circuits, self._take_circuits),
+            Phase.SHARES: (self._check_rows, self._take_rows),
+            Phase.SHARE_HEADERS: (self._check_rows, self._take_rows),
+            Phase.ROSTERS: (self._check_roster, self._take_roster),
+        }
+        if messages.phase not in takes:
             raise MalformedMessageError(f"messages must be for relays; found {messages.phase.label}")
         if messages.step != self._step:
             raise StaleMessageError(f"messages must be of step {self._step}; found {messages.step}")
+        check, take = takes[messages.phase]
+        check(messages)
         by_party = {relay.party: relay for relay in self._relays}
-        given = [
-            (by_party[party], messages if rows is None else messages.rows(rows))
-            for party, rows in by_value(messages.receivers)
-        ]
-        for relay, part in given:
-            self._check(relay, part)
-        for relay, part in given:
-            self._give(relay, part)
+        given = [(by_party[party], rows) for party, rows in by_value(messages.receivers)]
+        fetches = messages.phase is Phase.CIRCUITS and not self._mixes and wire.SLOT not in messages.fields
+        early = messages.phase is not Phase.ROSTERS and not fetches
+        if early and any(relay.at is not _At.GATHERING for relay, _ in given):
+            raise StaleMessageError("messages must arrive before relays have agreed on them; at least one did not")
+        for relay, rows in given:
+            take(relay, messages if rows is None else messages.rows(rows))
         self._used_up()
 
-    def _check(self, relay: Standing, messages: Messages) -> None:
-        if messages.phase in _CARRYING:
-            if relay.at not in (At.GATHERING, At.RESENDS, At.RESENT):
-                raise StaleMessageError("messages must arrive before relays have agreed on them; at least one did not")
-            relay.arrivals.check(messages)
-        elif messages.phase is Phase.ROSTERS:
-            if not np.isin(messages.senders, self._others(relay)).all():
-                raise MalformedMessageError("rosters must be from other relays; at least one is not")
-            self._check_roster(messages)
+    def _check_circuits(self, messages: Messages) -> None:
+        kind = wire.SLOT if wire.SLOT in messages.fields else wire.PLACE
+        self._wire.read(messages, kind, "<u4")
+        if wire.PSEUDONYM in messages.fields:
+            self._wire.read(messages, wire.PSEUDONYM, "<i8", 2)
+        elif messages[PAYLOAD].dtype == np.uint8:
+            if messages[PAYLOAD].ndim != self._wire.axes + 2:
+                raise MalformedMessageError("sealed circuits must be rows of bytes; they are not")
+            self._wire.read(messages, wire.OPENING, "<u4")
         else:
-            self._wire.read(messages, wire.OPENING, "<i8", self._opening_rows, 2)
+            self._wire.read(messages, PAYLOAD, "<i8", len(self._all), 2)
 
-    @property
-    def _opening_rows(self) -> int:
-        """How many rows open a sum: one for each relay, or the labels of all of its messages."""
-        return self._least[self.now.direction] if self._labelled else len(self._everybody)
+    def _check_rows(self, messages: Messages) -> None:
+        if messages.phase is Phase.SHARE_HEADERS:
+            widths = self._wire.read(messages, wire.WIDTH, "<u4")
+            if len(widths) and int(widths.max()) > wire.MOST_COORDINATES:
+                raise MalformedMessageError(f"rows must have up to {wire.MOST_COORDINATES:,} coordinates")
+            return
+        self._wire.read(messages, wire.SLOT, "<u4")
+        share, field = messages[wire.SHARE], self._scheme.field
+        if not self._mixes or not self._crypto.expanded:
+            self._wire.elements(messages, wire.SHARE, field.dtype, field.modulus)
+        elif share.dtype != np.uint32 or share.ndim != self._wire.axes + 2:
+            raise MalformedMessageError(f"shares must be masked rows; found {share.dtype}")
 
     def _check_roster(self, messages: Messages) -> None:
-        if messages.fields.keys() not in ({PAYLOAD}, {wire.AGREED}, {AGREED_ROWS}):
-            raise MalformedMessageError(f"rosters must be digests or names; found {', '.join(messages.fields)}")
-        if AGREED_ROWS not in messages.fields:
-            self._wire.read(messages, next(iter(messages.fields)), "<i8", DIGEST_WORDS)
+        if not np.isin(messages.senders, self._all).all() or (messages.senders == messages.receivers).any():
+            raise MalformedMessageError("rosters must be from other relays; at least one is not")
+        if messages.fields.keys() not in ({PAYLOAD}, {AGREED}, {HELD}):
+            raise MalformedMessageError(f"rosters must be digests or lists; found {', '.join(messages.fields)}")
+        if HELD not in messages.fields:
+            words = 2 * DIGEST_WORDS if PAYLOAD in messages.fields else DIGEST_WORDS
+            self._wire.read(messages, next(iter(messages.fields)), "<i8", words)
             return
-        whole = messages[AGREED_ROWS][(0,) * self._wire.axes]
-        if whole.dtype.str != "<i8" or whole.ndim != ROSTER_AXES or whole.shape[2] not in self._roster_columns:
-            raise MalformedMessageError("rosters must hold names and headers; at least one does not")
+        whole = messages[HELD][(0,) * self._wire.axes]
+        if whole.dtype.str != "<i8" or whole.ndim != 3 or whole.shape[2] != 5:
+            raise MalformedMessageError("rosters must hold names and pseudonyms; at least one does not")
         if not (whole[:, 1:, 0] > whole[:, :-1, 0]).all():
             raise MalformedMessageError("rosters must be in the order of names, each once; at least one is not")
 
-    def _give(self, relay: Standing, messages: Messages) -> None:
-        if messages.phase in _CARRYING:
-            relay.arrivals.take(messages)
-        elif messages.phase is Phase.ROSTERS:
-            relay.rosters.append(messages)
-            relay.told = True
+    def _take_rows(self, relay: RelayState, messages: Messages) -> None:
+        relay.rows.append(messages)
+
+    def _take_roster(self, relay: RelayState, messages: Messages) -> None:
+        relay.rosters.append(messages)
+        relay.told = True
+
+    def _take_circuits(self, relay: RelayState, messages: Messages) -> None:
+        kind = wire.SLOT if wire.SLOT in messages.fields else wire.PLACE
+        places = self._wire.read(messages, kind, "<u4")
+        sealed = wire.PSEUDONYM not in messages.fields and messages[PAYLOAD].dtype == np.uint8
+        if sealed:
+            number = int(self._wire.read(messages, wire.OPENING, "<u4").max(initial=0))
+            if self._mixes and number != self._table(relay).number:
+                self._tables[relay.party, 0] = Table(number)
+        table, names = self._table(relay), names_of(messages.senders, places)
+        if kind == wire.PLACE:
+            self._take_fetches(relay, table, messages, places, sealed=sealed)
+            return
+        if not sealed:
+            groups = self._wire.read(messages, wire.PSEUDONYM, "<i8", 2)
+            table.add(names, np.concatenate([0 * groups, groups], axis=1), np.empty((len(names), 0), dtype=np.uint8))
+            return
+        content, good = self._opened(relay, messages)
+        if content.shape[1] < _NAME:
+            raise MalformedMessageError("circuits must hold pseudonyms and a key; they do not")
+        words = np.ascontiguousarray(content[good, :_NAME]).view("<i8").astype(np.int64)
+        self._draws.note_learnt("circuits", np.full(len(words), relay.party), self._everywhere(
+            np.column_stack([messages.senders[good], places[good].astype(np.int64), words[:, 2:]])
+        ), self.now)  # fmt: skip
+        table.add(names[good], words, content[good, _NAME:])
+
+    def _everywhere(self, values: Array) -> Array:
+        return np.broadcast_to(values, (*self._draws.batch_shape, *values.shape))
+
+    def _opened(self, relay: RelayState, messages: Messages) -> tuple[Bytes, Flags]:
+        private = self._sealing_keys()[int(np.searchsorted(self.parties, relay.party))]
+        sealed = np.asarray(messages[PAYLOAD])[(0,) * self._wire.axes]
+        content, good = self._crypto.unseal(self._draws, private, sealed)
+        for sender in np.unique(messages.senders[~good]).tolist():
+            self._remark(sender, "a circuit that it handed over was not sealed for the relay: dropped")
+        return content, good
+
+    def _sealing_keys(self) -> Bytes:
+        if not len(self._private):
+            self._private = self._crypto.sealing_keys(self._draws, self.parties)
+        return self._private
+
+    def _take_fetches(
+        self, relay: RelayState, table: Table, messages: Messages, places: Array, *, sealed: bool
+    ) -> None:
+        R = len(self._all)
+        if sealed:
+            content, good = self._opened(relay, messages)
+            size = wire.PSEUDONYM_BYTES * (1 + R)
+            if content.shape[1] < size:
+                raise MalformedMessageError("circuits of answers must hold openings and a key; they do not")
+            shown = content[good, wire.PSEUDONYM_BYTES : size]
+            proofs = np.ascontiguousarray(shown).view("<i8").astype(np.int64).reshape(-1, R, 2)
+            keys = content[good, size:]
         else:
-            relay.fetches.append(messages)
+            proofs, good = self._wire.read(messages, PAYLOAD, "<i8", R, 2), np.ones(len(messages), dtype=np.bool_)
+            keys = table.fetch_keys[:0]
+        groups = self._crypto.pseudonyms.opened(proofs, int(np.searchsorted(self._all, relay.party)))
+        whole = np.column_stack([messages.senders[good], places[good].astype(np.int64), groups])
+        known = _words(np.concatenate([each[:, 2:] for each in table.fetches.values()]))
+        words = _words(whole[:, 2:])
+        new = np.sort(np.unique(words, return_index=True)[1])
+        new = new[~np.isin(words[new], known)]
+        if len(new) < len(words):
+            self._remark(relay.party, f"{len(words) - len(new)} groups were opened again: the first circuit stands")
+        table.fetches[sealed] = np.concatenate([table.fetches[sealed], whole[new]])
+        if sealed:
+            before = table.fetch_keys if len(table.fetch_keys) else keys[:0]
+            table.fetch_keys = np.concatenate([before, keys[new]])
+
+    def _remark(self, party: int, what: str) -> None:
+        self.remark(self.now if self._step is not None else SETUP, party, what)
+
+    # Turns
 
     def turn(self) -> Iterable[Messages]:
         """What each relay says now."""
-        out = self._keys.answer()
-        for relay in self._relays:
+        out = [*self._keys.answer(), *self._publish()]
+        for relay in self._relays if self._step is not None else ():
             out += self._next(relay)
             relay.rosters = []
         return out
 
-    def _next(self, relay: Standing) -> Iterator[Messages]:
+    def _publish(self) -> Iterator[Messages]:
+        """Tell silos the keys that circuits are sealed for."""
+        asked, self._asked = self._asked, []
+        for silos, relays in asked:
+            keys = self._sealing_keys()
+            publics = np.stack([self._crypto.public_key(key) for key in keys])
+            said = publics[np.searchsorted(self.parties, relays)]
+            yield self._wire.say(Phase.KEYS, SETUP, (relays, silos), said.shape[1], {PAYLOAD: said})
+
+    def _next(self, relay: RelayState) -> Iterator[Messages]:
         """One relay's turn."""
-        if relay.at is At.GATHERING:
-            if relay.arrivals.any:
-                relay.held = self._gathered(relay)
-                if len(relay.held):
-                    relay.at = At.DIGESTS
-                    yield from self._tell(relay, PAYLOAD, self._digest_of(relay.held))
-            elif relay.fetches and not relay.told:  # nobody has sent anything
-                relay.held, relay.at = self._gathered(relay), At.AGREED
-        elif relay.at is At.DIGESTS:
+        if relay.at is _At.GATHERING:
+            if relay.rows:
+                self._look(relay)
+                relay.at = _At.DIGESTS
+                yield from self._tell(relay, PAYLOAD, self._digest(relay))
+        elif relay.at is _At.DIGESTS:
             yield from self._compare(relay)
-        elif relay.at is At.NAMES:
-            yield from self._settle_names(relay)
-        elif relay.at is At.RESENDS:
-            relay.at = At.RESENT
-        elif relay.at is At.RESENT:
-            relay.held = self._gathered(relay)
-            yield from self._tell_names(relay)
-        elif relay.at is At.CONFIRMING:
+        elif relay.at is _At.LISTS:
+            yield from self._intersect(relay)
+        elif relay.at is _At.CONFIRMING:
             self._confirm(relay)
-        if relay.at is At.AGREED and relay.fetches:
+        if relay.at is _At.AGREED:
             yield from self._answer(relay)
 
-    def _gathered(self, relay: Standing) -> Held:
-        """What a relay holds whole, without messages of senders that share no key with it, if it needs one."""
-        held = relay.arrivals.held(self._draws.name_of, relay.party, self._remark)
-        for other in self._relays:  # they hold the same, which is in memory once
-            if other.held is not None and np.array_equal(other.held.names, held.names):
-                held = replace(held, names=other.held.names)
-                break
-        if not self._crypto.keyed or relay.party not in self._everybody[: self._crypto.expanded]:
-            return held
-        senders = held.names >> 32
-        firsts = np.flatnonzero(np.append(True, senders[1:] != senders[:-1])[: len(senders)])
-        known = found_among(senders[firsts], self._keys.known(relay.party)) >= 0
-        return held if known.all() else held.some(np.flatnonzero(np.repeat(known, np.diff(firsts, append=len(held)))))
+    def _look(self, relay: RelayState) -> None:
+        """Which circuits have a row; of relays that expand shares, those of whom a header came."""
+        table = self._table(relay)
+        headers = [each for each in relay.rows if each.phase is Phase.SHARE_HEADERS]
+        if headers:
+            widths = np.concatenate([self._wire.read(each, wire.WIDTH, "<u4") for each in headers])
+            if len(np.unique(widths)) > 1:
+                raise ProtocolError("senders must share rows of one width; they do not")
+            relay.width = int(widths.max(initial=0))
+        if self._expands(relay):
+            senders = np.unique(np.concatenate([self._all[:0], *(each.senders for each in headers)]))
+            relay.present = np.isin(table.names >> 32, senders)
+            if not self._mixes:
+                relay.present &= np.isin(table.names >> 32, self._keys.known(relay.party))
+            return
+        names, shares = self._rows_of(relay)
+        relay.present = np.ones(len(names), dtype=np.bool_)
+        if not np.array_equal(table.names, names):
+            relay.present = np.isin(table.names, names)
+        if shares is None:
+            return
+        first = np.unique(names, return_index=True)[1]
+        if len(first) < len(names):
+            self._check_repeats(relay, names, shares, first)
+        if self._mixes:
+            kind = self._scheme.field.dtype
+            words = shares.shape[-1] - self._crypto.hidden_width(0, kind)
+            relay.width = words // 2 if kind.itemsize > 4 and self._crypto.expanded else words
+            relay.sums = self._sums(relay)
+        else:
+            relay.width = int(shares.shape[-1])
 
-    def _remark(self, party: int, what: str) -> None:
-        self.remark(self.now, party, what)
+    def _rows_of(self, relay: RelayState) -> tuple[Ids, Any]:
+        """Names and shares of what arrived."""
+        rows = [each for each in relay.rows if each.phase is Phase.SHARES]
+        if not rows:
+            return self._all[:0], None
+        names = [names_of(each.senders, self._wire.read(each, wire.SLOT, "<u4")) for each in rows]
+        shares = [each[wire.SHARE] for each in rows]
+        if len({each.shape[-1] for each in shares}) > 1:
+            relay_name = self._draws.name_of(relay.party)
+            raise ProtocolError(f"senders must share rows of one width with {relay_name}; they do not")
+        if len(names) == 1:
+            return names[0], shares[0]
+        return np.concatenate(names), np.concatenate([np.asarray(each) for each in shares], axis=-2)
 
-    def _others(self, relay: Standing) -> Ids:
-        others: Ids = self._everybody[self._everybody != relay.party]
+    def _check_repeats(self, relay: RelayState, names: Ids, shares: Any, first: Ids) -> None:
+        kept = names[first]
+        for copy in np.setdiff1d(np.arange(len(names)), first).tolist():
+            original = first[np.searchsorted(kept, names[copy])]
+            pair = np.asarray(taken(shares, np.array([original, copy]), -2))
+            sender = int(names[copy]) >> 32
+            if not np.array_equal(pair[..., 0, :], pair[..., 1, :]):
+                raise ProtocolError(
+                    f"{self._draws.name_of(sender)} must send one row a circuit; two different ones reached "
+                    f"{self._draws.name_of(relay.party)}"
+                )
+            self._remark(sender, "a message arrived twice and counts once")
+
+    def _digest(self, relay: RelayState) -> Ids:
+        digest: Ids = self._table(relay).digest(relay.present)
+        return digest
+
+    def _others(self, relay: RelayState) -> Ids:
+        others: Ids = self._all[self._all != relay.party]
         return others
 
-    def _tell(self, relay: Standing, name: str, digest: Ids) -> Iterator[Messages]:
-        others = self._others(relay)
-        ends = np.full(len(others), relay.party), others
-        fields = {name: np.broadcast_to(digest, (len(others), DIGEST_WORDS))}
-        yield self._wire.say(Phase.ROSTERS, self.now, ends, DIGEST_BYTES, fields)
+    def _tell(self, relay: RelayState, name: str, value: Array, others: Ids | None = None) -> Iterator[Messages]:
+        others = self._others(relay) if others is None else others
+        if len(others):
+            ends = np.full(len(others), relay.party), others
+            fields = {name: np.broadcast_to(value, (len(others), *value.shape))}
+            yield self._wire.say(Phase.ROSTERS, self.now, ends, value.size * value.itemsize, fields)
 
-    def _compare(self, relay: Standing) -> Iterator[Messages]:
-        """After digests: all that are heard of hold the same, or they tell each other what they hold."""
-        said = self._said(relay, PAYLOAD)
-        relay.live = np.array([relay.party, *sorted(said)], dtype=np.int64)
-        if len(relay.live) <= self._scheme.T:
-            self._remark(relay.party, "the relay hears of too few others, and gives no answers in this step")
-            relay.at = At.OUT
-            return
-        for other in self._everybody.tolist():
-            if other not in self._noted and other != relay.party and other not in said:
-                self._noted.add(other)
-                self._remark(other, "the relay is not heard of and is left out of this step")
-        assert relay.held is not None, "it has told its digest"
-        if all(np.array_equal(digest, self._digest_of(relay.held)) for digest in said.values()):
-            relay.at = At.AGREED
-            return
-        yield from self._tell_names(relay)
-
-    def _said(self, relay: Standing, name: str) -> dict[int, Ids]:
-        """What other relays said: digests by party."""
-        found: dict[int, Ids] = {}
+    def _said(self, relay: RelayState, name: str) -> dict[int, Array]:
+        """What other relays said, by party."""
+        found: dict[int, Array] = {}
         for messages in relay.rosters:
             if name in messages.fields:
-                digests = self._wire.read(messages, name, "<i8", DIGEST_WORDS)
-                found |= dict(zip(messages.senders.tolist(), digests, strict=True))
-        return found
-
-    def _tell_names(self, relay: Standing) -> Iterator[Messages]:
-        """Names and headers of all that a relay holds, to all that are heard of."""
-        held, others = relay.held, relay.live[relay.live != relay.party]
-        assert held is not None, "it has told its digest"
-        relay.at = At.NAMES
-        whole = np.column_stack([held.names, self._header_of(held)])
-        fields = {AGREED_ROWS: np.broadcast_to(whole, (len(others), *whole.shape))}
-        size = whole.size * whole.itemsize
-        yield self._wire.say(Phase.ROSTERS, self.now, (np.full(len(others), relay.party), others), size, fields)
-
-    def _settle_names(self, relay: Standing) -> Iterator[Messages]:
-        """After rosters: what others hold is asked for, or what all hold counts."""
-        held = relay.held
-        assert held is not None, "it has told its roster"
-        heard = {party: rows for party, rows in self._rosters(relay).items() if party in relay.live}
-        relay.live = np.array([relay.party, *sorted(heard)], dtype=np.int64)
-        if len(relay.live) <= self._scheme.T:
-            self._remark(relay.party, "the relay hears of too few others, and gives no answers in this step")
-            relay.at = At.OUT
-            return
-        names = {relay.party: held.names, **{party: rows[:, 0] for party, rows in heard.items()}}
-        anywhere = np.unique(np.concatenate(list(names.values())))
-        self._check_headers(relay, heard)
-        if relay.attempts < self._scheme.resends and any(len(each) < len(anywhere) for each in names.values()):
-            relay.attempts, relay.at = relay.attempts + 1, At.RESENDS
-            yield from self._ask_again(relay, np.setdiff1d(anywhere, held.names))
-            return
-        counted = anywhere
-        for each in names.values():
-            counted = np.intersect1d(counted, each)
-        self._note_left_out(np.setdiff1d(anywhere, counted))
-        relay.held, relay.at = held.some(found_among(counted, held.names)), At.CONFIRMING
-        yield from self._tell(relay, wire.AGREED, self._digest_of(relay.held))
-
-    @property
-    def _roster_columns(self) -> tuple[int, ...]:
-        return LABELLED_COLUMNS if self._labelled else ROSTER_COLUMNS
-
-    def _digest_of(self, held: Held) -> Ids:
-        return held.digest(tags=not self._labelled)
-
-    def _header_of(self, held: Held) -> Ids:
-        """What relays compare of each message: int64 [m, columns]."""
-        tags, numbers = held.tags, held.numbers[:, None]
-        if self._labelled:
-            return numbers
-        return np.concatenate([tags, numbers], axis=1) if len(numbers) else tags
-
-    def _rosters(self, relay: Standing) -> dict[int, Ids]:
-        found: dict[int, Ids] = {}
-        for messages in relay.rosters:
-            if AGREED_ROWS in messages.fields:
-                whole = messages[AGREED_ROWS][(0,) * self._wire.axes]
+                whole = messages[name][(0,) * self._wire.axes]
                 found |= dict(zip(messages.senders.tolist(), whole, strict=True))
         return found
 
-    def _check_headers(self, relay: Standing, heard: Mapping[int, Ids]) -> None:
-        held = relay.held
-        assert held is not None, "it has told its roster"
-        own = self._header_of(held)
-        for other, rows in heard.items():
-            at = found_among(rows[:, 0], held.names)
-            both = np.flatnonzero(at >= 0)
-            wrong = both[(rows[both, 1:] != own[at[both]]).any(axis=1)]
-            if len(wrong):
-                sender, ends = int(rows[wrong[0], 0]) >> 32, sorted((relay.party, other))
-                raise ProtocolError(
-                    f"{self._draws.name_of(sender)} must send the same header to every relay; those that reached "
-                    f"{self._draws.name_of(ends[0])} and {self._draws.name_of(ends[1])} in round {self.now.round} "
-                    "differ"
-                )
+    def _heard_enough(self, relay: RelayState, said: Mapping[int, Array]) -> bool:
+        relay.live = np.array([relay.party, *sorted(said)], dtype=np.int64)
+        if len(relay.live) > self._scheme.T:
+            return True
+        self._remark(relay.party, "the relay hears of too few others, and gives no answers in this step")
+        relay.at = _At.OUT
+        return False
 
-    def _ask_again(self, relay: Standing, missing: Ids) -> Iterator[Messages]:
-        """Asks senders, or the silos that forward for them, for what another relay holds, by slot or place."""
-        if len(missing):
-            slots = missing & (2**32 - 1)
-            slot = slots.astype(np.uint32) if self._scheme.anonymous else slots.astype(np.uint16)
-            ends = np.full(len(missing), relay.party), missing >> 32
-            yield self._wire.say(Phase.RESENDS, self.now, ends, slot.itemsize, {wire.SLOT: slot})
+    def _compare(self, relay: RelayState) -> Iterator[Messages]:
+        """After digests: all that are heard of hold the same, or they tell each other what they hold."""
+        said = self._said(relay, PAYLOAD)
+        if not self._heard_enough(relay, said):
+            return
+        for other in self._all.tolist():
+            if other not in self._noted and other != relay.party and other not in said:
+                self._noted.add(other)
+                self._remark(other, "the relay is not heard of and is left out of this step")
+        own, alike = self._digest(relay), self._of_one_table(relay, said)
+        if relay.party not in alike:
+            self._remark(relay.party, "the relay lacks circuits that others have, and gives no answers in this step")
+            relay.at = _At.OUT
+            return
+        relay.live = np.array(sorted(alike), dtype=np.int64)
+        if all(np.array_equal(said[party], own) for party in alike if party != relay.party):
+            relay.at = _At.AGREED
+            return
+        relay.at = _At.LISTS
+        yield from self._tell(relay, HELD, self._held(relay), relay.live[relay.live != relay.party])
+
+    def _of_one_table(self, relay: RelayState, said: Mapping[int, Array]) -> set[int]:
+        """The most relays that know the same circuits, if they are more than T; else all that are heard of."""
+        tables: dict[bytes, set[int]] = {}
+        for party, digest in {relay.party: self._digest(relay), **said}.items():
+            tables.setdefault(digest[:DIGEST_WORDS].tobytes(), set()).add(party)
+        most = max(tables.values(), key=lambda parties: (len(parties), -min(parties)))
+        return most if len(most) > self._scheme.T else {relay.party, *said}
+
+    def _held(self, relay: RelayState) -> Ids:
+        """Names and pseudonyms of the circuits that have a row: int64 [k, 5]."""
+        table = self._table(relay)
+        return np.column_stack([table.names[relay.present], table.groups[relay.present]])
+
+    def _intersect(self, relay: RelayState) -> Iterator[Messages]:
+        """After lists: what all hold counts."""
+        said = {party: rows for party, rows in self._said(relay, HELD).items() if party in relay.live}
+        if not self._heard_enough(relay, said):
+            return
+        own, table = self._held(relay), self._table(relay)
+        counted, anywhere = own[:, 0], own[:, 0]
+        for other, rows in said.items():
+            at = found_among(rows[:, 0], own[:, 0])
+            both = np.flatnonzero(at >= 0)
+            if (rows[both, 1:] != own[at[both], 1:]).any():
+                wrong = int(rows[both][(rows[both, 1:] != own[at[both], 1:]).any(axis=1)][0, 0]) >> 32
+                ends = sorted((relay.party, other))
+                raise ProtocolError(
+                    f"{self._draws.name_of(wrong)} must open the same circuits at every relay; those that reached "
+                    f"{self._draws.name_of(ends[0])} and {self._draws.name_of(ends[1])} differ"
+                )
+            counted, anywhere = np.intersect1d(counted, rows[:, 0]), np.union1d(anywhere, rows[:, 0])
+        self._note_left_out(np.setdiff1d(anywhere, counted))
+        relay.present, relay.at, relay.sums = np.isin(table.names, counted), _At.CONFIRMING, None
+        yield from self._tell(relay, AGREED, self._agreed(relay), relay.live[relay.live != relay.party])
+
+    def _agreed(self, relay: RelayState) -> Ids:
+        return np.frombuffer(hashlib.sha256(self._held(relay).tobytes()).digest(), dtype=np.int64)
 
     def _note_left_out(self, missing: Ids) -> None:
         if -1 in self._noted or not len(missing):
@@ -318,172 +549,147 @@ class Relays(CheckpointedMachine):
         for sender, count in zip(senders.tolist(), counts.tolist(), strict=True):
             self._remark(sender, f"{count} messages did not reach every relay and are left out")
 
-    def _confirm(self, relay: Standing) -> None:
+    def _confirm(self, relay: RelayState) -> None:
         """Relays that would count different messages give no answers."""
-        said = self._said(relay, wire.AGREED)
-        assert relay.held is not None, "it has told what it counts"
-        own = self._digest_of(relay.held)
-        relay.at = At.AGREED
+        said, own = self._said(relay, AGREED), self._agreed(relay)
+        relay.at = _At.AGREED
         others = relay.live[relay.live != relay.party].tolist()
         if not all(other in said and np.array_equal(said[other], own) for other in others):
             self._remark(relay.party, "the relay does not agree with the others on what counts, and gives no answers")
-            relay.at = At.OUT
+            relay.at = _At.OUT
 
-    def _answer(self, relay: Standing) -> Iterator[Messages]:
-        """Answers those who open tags, or name labels, each once."""
-        fetches, relay.fetches = relay.fetches, []
-        place = int(np.searchsorted(self._everybody, relay.party))
-        for fetched in fetches:
-            messages, shown = fetched, self._wire.read(fetched, wire.OPENING, "<i8", self._opening_rows, 2)
-            named = shown if self._labelled else self._crypto.tags.opened(shown, place)[:, None]
-            fresh = _fresh(named, relay.answered)
-            if len(fresh) < len(named):
-                again = f"{len(named) - len(fresh)} tags were fetched again and not answered"
-                self._remark(relay.party, again)
-                messages, named = messages.rows(fresh), named[fresh]
-            relay.answered = np.concatenate([relay.answered, named.reshape(-1, 2)])
-            tags = named[:, 0]
-            counts, sums = self.labelled_answers(relay, named) if self._labelled else self.answers(relay, tags)
-            yield from self._returned(relay, messages, tags, counts, sums)
+    # Sums
 
-    def labelled_answers(self, relay: Standing, labels: Ids) -> tuple[Ids, Elements]:
-        """What a relay makes of labels [k, each, 2], as `answers`; it refuses a sum that lacks a message."""
-        known, by_label = self._table(relay)
-        held, each = relay.held, labels.shape[1]
-        assert held is not None, "it has agreed on them"
-        place = find_tags(labels.reshape(-1, 2), known).reshape(-1, each)
-        once = np.append(by_label.sizes == 1, False)  # the last one is for those that are not there
-        answered = once[place].all(axis=1)
-        rows = by_label.order[by_label.starts[place[answered]]].ravel()
-        width = max(held.width, 1)
-        out = np.zeros((*self._draws.batch_shape, len(labels), width), dtype=self._scheme.field.dtype)
-        if len(rows) and self._is_read_later(held):
-            groups = np.repeat(np.arange(len(rows) // each), each)
-            out[answered] = self._added_up(relay, held, groups, len(rows) // each, rows)
-        elif len(rows):
-            if held.shares is None:
-                relay.held = held = replace(held, shares=self._expanded(relay, held))
-            shares, order = np.asarray(held.shares), np.arange(len(rows), dtype=np.int64)
-            chosen, order = (shares, rows) if len(rows) == len(held) else (np.take(shares, rows, axis=-2), order)
-            sums = Segments(order, np.arange(0, len(rows) + 1, each, dtype=np.int64))
-            out[..., answered, :] = relay_sums(self._scheme.field, chosen, sums, self._wire.axes)
-        return np.where(answered, each, 0), out
+    def _there(self, relay: RelayState) -> Ids:
+        """int64 [g]: circuits of each group that have a row."""
+        known, _, group_of = self._table(relay).by_group
+        if relay.present.all():
+            return np.bincount(group_of, minlength=len(known))
+        return np.bincount(group_of[relay.present], minlength=len(known))
 
-    def answers(self, relay: Standing, tags: Ids) -> tuple[Ids, Elements]:
-        """What a relay makes of opened tags: counts int64 [k], 0 where it refuses, and sums [*batch, k, d]."""
-        known, by_tag = self._table(relay)
-        sums, sizes = self._sums(relay, by_tag), by_tag.sizes
-        if not len(sizes):
-            nothing = np.zeros((*sums.shape[:-2], len(tags), sums.shape[-1]), dtype=sums.dtype)
-            return np.zeros(len(tags), dtype=np.int64), nothing
-        place = find_tags(tags, known)
-        answered = (place >= 0) & (sizes[place] >= self._least[self.now.direction])
-        out = np.take(sums, np.where(answered, place, 0), axis=-2)
+    def _accepted(self, relay: RelayState, there: Ids) -> Flags:
+        """Bool [g]: which groups have a sum: where counts must not be seen, those of which no circuit is silent."""
+        if self._each is None:
+            return there >= self._scheme.k_min
+        sizes: Ids = self._table(relay).by_group[1].sizes
+        accepted: Flags = (sizes == self._each) & (there == max(self._each, 1))
+        return accepted
+
+    def _sums(self, relay: RelayState) -> Elements:
+        """The sums of all groups, of the circuits that have a row: elements [*batch, g, d]."""
+        field, width = self._scheme.field, max(relay.width, 1)
+        known, groups, group_of = self._table(relay).by_group
+        if not len(known) or not relay.present.any():
+            return np.zeros((*self._draws.batch_shape, len(known), width), dtype=field.dtype)
+        read = self._expanded(relay) if self._expands(relay) else self._received(relay)
+        if self._mixes and not self._draws.batch_shape:
+            order = groups.order if relay.present.all() else groups.order[relay.present[groups.order]]
+            return added_in_order(field, lambda some: read(order[some]), group_of[order], len(known), width)
+        there = np.flatnonzero(relay.present)
+        if is_laid_out((len(there), width), self._draws.batch_shape):
+            by_group = Segments.by_group(group_of[there], len(known))
+            return relay_sums(field, read(there), by_group, self._wire.axes)
+        return added_up(field, lambda some: read(there[some]), group_of[there], len(known), width)
+
+    def _expanded(self, relay: RelayState) -> Callable[[Ids], Elements]:
+        """Reads shares of circuits that the relay expands."""
+        table, width = self._table(relay), max(relay.width, 1)
+        if self._mixes:
+            attempt = attempt_of(table.number)
+            return lambda some: self._crypto.circuit_masks(self.now, attempt, table.keys[some], width)
+        keys = self._keys.of(relay.party)
+        return lambda some: self._crypto.expand(self.now, table.names[some], keys, width)
+
+    def _received(self, relay: RelayState) -> Callable[[Ids], Elements]:
+        """Reads shares that arrived, and leaves out rows that were changed."""
+        table, field = self._table(relay), self._scheme.field
+        names, shares = self._rows_of(relay)
+        at = np.arange(len(names))
+        if not np.array_equal(table.names, names):
+            order = np.argsort(names, kind="stable")
+            at = order[np.minimum(np.searchsorted(names[order], table.names), len(names) - 1)]
+        attempt = attempt_of(table.number)
+
+        def read(some: Ids) -> Elements:
+            places = at[some]
+            rows = shares.rows(places) if isinstance(shares, Later) else np.take(shares, places, axis=self._wire.axes)
+            if not self._mixes:
+                return rows
+            found, good = self._crypto.reveal(self.now, attempt, table.keys[some], rows, field.dtype)
+            if not good.all():
+                relay.present[some[~good]] = False
+                for sender in np.unique(table.names[some[~good]] >> 32).tolist():
+                    self._remark(sender, "a row that it handed over was changed: dropped")
+                found = np.where(good[:, None], found, 0)
+            if self._crypto.expanded:
+                self._draws.note_learnt("opened shares", np.full(len(found), relay.party), found, self.now)
+            return found
+
+        return read
+
+    def sums_of(self, relay: RelayState, groups: Ids) -> tuple[Ids, Elements]:
+        """What a relay makes of groups [k, 2]: counts int64 [k], 0 where it refuses, and sums [*batch, k, d]."""
+        known, there = self._table(relay).by_group[0], self._there(relay)
+        relay.sums = self._sums(relay) if relay.sums is None else relay.sums
+        if not len(known):
+            shape = (*self._draws.batch_shape, len(groups), max(relay.width, 1))
+            return np.zeros(len(groups), dtype=np.int64), np.zeros(shape, dtype=self._scheme.field.dtype)
+        words = _words(groups)
+        place = np.minimum(np.searchsorted(known, words), len(known) - 1)
+        answered = (known[place] == words) & self._accepted(relay, there)[place]
+        out = np.take(relay.sums, place, axis=-2)
         if not answered.all():
             out[..., ~answered, :] = 0
-        return np.where(answered, sizes[place], 0), out
+        return np.where(answered, there[place], 0), out
 
-    def _table(self, relay: Standing) -> tuple[Ids, Segments]:
-        """Tags and their messages, which are the same at all relays that agree."""
-        assert relay.held is not None, "it has agreed on them"
-        if relay.table is None and self._labelled:
-            relay.table = relay.held.by_tag()
-        if relay.table is None:
-            digest = relay.held.digest().tobytes()
-            if digest not in self._tables:
-                self._tables[digest] = relay.held.by_tag()
-            relay.table = self._tables[digest]
-        return relay.table
-
-    def _sums(self, relay: Standing, by_tag: Segments) -> Elements:
-        field, held = self._scheme.field, relay.held
-        assert held is not None, "it has agreed on them"
-        if relay.sums is None:
-            if held.shares is None and not len(held):
-                relay.sums = np.zeros((*self._draws.batch_shape, 0, max(held.width, 1)), dtype=field.dtype)
-            elif self._is_read_later(held):
-                kind = kind_of(len(by_tag))
-                groups = np.empty(len(held), dtype=kind)
-                groups[by_tag.order] = np.repeat(np.arange(len(by_tag), dtype=kind), by_tag.sizes)
-                relay.sums = self._added_up(relay, held, groups, len(by_tag))
-            else:
-                shares = self._expanded(relay, held) if held.shares is None else np.asarray(held.shares)
-                relay.sums = relay_sums(field, shares, by_tag, self._wire.axes)
-            relay.arrivals.forget()
-        return relay.sums
-
-    def _is_read_later(self, held: Held) -> bool:
-        """Whether shares are added up some at a time: they were not laid out, or would be many."""
-        if held.shares is None:
-            return not is_laid_out((len(held), held.width), self._draws.batch_shape)
-        return isinstance(held.shares, Later)
-
-    def _added_up(self, relay: Standing, held: Held, groups: Numbers, count: int, rows: Ids | None = None) -> Elements:
-        """Sums of the shares of all messages, or of some, by group."""
-
-        def shares(some: slice) -> Elements:
-            places = np.arange(some.start, min(some.stop, len(held))) if rows is None else rows[some]
-            if isinstance(held.shares, Later):
-                return held.shares.rows(places)
-            return self._expanded(relay, held.at(places))
-
-        return added_up(self._scheme.field, shares, groups, count, max(held.width, 1))
-
-    def _expanded(self, relay: Standing, held: Held) -> Elements:
-        party = relay.party
-        if len(held.seeds):
-            return self._crypto.expand(self.now, party, held.names, held.seeds, held.width, None)
-        keys = self._keys.of(party)
-        return self._crypto.expand(self.now, party, held.names, keys.secrets[0], held.width, keys)
-
-    def _returned(
-        self, relay: Standing, messages: Messages, tags: Ids, counts: Ids, sums: Elements
-    ) -> Iterator[Messages]:
-        """Answers, by way of the silo that fetched, or to the owner itself."""
-        ends, step = (np.full(len(tags), relay.party), messages.senders), self.now
-        told: dict[str, Array] = {wire.TAG: tags, wire.COUNT: counts.astype(np.uint32)}
-        size = sums.shape[-1] * sums.itemsize
-        if wire.PLACE in messages.fields:
-            whole = told | {wire.SUM: sums, wire.PLACE: messages[wire.PLACE]}
-            yield self._wire.say(Phase.SEALED, step, ends, size + wire.COUNT_BYTES, whole, sealed=True)
-            return
-        yield self._wire.say(Phase.COUNTS, step, ends, wire.COUNT_BYTES, told)
-        yield self._wire.say(Phase.SHARE_SUMS, step, ends, size, {wire.TAG: tags, wire.SUM: sums})
+    def _answer(self, relay: RelayState) -> Iterator[Messages]:
+        """Answer all whose circuits are there, each once in a step: via silos, or the owner itself."""
+        table, field = self._table(relay), self._scheme.field
+        for sealed, fetches in table.fetches.items():
+            done = relay.done.get(sealed, np.zeros(0, dtype=np.bool_))
+            some = np.arange(len(done), len(fetches))
+            relay.done[sealed] = np.ones(len(fetches), dtype=np.bool_)
+            if not len(some):
+                continue
+            counts, sums = self.sums_of(relay, fetches[some, 2:])
+            ends = np.full(len(some), relay.party), fetches[some, 0]
+            places = fetches[some, 1].astype(np.uint32)
+            if not sealed:
+                size = 4 + wire.AUTHENTICATION_BYTES + sums.shape[-1] * sums.itemsize
+                fields = {wire.SUM: sums, wire.COUNT: counts.astype(np.uint32), wire.PLACE: places}
+                yield self._wire.say(Phase.SHARE_SUMS, self.now, ends, size, fields)
+                continue
+            counted = np.broadcast_to(counts[:, None].astype(field.dtype), (*sums.shape[:-1], 1))
+            attempt = attempt_of(table.number) if self._mixes else 0
+            hidden = self._crypto.hide(
+                self.now, attempt, table.fetch_keys[some], np.concatenate([counted, sums], axis=-1)
+            )  # fmt: skip
+            size = hidden.shape[-1] * hidden.itemsize
+            fields = {wire.SUM: hidden, wire.PLACE: places}
+            yield self._wire.say(Phase.SEALED, self.now, ends, size, fields, sealed=True)
+        if relay.sums is not None:
+            relay.rows = []
 
     def _arrays(self) -> dict[str, Array]:
-        """Keys, and what each relay knows of the step at hand; not behind a tape axis."""
-        arrays: dict[str, Array] = {"noted": np.array(sorted(self._noted), dtype=np.int64)}
-        arrays |= {f"keys/{name}": value for name, value in self._keys.state().items()}
+        """Keys, circuits, and what each relay knows of the step at hand; not behind a tape axis."""
+        arrays: dict[str, Array] = {"noted": np.array(sorted(self._noted), dtype=np.int64), "private": self._private}
+        arrays |= under("keys", self._keys.state())
+        arrays |= {f"asked{n}": np.stack(ends) for n, ends in enumerate(self._asked)}
         for relay in self._relays:
-            arrays |= {f"relay/{relay.party}/{name}": value for name, value in relay.state().items()}
+            arrays |= under(f"relay/{relay.party}", relay.state())
+        for (party, kind), table in self._tables.items():
+            arrays |= under(f"table/{party}/{kind}", table.state())
         return arrays
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         """See `CheckpointedMachine._take_arrays`."""
-        self._clear()
-        self._noted = set(arrays["noted"].tolist())
+        self._noted, self._private = set(arrays["noted"].tolist()), arrays["private"]
         self._keys.restore(within("keys", arrays))
+        asked = [value for name, value in sorted(arrays.items()) if name.startswith("asked")]
+        self._asked = [(ends[0], ends[1]) for ends in asked]
         for relay in self._relays:
+            relay.clear()
             relay.restore(within(f"relay/{relay.party}", arrays))
-
-
-def _fresh(named: Ids, before: Ids) -> Ids:
-    """Positions of the rows [k, each, 2] of which everything appears for the first time, and not before."""
-    first = _first_of(named.reshape(-1, 2), before)
-    found: Ids = np.flatnonzero(np.bincount(first // named.shape[1], minlength=len(named)) == named.shape[1])
-    return found
-
-
-def _first_of(tags: Ids, before: Ids) -> Ids:
-    """Positions of the tags [k, 2] that appear for the first time, and not before."""
-    if not len(before):
-        first_words = np.sort(tags[:, 0])
-        if bool((first_words[1:] > first_words[:-1]).all()):
-            return np.arange(len(tags))
-    everything = np.concatenate([before, tags])
-    order = np.lexsort((everything[:, 1], everything[:, 0]))
-    in_order = everything[order]
-    new = np.ones(len(order), dtype=np.bool_)
-    new[1:] = (in_order[1:] != in_order[:-1]).any(axis=1)
-    first = np.sort(order[new]) - len(before)
-    return first[first >= 0]
+        places = [(party, kind) for party in self.parties.tolist() for kind in range(2)]
+        found = ((place, within("table/{}/{}".format(*place), arrays)) for place in places)
+        self._tables = {place: Table.of_state(state) for place, state in found if state}

@@ -2,9 +2,9 @@
 
 Every message is shared among R relays by Shamir's scheme of degree T; the first T shares are masks that relays expand
 from keys or seeds, so that a message is as long as its row and not T + 1 times that. Relays add up the shares under a
-fresh tag of the unnamed target, and the target alone interpolates the sum. What HiFGL's scheme gives away and this one
-does not: masks are used once, nobody holds T + 1 shares of one message, silos decode nothing, sums over fewer than
-`k_min` messages are not computed, and a tag is answered once.
+pseudonym of the target's group, and the target alone interpolates the sum. What HiFGL's scheme gives away and this one
+does not: masks are used once, no party holds T + 1 shares of one message, silos decode nothing, sums over fewer than
+`k_min` messages are not computed, and a group is answered once in a step. Circuits are opened once and carry all steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from enum import StrEnum
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,15 +24,13 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.partnering import Contributors, Partnering, SmallGroups, check_mutual
-from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.claim import claim_of
-from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.devices import Devices
-from fgl_secure.protocols.relay_coded.mixing import Mixing
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
-from fgl_secure.protocols.relay_coded.silos import Forwarding, Silos
-from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine
+from fgl_secure.protocols.relay_coded.silos import Silos
+from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine, select_hosted
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters, Role
@@ -41,7 +38,7 @@ from fgl_secure.typing import Ids
 
 LARGEST_T = 64
 MOST_RELAYS = 256
-"""Every message is shared among all, and every tag opened at each."""
+"""Every message is shared among all, and every circuit opened at each."""
 
 LARGEST_GRADIENT = 2.0**16
 """Bound of one coordinate of a device's parameter gradient."""
@@ -55,25 +52,13 @@ class Profile(StrEnum):
     """What relays may know of who talks to whom."""
 
     HIDDEN = "graph-hidden"
-    """Everybody sends equally many messages, sealed for the relays, and silos hand them on by way of drawn silos.
+    """Every device opens equally many circuits, sealed for the relays, via its own silo and one that is drawn.
 
-    Covers without proxies would tell which tag is a sender's own, proxies without covers would leave the counts; so
-    there is no way to have one of them alone.
+    Dummies without silos would show which group is a sender's own, silos without dummies would leave the counts; so
+    neither can be had alone.
     """
     SHOWN = "graph-shown"
-    """Relays see who sends under which tag, and so most of the graph."""
-
-
-class Tagging(StrEnum):
-    """How those who send for one sum know under what."""
-
-    DIRECT = "direct"
-    """The owner of the sum tells them a tag, from device to device."""
-    SEALED = "sealed"
-    """Nobody tells tags: two partners work out a label for each message, which its receiver names to the relays.
-
-    It goes sealed, by way of the silos, and everybody names as many.
-    """
+    """Relays see who sends to which unnamed group, and so most of the graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +89,7 @@ class RelayCoded(Scheme):
             takes three times the mean number of neighbours, rounded down. Neighbours agree on partners, see `partners`.
         small_groups: what becomes of a device with fewer partners than k_min where the graph is hidden.
         contributors: which messages k_min counts: all, or those of other silos than the receiver's.
-        tags: how senders know under what they send to a device; sealed ones are for hidden graphs.
-        resends: how often a relay asks a sender again for what another relay holds.
+        reopen_every: steps after which circuits are opened anew; 0 for after a loss alone.
         keys: how senders and relays agree on keys, and what seals are made with; all parties must take the same one.
         cryptography: what is cryptographic about it, real or ideal.
         roles: the machines.
@@ -121,10 +105,9 @@ class RelayCoded(Scheme):
     max_degree: int | None = None
     small_groups: SmallGroups = SmallGroups.TWO_HOP
     contributors: Contributors = Contributors.ALL
-    tags: Tagging = Tagging.DIRECT
-    resends: int = 1
+    reopen_every: int = 0
     keys: KeyAgreement = attribute(default_factory=KeyAgreement.best)
-    cryptography: type[Cryptography] = attribute(default=RealCryptography, repr=False)
+    cryptography: type[Cryptography] = attribute(default=Cryptography, repr=False)
     roles: Roles = attribute(default=HONEST, repr=False)
 
     label: ClassVar[str] = "relay-coded"
@@ -140,7 +123,7 @@ class RelayCoded(Scheme):
         "max_degree",
         "small_groups",
         "contributors",
-        "tags",
+        "reopen_every",
         "keys",
     )
     keyed: ClassVar[bool] = False
@@ -172,19 +155,14 @@ class RelayCoded(Scheme):
         if self.k_min < 1:
             raise InputError(f"k_min must be at least 1; found {self.k_min}")
         self.keys.check_available()
-        if self.resends < 0:
-            raise InputError(f"resends must be at least 0; found {self.resends}")
+        if self.reopen_every < 0:
+            raise InputError(f"reopen_every must be at least 0; found {self.reopen_every}")
         if self.max_degree is not None and self.max_degree < self.k_min:
             raise InputError(f"max_degree must be at least k_min = {self.k_min}; found {self.max_degree}")
         if self.max_degree is not None and self.profile is Profile.SHOWN:
             raise InputError(
-                f"max_degree must be left out under profile {Profile.SHOWN}, for equal counts alone would tell whose "
-                f"tag is whose; found {self.max_degree}"
-            )
-        if self.tags is Tagging.SEALED and self.profile is Profile.SHOWN:
-            raise InputError(
-                f"tags={Tagging.SEALED} is for profile {Profile.HIDDEN}, whose partners agree on what names their "
-                f"messages; found {self.profile}: take tags={Tagging.DIRECT}"
+                f"max_degree must be left out under profile {Profile.SHOWN}, for equal counts alone would show whose "
+                f"group is whose; found {self.max_degree}"
             )
 
     @property
@@ -200,7 +178,7 @@ class RelayCoded(Scheme):
             f"max_degree={self.max_degree}" if self.max_degree is not None else "",
             str(self.small_groups) if self.small_groups is not default.small_groups else "",
             str(self.contributors) if self.contributors is not default.contributors else "",
-            f"tags={self.tags}" if self.tags is not default.tags else "",
+            f"reopen_every={self.reopen_every}" if self.reopen_every else "",
             str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",
         ]
         named = ",".join(extra for extra in extras if extra)
@@ -213,16 +191,13 @@ class RelayCoded(Scheme):
 
     @property
     def _parameters(self) -> Parameters:
-        most_slots = 2**32 if self.anonymous else wire.MOST_SLOTS
         numbers = (self.field, self.T, self.R, self.k_min)
-        untold = self.tags is Tagging.SEALED
-        shown = self.anonymous, self.max_degree, self.resends, most_slots
-        return Parameters(*numbers, *shown, untold, self.contributors)
+        return Parameters(*numbers, self.anonymous, self.max_degree, self.contributors, self.reopen_every)
 
     def refuses(self, topology: Topology) -> str | None:
         """None for sums for devices and for silos."""
         if topology.name not in (NEIGHBOURS, MEMBERS):
-            return "relays add up rows for devices and for silos, which fetch their sums under tags"
+            return "relays add vectors for devices and for silos alone"
         if topology.bound is not None:
             return "its rows are real numbers or elements of a field, and no bounded integers"
         return None
@@ -235,11 +210,10 @@ class RelayCoded(Scheme):
             return "no process knows the mean number of neighbours; give max_degree"
         return None
 
-    def claim_for(self, topology: Topology) -> Claim:
+    def claim_for(self, topology: Topology) -> Claim:  # noqa: ARG002  # the same for all
         """What it hides from whom, and what it does not."""
         anonymous = self.anonymous and self.cryptography.unlinkable
-        untold = anonymous and self.tags is Tagging.SEALED and topology.name != MEMBERS
-        return claim_of(self.T, self.k_min, self.keys, self.contributors, anonymous=anonymous, untold=untold)
+        return claim_of(self.T, self.k_min, self.keys, self.contributors, anonymous=anonymous)
 
     def limit(self, terms: int) -> int:  # noqa: ARG002  # whatever their number
         """Half of the field."""
@@ -325,31 +299,21 @@ class RelayCoded(Scheme):
         if self.anonymous and self.max_degree is None and untold:
             raise InputError("max_degree must be given to a process that is told no messages; found None")
         terms = SumTerms(repr(self), topology, session, draws.batch_shape)
-        g, name = topology.grouping, None if hosted is None else session
-        crypto = self.cryptography(self.field, self.T, anonymous=self.anonymous, session=name, agreement=self.keys)
-        owners = _hosted(hosted, g.owners)
-        silos = np.setdiff1d(_hosted(hosted, g.row_custodian, g.group_custodian), owners)
-        relays = _hosted(hosted, topology.helpers)
+        g, name, scheme = topology.grouping, None if hosted is None else session, self._parameters
+        crypto = self.cryptography(self.field, self.T, session=name, agreement=self.keys)
+        owners = select_hosted(hosted, g.owners)
+        silos = np.setdiff1d(select_hosted(hosted, g.row_custodian, g.group_custodian), owners)
+        if scheme.mixes(topology.name) and len(np.intersect1d(g.owners, topology.custodians)):
+            raise InputError(
+                "profile graph-hidden needs devices whose rows silos carry; found silos that send rows of their own; "
+                "take relay-coded[graph-shown]"
+            )
+        relays = select_hosted(hosted, topology.helpers)
         out: list[SumMachine] = []
         if len(owners):
-            through = self._forwarding(topology, crypto, draws)
-            out.append(
-                self.roles.devices(owners, terms, self._parameters, crypto, draws, through, alone=hosted is None)
-            )
+            out.append(self.roles.devices(owners, terms, scheme, crypto, draws, alone=hosted is None))
         if len(silos):
-            out.append(self.roles.silos(silos, terms, self._forwarding(topology, crypto, draws)))
+            out.append(self.roles.silos(silos, terms, scheme, crypto, draws, alone=hosted is None))
         if len(relays):
-            out.append(self.roles.relays(relays, terms, self._parameters, crypto, draws))
+            out.append(self.roles.relays(relays, terms, scheme, crypto, draws))
         return tuple(out)
-
-    def _forwarding(self, topology: Topology, crypto: Cryptography, draws: Draws) -> Forwarding:
-        wire_ = wire.Wire(draws.batch_shape, self.keys.seal_bytes)
-        if not self.anonymous:
-            return Forwarding(wire_)
-        return Mixing(wire_, topology.custodians, partial(crypto.ways, draws))
-
-
-def _hosted(hosted: Ids | None, *parties: Ids) -> Ids:
-    """Those of some parties that are hosted, ascending."""
-    everybody = np.unique(np.concatenate(parties))
-    return everybody if hosted is None else np.intersect1d(everybody, hosted)

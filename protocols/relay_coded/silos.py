@@ -1,208 +1,594 @@
-"""Silos as proxies: they forward fetches and answers, and open none of them."""
+"""Silos that mix: what goes over a circuit passes two silos, its owner's and one that is drawn when it is opened.
+
+The first knows whose a circuit is, the second hands its rows to relays. Each puts the circuits that it opens together
+in an order that it draws, and keeps it: in a step rows follow fixed permutations. Answers come back as circuits went.
+
+Where relays must not see the graph silos hold a step back until it is complete. A relay that saw which circuits fall
+silent together would know that they are one device's:
+
+1. A silo that has all rows of its devices, and all circuits that they open, hands them on, and tells all silos.
+2. A silo that has all that was handed to it tells all silos.
+3. If all silos have all, relays get the step. If not, silos give it up: they ask the devices that they hear of to open
+   circuits anew, without those that are silent, and the step runs again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
-from fgl_secure.protocols.relay_coded.wire import Wire, by_value
+from fgl_secure.protocols.relay_coded.agreement import check_setup
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography
+from fgl_secure.protocols.relay_coded.plan import Parameters
+from fgl_secure.protocols.relay_coded.wire import PartyIndex, Wire, as_array, found_among, names_of, numbered, ranks
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
-from fgl_secure.runtime import Messages, Phase, Step, decode, encode
-from fgl_secure.typing import Array, Ids
+from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
+from fgl_secure.runtime.machine import SETUP
+from fgl_secure.runtime.packing import under, within
+from fgl_secure.typing import Array, Flags, Ids
+
+MOST_ATTEMPTS = 8
+"""How often a step is run before its sums are given up."""
+_FIRST_ALIAS = 2**30
+_LOW = 2**32 - 1
+HANDED, WHOLE = "handed", "whole"
 
 
-class Forwarding:
-    """What the silos that one process hosts forward: fetches of their devices, and the relays' answers.
+class _Stage(IntEnum):
+    """How far silos are with a step."""
 
-    They see which device a fetch is from, which relay it is for, and its number among those that they forward;
-    everything else of it is sealed, and they hand it on as it is, in the order in which it comes.
+    GATHERING = 0
+    HANDED = 1
+    CONFIRMING = 2
+    SENT = 3
+    OUT = 4
 
-    Args:
-        wire_: makes messages.
+
+class Route:
+    """The circuits of one kind that hosted silos carry, in the order in which they were opened.
+
+    Attributes:
+        first: int64 [4, m], of circuits of own devices: name, own silo, next silo, and name there.
+        second: int64 [3, k], of circuits that silos handed over: name, own silo, and name at relays.
     """
 
-    def __init__(self, wire_: Wire) -> None:
-        self._wire = wire_
-        self._leaving: list[Iterable[Messages]] = []
-        self.clear()
+    def __init__(self, first: Ids | None = None, second: Ids | None = None) -> None:
+        self.first = np.empty((4, 0), dtype=np.int64) if first is None else first
+        self.second = np.empty((3, 0), dtype=np.int64) if second is None else second
+        self._leaving: dict[int, Ids] = {}
 
-    def clear(self) -> None:
-        """Forgets what was forwarded: another step begins."""
-        self._asked: dict[int, tuple[Ids, Ids]] = {}
+    def enter(self, hop: int, names: Ids, silos: Ids, coins: Ids, through: Ids | None = None) -> None:
+        """Open circuits, in an order that is drawn.
 
-    def is_for(self, messages: Messages) -> bool:
-        """Whether messages are for somebody who forwards."""
-        return messages.phase is Phase.SEALED
-
-    def queue(self, messages: Iterable[Messages]) -> None:
-        """Lets messages leave in the next turn."""
-        self._leaving.append(messages)
-
-    def queue_behind(self, messages: Iterable[Messages]) -> None:
-        """Lets messages leave together with those that arrive in this turn and are handed on."""
-        self.queue(messages)
-
-    def leave(self, step: Step | None) -> list[Messages]:  # noqa: ARG002  # those who mix draw coins
-        """What leaves now."""
-        leaving, self._leaving = self._leaving, []
-        return [each for messages in leaving for each in messages]
-
-    def take(self, messages: Messages) -> None:
-        """Takes sealed messages of the step at hand.
-
-        Raises:
-            MalformedMessageError: they are none, or are for nobody.
+        Args:
+            hop: 0 for those of own devices, 1 for those that silos hand over.
+            names: int64 [m], of owner and place; none is known.
+            silos: int64 [m], hosted ones.
+            coins: int64 [m], their order.
+            through: int64 [m], via which silos they go on; None to relays.
         """
-        if wire.OPENING in messages.fields:
-            self._fetch(messages)
-        else:
-            self._hand_back(messages)
+        table = self.second if hop else self.first
+        before = np.bincount(table[1], minlength=int(silos.max(initial=0)) + 1)
+        order, places = np.lexsort((coins, silos)), np.empty(len(silos), dtype=np.int64)
+        places[order] = ranks(silos[order])
+        onward = names_of(silos, places + before[silos])
+        rows = [names, silos, onward] if through is None else [names, silos, through, onward]
+        joined = np.concatenate([table, np.stack(rows)], axis=1)
+        self.first, self.second = (self.first, joined) if hop else (joined, self.second)
+        self._leaving.clear()
 
-    def _fetch(self, messages: Messages) -> None:
-        relay, opening = relay_of(messages, self._wire), openings_of(messages, self._wire)
-        devices, silos = self._asked.get(relay, (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)))
-        places = np.arange(len(devices), len(devices) + len(messages))
-        fields = {wire.OPENING: opening, wire.PLACE: places.astype(np.uint32)}
-        ends, size = (messages.receivers, np.full(len(messages), relay)), self._wire.fetch_bytes(opening.shape[-2])
-        self.queue([self._wire.say(Phase.FETCH, messages.step, ends, size, fields)])
-        self._asked[relay] = (np.concatenate([devices, messages.senders]), np.concatenate([silos, messages.receivers]))
+    def find(self, hop: int, names: Ids) -> Ids | None:
+        """Return the places of circuits by name, -1 for unknown ones; None for all, in order."""
+        return _find((self.second if hop else self.first)[0], names)
 
-    def _hand_back(self, messages: Messages) -> None:
-        """Answers of relays, to the devices whose fetches they are for."""
-        places = self._wire.read(messages, wire.PLACE, "<u4").astype(np.int64)
-        outgoing: list[Messages] = []  # queued once all relays' answers are checked: a refusal changes nothing
-        for relay, rows in by_value(messages.senders):
-            part, at = (messages, places) if rows is None else (messages.rows(rows), places[rows])
-            devices, silos = self._asked.get(relay, (at[:0], at[:0]))
-            if (at >= len(devices)).any() or (silos[at] != part.receivers).any():
-                raise MalformedMessageError("answers must be for what was fetched by way of the silo; one is not")
-            outgoing += answered(part, part.senders, devices[at], self._wire)
-        self.queue(outgoing)
+    def back(self, hop: int, names: Ids) -> Ids | None:
+        """The same by the name at the next hop."""
+        return _find((self.second if hop else self.first)[-1], names)
 
-    def state(self) -> dict[str, Array]:
-        """What waits to leave, and what was asked; not behind a tape axis."""
-        self._leaving = [[each for messages in self._leaving for each in messages]]
-        arrays = {f"leaving{n}": as_array(m) for n, m in enumerate(self._leaving[0])}
-        return arrays | {f"asked/{relay}": np.stack(ends) for relay, ends in self._asked.items()}
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """Goes on where a state was taken."""
-        self._leaving = [numbered("leaving", state)]
-        self._asked = {int(name): (ends[0], ends[1]) for name, ends in within("asked", state).items()}
+    def leaving(self, hop: int) -> Ids:
+        """int64: the order in which all circuits leave."""
+        if hop not in self._leaving:
+            self._leaving[hop] = np.argsort((self.second if hop else self.first)[-1])
+        return self._leaving[hop]
 
 
-def relay_of(messages: Messages, wire_: Wire) -> int:
-    """The relay that sealed messages are for.
-
-    Raises:
-        MalformedMessageError: they are for none, or for several.
-    """
-    relay = wire_.read(messages, wire.RELAY, "<u4")
-    if not len(relay) or (relay != relay[0]).any():
-        raise MalformedMessageError("sealed messages must be for one relay at a time; they are not")
-    return int(relay[0])
-
-
-def openings_of(messages: Messages, wire_: Wire) -> Array:
-    """What opens tags: [*tapes, m, relays, 2].
-
-    Raises:
-        MalformedMessageError: they are no such rows.
-    """
-    opening = messages[wire.OPENING]
-    if opening.ndim != wire_.axes + 3:
-        raise MalformedMessageError(f"openings must be one row a relay; found shape {list(opening.shape)}")
-    return opening
-
-
-def answered(messages: Messages, relays: Ids, devices: Ids, wire_: Wire) -> list[Messages]:
-    """Answers of relays as devices open them: counts, and sums of shares.
-
-    Raises:
-        MalformedMessageError: they are none.
-    """
-    sums = messages[wire.SUM]
-    if sums.ndim != wire_.axes + 2:
-        raise MalformedMessageError(f"sums must be rows; found shape {list(sums.shape)}")
-    counts = {wire.TAG: messages[wire.TAG], wire.COUNT: messages[wire.COUNT]}
-    given, size = {wire.TAG: messages[wire.TAG], wire.SUM: sums}, sums.shape[-1] * sums.itemsize
-    return [
-        wire_.say(Phase.COUNTS, messages.step, (relays, devices), wire.COUNT_BYTES, counts),
-        wire_.say(Phase.SHARE_SUMS, messages.step, (relays, devices), size, given),
-    ]
+def _find(known: Ids, names: Ids) -> Ids | None:
+    if np.array_equal(known, names):
+        return None
+    order = np.argsort(known)
+    at = found_among(names, known[order])
+    return np.where(at < 0, -1, order[at]) if len(order) else at
 
 
 class Silos(CheckpointedMachine):
-    """Silos that own neither rows nor sums, and forward for their devices.
+    """The silos that one process hosts.
 
     Args:
         parties: int64 [k], ascending identifiers.
         terms: of the sums.
-        forwarding: how they do that.
+        scheme: its parameters.
+        cryptography: draws routes.
+        draws: coins of the silos.
+        alone: whether one process hosts all parties, so that a pass without messages needs none.
     """
 
-    def __init__(self, parties: Ids, terms: SumTerms, forwarding: Forwarding) -> None:
+    def __init__(
+        self,
+        parties: Ids,
+        terms: SumTerms,
+        scheme: Parameters,
+        cryptography: Cryptography,
+        draws: Draws,
+        *,
+        alone: bool = True,
+    ) -> None:
         super().__init__(parties, terms, len(terms.tapes))
-        self._forwarding = forwarding
+        self._is_idle = alone and not len(terms.topology.grouping.source)
+        self._scheme, self._crypto, self._draws = scheme, cryptography, draws
+        topology, grouping = terms.topology, terms.topology.grouping
+        self._silos, self._relays = topology.custodians, topology.helpers
+        self._mixes, self._wire = scheme.mixes(topology.name), Wire(draws.batch_shape)
+        whole = np.concatenate([grouping.row_custodian, grouping.group_custodian])
+        owners, first = np.unique(np.concatenate([grouping.row_owner, grouping.group_owner]), return_index=True)
+        custodians = whole[first]
+        here = np.isin(custodians, parties) & (owners < _FIRST_ALIAS) & (owners != custodians)
+        self._devices, self._silo_of = owners[here], custodians[here]
+        self._device_at, self._own_at, self._silo_at = map(PartyIndex, (self._devices, parties, self._silos))
+        self._each = scheme.padding_of(grouping, topology.name) or 0
+        self._publics: dict[int, Array] = {}
+        self._asked = self._passed = False
+        self._routes: dict[str, Route] = {}
+        self._number, self._age, self._opening = 0, 0, True
+        self._joined = np.ones(len(self._devices), dtype=np.bool_)
+        self._handed = np.zeros((len(parties), len(self._silos), 2), dtype=np.int64)
+        self._live = np.ones((len(parties), len(self._silos)), dtype=np.bool_)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._queue: list[Messages] = []
+        self._attempts = 0
+        self._again()
+
+    def _again(self) -> None:
+        """Forgets what has arrived: an attempt begins."""
+        shape = self._live.shape
+        self._stage, self._forced = _Stage.GATHERING, False
+        self._arrived: dict[str, list[Messages]] = {}
+        self._spoke, self._lacking = (np.zeros(len(self._devices), dtype=np.bool_) for _ in range(2))
+        self._complete, self._whole = (np.full(shape, -1, dtype=np.int8) for _ in range(2))
+        self._expected = np.zeros((*shape, 2), dtype=np.int64)
+        self._numbers = np.zeros(shape, dtype=np.int64)
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`; silos have no rows."""
         self._check_new(step)
         if rows is not None:
-            raise InputError("rows must be those of hosted devices, of which there are none; found some")
+            raise InputError("silos take no input rows; found some")
+        spoke = self._spoke
         self._step = step
-        self._forwarding.clear()
+        self._clear()
+        self._age += 1
+        if self._mixes and not self._opening and 0 < self._scheme.reopen_every < self._age:
+            self._reopen(self._joined | spoke, self._number + 1)
 
     def rest(self) -> None:
         """See `SumMachine.rest`."""
+        spoke = self._spoke
         self._step = None
-        self._forwarding.clear()
+        self._clear()
+        self._spoke = spoke
 
     @property
     def sums(self) -> Array | None:
         """None."""
         return None
 
+    def _key(self, kind: str) -> str:
+        """The name of a route: passes have circuits of their own where relays see who sends."""
+        return f"{kind}{int(not self._mixes and self.now.direction is Direction.BACKWARD)}"
+
+    def _route(self, kind: str) -> Route:
+        return self._routes.setdefault(self._key(kind), Route())
+
+    # What arrives
+
     def take(self, messages: Messages) -> None:
         """See `Machine.take`."""
         self._check_ends(messages)
-        if not self._forwarding.is_for(messages):
-            raise StaleMessageError(f"messages must be sealed for somebody else; found {messages.phase.label}")
+        if messages.phase is Phase.KEYS:
+            self._take_keys(messages)
+            return
+        if messages.phase not in (Phase.CIRCUITS, Phase.SEALED, Phase.MIXED, Phase.ROSTERS):
+            raise StaleMessageError(f"messages must be sealed for another party; found {messages.phase.label}")
         if messages.step != self._step:
             raise StaleMessageError(f"messages must be of step {self._step}; found {messages.step}")
-        self._forwarding.take(messages)
+        if messages.phase is Phase.ROSTERS:
+            self._take_roster(messages)
+        elif wire.SUM in messages.fields:
+            self._take_answers(messages)
+        else:
+            self._take_onward(messages)
         self._used_up()
 
+    def _take_keys(self, messages: Messages) -> None:
+        check_setup(messages)
+        size = self._crypto.public_bytes
+        keys = self._wire.read(messages, PAYLOAD, "|u1", size)
+        if not np.isin(messages.senders, self._relays).all():
+            raise MalformedMessageError("public keys must be from relays; at least one is not")
+        for relay, key in zip(messages.senders.tolist(), keys, strict=True):
+            if not np.array_equal(self._publics.setdefault(relay, key.copy()), key):
+                raise StaleMessageError("a relay must publish one key; one has published another before")
+
+    def _take_onward(self, messages: Messages) -> None:
+        """Circuits and rows, from devices and from silos."""
+        kind = wire.PLACE if wire.PLACE in messages.fields else wire.SLOT
+        self._wire.read(messages, kind, "<u4")
+        numbers = self._wire.read(messages, wire.OPENING, "<u4")
+        hop = int(np.isin(messages.senders, self._silos).all())
+        content = wire.SHARE if wire.SHARE in messages.fields else PAYLOAD
+        allowed = {content, kind, wire.OPENING} | ({wire.WIDTH} if content == wire.SHARE else set())
+        if messages.fields.keys() != allowed or messages[content].ndim != self._wire.axes + 2:
+            raise MalformedMessageError(f"{messages.phase.label} must hold rows; they do not")
+        if hop == 0:
+            at = self._device_at(messages.senders)
+            if (at < 0).any() or (self._silo_of[at] != messages.receivers).any():
+                raise MalformedMessageError("messages must be from own devices or silos; at least one is not")
+            self._spoke[at] = True
+        current = numbers == self._number if self._mixes else np.ones(len(messages), dtype=np.bool_)
+        if self._stage >= _Stage.SENT or (self._stage > _Stage.GATHERING and not hop):
+            raise StaleMessageError("rows must arrive before relays see the step; at least one did not")
+        if current.any():
+            part = messages if current.all() else messages.rows(np.flatnonzero(current))
+            others = self._arrived.setdefault(f"{content} {kind} {hop}", [])
+            if others and _shape(others[0]) != _shape(part):
+                raise MalformedMessageError(f"{messages.phase.label} of a step must all have one shape; they have not")
+            others.append(part)
+
+    def _names(self, messages: Messages, kind: str) -> Ids:
+        return names_of(messages.senders, self._wire.read(messages, kind, "<u4"))
+
+    def _gathered(self, content: str, kind: str, hop: int) -> Messages | None:
+        """All that arrived of a kind as one batch, each circuit once; None for nothing."""
+        batches = self._arrived.get(f"{content} {kind} {hop}", [])
+        if len(batches) <= 1:
+            return batches[0] if batches else None
+        whole = joined(batches)
+        names = self._names(whole, kind)
+        _, first = np.unique(names, return_index=True)
+        return whole if len(first) == len(names) else whole.rows(np.sort(first))
+
+    # Turns
+
     def turn(self) -> Iterable[Messages]:
-        """What came, as it is handed on."""
-        return self._forwarding.leave(self._step)
+        """See the module's description."""
+        out, self._queue = [*self._pass_keys(), *self._queue], []
+        forced, self._forced = self._forced, False
+        if not self._mixes:
+            return [*out, *self._pass_fetches()]
+        if self._stage is _Stage.GATHERING and self._step is not None:
+            out += self._hand_over(forced=forced)
+        elif self._stage is _Stage.HANDED and (forced or (self._complete >= 0)[self._live].all()):
+            out += self._confirm()
+        elif self._stage is _Stage.CONFIRMING and (forced or (self._whole >= 0)[self._live].all()):
+            out += self._release()
+        return out
+
+    def settle(self) -> bool:
+        """Goes on without those that are silent, if any device was heard of."""
+        waits = self._stage in (_Stage.HANDED, _Stage.CONFIRMING)
+        waits |= self._stage is _Stage.GATHERING and bool(self._spoke.any())
+        lacking = self._asked and not self._passed and len(self._publics) > self._scheme.T
+        self._forced = bool((self._mixes and waits and self._step is not None) or lacking)
+        return self._forced
+
+    def _pass_keys(self) -> list[Messages]:
+        """Ask relays for the keys that circuits are sealed for, and hand them to own devices."""
+        if self._is_idle or not len(self._devices) or self._passed:
+            return []
+        K, R = len(self.parties), len(self._relays)
+        if not self._asked:
+            self._asked = True
+            ends = np.repeat(self.parties, R), np.tile(self._relays, K)
+            return [self._wire.say(Phase.KEYS, SETUP, ends, 0, {PAYLOAD: np.empty((K * R, 0), dtype=np.uint8)})]
+        if len(self._publics) < R and not self._forced:
+            return []
+        self._passed = True
+        absent = np.zeros(self._crypto.public_bytes, dtype=np.uint8)
+        keys = np.concatenate([self._publics.get(relay, absent) for relay in self._relays.tolist()])
+        everyone = np.broadcast_to(keys, (len(self._devices), len(keys)))
+        ends = self._silo_of, self._devices
+        return [self._wire.say(Phase.KEYS, SETUP, ends, len(keys), {wire.PUBLIC: everyone})]
+
+    def _is_complete(self) -> Flags:
+        """Bool [k]: whose devices' rows, and circuits where they are opened, are all there."""
+        self._lacking = np.zeros(len(self._devices), dtype=np.bool_)
+        due = [(wire.SHARE, wire.SLOT, self._each)]
+        due += [(PAYLOAD, wire.SLOT, self._each), (PAYLOAD, wire.PLACE, 1)] if self._opening else []
+        for content, kind, each in due:
+            messages = self._gathered(content, kind, 0)
+            counts = np.zeros(len(self._devices), dtype=np.int64)
+            if messages is not None:
+                slots = self._wire.read(messages, kind, "<u4")
+                at = self._device_at(messages.senders)[slots < each]
+                counts = np.bincount(at, minlength=len(self._devices))
+            self._lacking |= self._joined & (counts < each)
+        return ~np.isin(self.parties, self._silo_of[self._lacking])
+
+    def _hand_over(self, *, forced: bool) -> list[Messages]:
+        """Hand on what own devices sent, silo by silo if it is all there, and tell all silos."""
+        complete = self._is_complete()
+        if not (forced or complete.all()):
+            return []
+        self._stage = _Stage.HANDED
+        out: list[Messages] = []
+        for n, kind in enumerate((wire.SLOT, wire.PLACE) if self._opening else ()):
+            out += self._open(kind, complete)
+            route = self._route(kind).first
+            self._handed[..., n] = self._counted(route[1], route[2])
+        out += self._onward(wire.SHARE, wire.SLOT, 0, self._silos_of(complete))
+        own, places = self._silo_at(self.parties), np.arange(len(self.parties))
+        self._complete[places, own], self._numbers[places, own] = complete, self._number
+        self._expected[places, own] = self._handed[places, own]
+        return [*out, *self._told({WHOLE: complete.astype(np.uint8)}, self._handed)]
+
+    def _counted(self, own: Ids, others: Ids) -> Ids:
+        """How many there are of each pair of a hosted silo and another one: int64 [k, s]."""
+        shape = len(self.parties), len(self._silos)
+        pairs = self._own_at(own) * shape[1] + self._silo_at(others)
+        return np.bincount(pairs, minlength=shape[0] * shape[1]).reshape(shape)
+
+    def _silos_of(self, which: Flags) -> Ids:
+        return self.parties[which]
+
+    def _told(self, fields: Mapping[str, Array], handed: Array | None = None) -> list[Messages]:
+        """Tell all silos something, each for itself."""
+        a, b = np.nonzero(self.parties[:, None] != self._silos[None])
+        whole: dict[str, Array] = {name: each[a] for name, each in fields.items()}
+        whole[wire.OPENING] = np.full(len(a), self._number, dtype=np.uint32)
+        whole |= {} if handed is None else {HANDED: handed[a, b].astype(np.uint32)}
+        size = sum(value.itemsize * value[:1].size for value in whole.values()) + wire.AUTHENTICATION_BYTES
+        return [self._wire.say(Phase.ROSTERS, self.now, (self.parties[a], self._silos[b]), size, whole)]
+
+    def _take_roster(self, messages: Messages) -> None:
+        whole, numbers = self._wire.read(messages, WHOLE, "|u1"), self._wire.read(messages, wire.OPENING, "<u4")
+        if not np.isin(messages.senders, self._silos).all():
+            raise MalformedMessageError("rosters must be from silos; at least one is not")
+        at = self._own_at(messages.receivers), self._silo_at(messages.senders)
+        if HANDED in messages.fields:
+            self._expected[at] = self._wire.read(messages, HANDED, "<u4", 2)
+            self._complete[at], self._numbers[at] = whole == 1, numbers
+        else:
+            self._whole[at] = whole == 1
+            self._numbers[at] = numbers
+
+    def _open(self, kind: str, complete: Flags) -> list[Messages]:
+        """Draw routes of own devices' circuits, and hand these on."""
+        messages = self._gathered(PAYLOAD, kind, 0)
+        if messages is None:
+            return []
+        here = np.isin(messages.receivers, self._silos_of(complete))
+        at = self._device_at(messages.senders)
+        some = messages.rows(np.flatnonzero(here & self._joined[at]))
+        silos = some.receivers
+        coins = self._crypto.routes(self._draws, self.now, silos)
+        through = np.empty(len(silos), dtype=np.int64)
+        for place, silo in enumerate(self.parties.tolist()):
+            live, own = self._silos[self._live[place]], silos == silo
+            through[own] = live[coins[own, 0] % len(live)]
+        self._route(kind).enter(0, self._names(some, kind), silos, coins[:, 1], through)
+        self._arrived[f"{PAYLOAD} {kind} 0"] = [some]
+        return self._onward(PAYLOAD, kind, 0, self.parties)
+
+    def _onward(self, content: str, kind: str, hop: int, silos: Ids) -> list[Messages]:
+        """Hand on what arrived, by fixed permutations: to silos, or as relays get it."""
+        messages, route = self._gathered(content, kind, hop), self._route(kind)
+        if messages is None:
+            return []
+        at = route.find(hop, self._names(messages, kind))
+        table = route.second if hop else route.first
+        if at is None and len(silos) == len(self.parties):
+            order, leaving = route.leaving(hop), table[:, route.leaving(hop)]
+        else:
+            at = np.arange(len(messages)) if at is None else at
+            known = np.flatnonzero((at >= 0) & np.isin(messages.receivers, silos))
+            order = known[np.argsort(table[-1][at[known]])]
+            leaving = table[:, at[order]]
+        places = (leaving[-1] & _LOW).astype(np.uint32)
+        number = np.broadcast_to(np.uint32(self._number), places.shape)
+        moved = messages.rows(order)
+        fields = {content: moved.fields[content], kind: places, wire.OPENING: number}
+        fields |= {wire.WIDTH: moved.fields[wire.WIDTH]} if wire.WIDTH in messages.fields else {}
+        if hop:
+            return self._to_relays(content, leaving[1], fields)
+        phase = Phase.CIRCUITS if content == PAYLOAD else Phase.MIXED
+        ends = leaving[1], leaving[2]
+        return [self._wire.say(phase, self.now, ends, messages.item_bytes, fields, sealed=True)]
+
+    def _to_relays(self, content: str, silos: Ids, fields: Mapping[str, Any]) -> list[Messages]:
+        """A batch for each relay of what goes to it, which is side by side for all of them."""
+        first = 0 if content == PAYLOAD else self._crypto.expanded
+        whole, out = fields[content], []
+        width = whole.shape[-1] // max(len(self._relays) - first, 1)
+        for j, relay in enumerate(self._relays[first:].tolist()):
+            part = _columns(whole, j * width, (j + 1) * width)
+            own = {name: value for name, value in fields.items() if name != wire.WIDTH} | {content: part}
+            phase = Phase.CIRCUITS if content == PAYLOAD else Phase.SHARES
+            ends = silos, np.full(len(silos), relay)
+            out.append(self._wire.say(phase, self.now, ends, width * part.dtype.itemsize, own))
+        return out
+
+    def _confirm(self) -> list[Messages]:
+        """Tell all silos whether all that was handed over has arrived."""
+        self._stage = _Stage.CONFIRMING
+        there = self._complete == 1
+        there &= self._numbers == self._number
+        due = [(wire.SHARE, wire.SLOT, 0)]
+        due += [(PAYLOAD, wire.SLOT, 0), (PAYLOAD, wire.PLACE, 1)] if self._opening else []
+        for content, kind, n in due:
+            messages = self._gathered(content, kind, 1)
+            counts = 0 if messages is None else self._counted(messages.receivers, messages.senders)
+            there &= counts == self._expected[..., n]
+        whole = (there | ~self._live).all(axis=1)
+        places = np.arange(len(self.parties))
+        self._whole[places, self._silo_at(self.parties)] = whole
+        return self._told({WHOLE: whole.astype(np.uint8)})
+
+    def _release(self) -> list[Messages]:
+        """Give the step to relays if all silos have all of it; else give it up."""
+        go = ((self._whole == 1) | ~self._live).all(axis=1)
+        if not go.all():
+            return self._give_up()
+        self._stage, out = _Stage.SENT, list[Messages]()
+        if self._opening:
+            for kind in (wire.SLOT, wire.PLACE):
+                messages = self._gathered(PAYLOAD, kind, 1)
+                if messages is not None:
+                    coins = self._crypto.routes(self._draws, self.now, messages.receivers)[:, 1]
+                    self._route(kind).enter(1, self._names(messages, kind), messages.receivers, coins)
+                out += self._onward(PAYLOAD, kind, 1, self.parties)
+            self._opening, self._age = False, 1
+        rows = self._gathered(wire.SHARE, wire.SLOT, 0) or self._gathered(wire.SHARE, wire.SLOT, 1)
+        width = np.zeros(1, dtype=np.uint32) if rows is None else self._wire.read(rows, wire.WIDTH, "<u4")[:1]
+        for relay in self._relays[: self._crypto.expanded].tolist():
+            ends = self.parties, np.full(len(self.parties), relay)
+            fields = {wire.WIDTH: np.repeat(width, len(self.parties))}
+            fields[wire.OPENING] = np.full(len(self.parties), self._number, dtype=np.uint32)
+            out.append(self._wire.say(Phase.SHARE_HEADERS, self.now, ends, 8 + wire.AUTHENTICATION_BYTES, fields))
+        out += self._onward(wire.SHARE, wire.SLOT, 1, self.parties)
+        self._arrived.clear()
+        return out
+
+    def _give_up(self) -> list[Messages]:
+        """Have circuits opened anew by the devices that were heard of, via the silos that were."""
+        self._attempts += 1
+        spoke = self._spoke & ~self._lacking
+        for device in self._devices[self._joined & ~spoke].tolist():
+            self.remark(self.now, device, "it is silent: circuits are opened anew without it")
+        heard = self._complete >= 0
+        by_others = (heard & (self.parties[:, None] != self._silos[None])).any(axis=0)
+        for silo in self._silos[self._live.any(axis=0) & ~by_others].tolist() if len(self._silos) > 1 else ():
+            self.remark(self.now, silo, "it is silent: circuits are opened anew around it")
+        self._live = heard
+        number = int(max(self._number, self._numbers.max(initial=0))) + 1
+        if self._attempts >= MOST_ATTEMPTS:
+            self._stage = _Stage.OUT
+            return []
+        attempts = self._attempts
+        self._again()
+        self._attempts = attempts
+        self._reopen(spoke, number)
+        queue, self._queue = self._queue, []
+        return queue
+
+    def _reopen(self, devices: Flags, number: int) -> None:
+        self._joined, self._number, self._opening = devices, number, True
+        self._routes.clear()
+        ends, said = (self._silo_of[devices], self._devices[devices]), np.uint32(number)
+        fields = {wire.OPENING: np.broadcast_to(said, (int(devices.sum()),))}
+        self._queue.append(
+            self._wire.say(Phase.REOPENING, self.now, ends, said.itemsize + wire.AUTHENTICATION_BYTES, fields)
+        )
+
+    def _pass_fetches(self) -> list[Messages]:
+        """Circuits for answers alone, where relays see who sends: they go on as they come."""
+        out: list[Messages] = []
+        for hop in range(2):
+            messages = self._gathered(PAYLOAD, wire.PLACE, hop)
+            if messages is None:
+                continue
+            route, names = self._route(wire.PLACE), self._names(messages, wire.PLACE)
+            at = route.find(hop, names)
+            new = np.arange(0) if at is None else np.flatnonzero(at < 0)
+            silos = messages.receivers[new]
+            coins = self._crypto.routes(self._draws, self.now, silos)
+            through = None if hop else self._silos[coins[:, 0] % len(self._silos)]
+            route.enter(hop, names[new], silos, coins[:, 1], through)
+            out += self._onward(PAYLOAD, wire.PLACE, hop, self.parties)
+            del self._arrived[f"{PAYLOAD} {wire.PLACE} {hop}"]
+        return out
+
+    # Answers
+
+    def _take_answers(self, messages: Messages) -> None:
+        """Answers of relays, back to the silos that handed circuits over, and from these to their owners."""
+        places, route = self._wire.read(messages, wire.PLACE, "<u4"), self._route(wire.PLACE)
+        hop = int(np.isin(messages.senders, self._relays).all())
+        at = route.back(hop, names_of(messages.receivers, places))
+        table = route.second if hop else route.first
+        if at is not None and (at < 0).any():
+            raise MalformedMessageError("answers must be over circuits that a silo carries; at least one is not")
+        found = table if at is None else table[:, at]
+        if not hop and (found[2] != messages.senders).any():
+            raise MalformedMessageError("answers must come back as circuits went; at least one does not")
+        ends, before = found[1], (found[0] & _LOW).astype(np.uint32)
+        relays = messages.senders if hop else self._wire.read(messages, wire.RELAY, "<u4").astype(np.int64)
+        fields = {wire.SUM: messages.fields[wire.SUM], wire.PLACE: before}
+        if hop:
+            fields |= {wire.RELAY: relays.astype(np.uint32)}
+            out = self._wire.say(
+                Phase.MIXED, messages.step, (ends, found[0] >> 32), messages.item_bytes, fields, sealed=True
+            )
+        else:
+            out = self._wire.say(Phase.SHARE_SUMS, messages.step, (relays, found[0] >> 32), messages.item_bytes, fields)
+        self._queue.append(out)
 
     def _arrays(self) -> dict[str, Array]:
-        """What waits to leave, and what was forwarded."""
-        return self._forwarding.state()
+        """Routes, and what waits to be handed on; not behind a tape axis."""
+        flags = [self._stage, self._attempts, self._number, self._age]
+        flags += [self._opening, self._asked, self._passed, self._forced]
+        arrays: dict[str, Array] = {"flags": np.array(flags, dtype=np.int64)}
+        arrays |= {name: getattr(self, f"_{name}") for name in _KEPT}
+        arrays |= {f"public/{relay}": key for relay, key in self._publics.items()}
+        for name, route in self._routes.items():
+            arrays |= {f"first/{name}": route.first, f"second/{name}": route.second}
+        arrays |= {f"queue{n}": as_array(each) for n, each in enumerate(self._queue)}
+        for name, batches in self._arrived.items():
+            arrays |= under(f"arrived/{name}", {f"batch{n}": as_array(each) for n, each in enumerate(batches)})
+        return arrays
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         """See `CheckpointedMachine._take_arrays`."""
-        self._forwarding.restore(arrays)
+        stage, self._attempts, self._number, self._age, *flags = arrays["flags"].tolist()
+        self._stage, (self._opening, self._asked, self._passed, self._forced) = _Stage(stage), map(bool, flags)
+        for name in _KEPT:
+            setattr(self, f"_{name}", arrays[name].copy())
+        self._publics = {int(name): key for name, key in within("public", arrays).items()}
+        first, second = within("first", arrays), within("second", arrays)
+        self._routes = {name: Route(first[name], second[name]) for name in first}
+        self._queue = numbered("queue", arrays)
+        waiting = within("arrived", arrays)
+        names = {name.split("/")[0] for name in waiting}
+        self._arrived = {name: numbered("batch", within(name, waiting)) for name in names}
 
 
-def as_array(messages: Messages) -> Array:
-    """Messages as an array that a state may hold."""
-    return np.frombuffer(encode(messages), dtype=np.uint8)
+_KEPT = ("joined", "live", "spoke", "lacking", "complete", "whole", "handed", "expected", "numbers")
 
 
-def numbered(name: str, state: Mapping[str, Array]) -> list[Messages]:
-    """Messages that a state holds under a name with numbers."""
-    found: list[Messages] = []
-    while f"{name}{len(found)}" in state:
-        found.append(decode(state[f"{name}{len(found)}"].tobytes()))
-    return found
+def _columns(value: Any, start: int, stop: int) -> Any:
+    """Some columns of rows, laid out or not."""
+    if (start, stop) == (0, value.shape[-1]):
+        return value
+    if isinstance(value, Later):
+        return Later(lambda places: value.rows(places)[:, start:stop], (len(value), stop - start), value.dtype)
+    return value[..., start:stop]
 
 
-def within(prefix: str, state: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays of a state whose names have a prefix, without it."""
-    start = f"{prefix}/"
-    return {name.removeprefix(start): value for name, value in state.items() if name.startswith(start)}
+def _shape(messages: Messages) -> tuple[Any, ...]:
+    """What batches must have in common to be joined."""
+    return tuple(sorted((n, str(v.dtype), v.shape[messages.tape_axes + 1 :]) for n, v in messages.fields.items()))
+
+
+def joined(batches: Sequence[Messages]) -> Messages:
+    """Return one batch of several with the same fields."""
+    first = batches[0]
+    axis = first.tape_axes
+    fields = {name: np.concatenate([each.fields[name] for each in batches], axis=axis) for name in first.fields}
+    senders, receivers = np.concatenate([[each.senders, each.receivers] for each in batches], axis=1)
+    return replace(first, senders=senders, receivers=receivers, fields=fields)

@@ -1,8 +1,8 @@
 """The messages of the relay-coded scheme: their fields, and what of them counts as bytes.
 
-Some fields repeat what both ends know without being told: the slot of a share that follows its header, the tag of an
-answer that comes in the order of the fetches. They are there so that messages that arrive alone, twice or in another
-order find their place; on an orderly network sequence numbers do that, and so they are taken off the overhead.
+Some fields repeat what both ends know without being told: the place of a row, the number of an opening. They are there
+so that messages that arrive alone, twice or in another order find their place; on an orderly network sequence numbers
+do that, and so they are taken off the overhead.
 """
 
 from __future__ import annotations
@@ -14,24 +14,18 @@ from typing import Any
 import numpy as np
 
 from fgl_secure.errors import MalformedMessageError
-from fgl_secure.runtime import Later, Messages, Phase, Step
+from fgl_secure.runtime import Later, Messages, Phase, Step, decode, encode
 from fgl_secure.typing import Array, Ids
 
-TAG_BYTES = 16
+PSEUDONYM_BYTES = 16
 AUTHENTICATION_BYTES = 16
 """What authenticated encryption adds to a message."""
-SEED_BYTES = 32
-HEADER_BYTES = TAG_BYTES + 2 + 1 + AUTHENTICATION_BYTES
-"""Tag, slot and attempt of a message from a sender that the relay knows."""
-TICKET_BYTES = 8
-COUNT_BYTES = 4 + AUTHENTICATION_BYTES
-MOST_SLOTS = 2**16
 MOST_COORDINATES = 2**22
 """Of a row: a few bytes must not make a relay expand more than it can hold."""
 
-TAG, OPENING, SLOT, ATTEMPT, NUMBER, SEED = "tag", "opening", "slot", "attempt", "number", "seed"
-SHARE, WIDTH, COUNT, SUM, PLACE, RELAY = "share", "width", "count", "sum", "place", "relay"
-AGREED, TICKET = "agreed", "ticket"
+SHARE, SUM, COUNT, WIDTH, ATTEMPT, OPENING = "share", "sum", "count", "width", "attempt", "opening"
+SLOT, PLACE, RELAY, TICKET, PSEUDONYM, BIT = "slot", "place", "relay", "ticket", "pseudonym", "bit"
+PUBLIC = "public"
 
 
 class Wire:
@@ -39,20 +33,10 @@ class Wire:
 
     Args:
         tapes: leading axes of every field.
-        seal_bytes: what sealing for a public key adds to a message, see `KeyAgreement.seal_bytes`.
     """
 
-    def __init__(self, tapes: tuple[int, ...], seal_bytes: int) -> None:
-        self._tapes, self._seal = tapes, seal_bytes
-
-    @property
-    def sealed_header_bytes(self) -> int:
-        """Tag, number and attempt of a message from an unnamed sender; a seed adds SEED_BYTES."""
-        return TAG_BYTES + 8 + 1 + self._seal
-
-    def fetch_bytes(self, relays: int) -> int:
-        """Of a fetch: what opens the tag at one of so many relays, and what the others hold of it, sealed."""
-        return relays * TAG_BYTES + self._seal
+    def __init__(self, tapes: tuple[int, ...]) -> None:
+        self._tapes = tapes
 
     @property
     def axes(self) -> int:
@@ -151,6 +135,25 @@ def found_among(wanted: Ids, known: Ids) -> Ids:
     return np.where(known[place] == wanted, place, -1)
 
 
+class PartyIndex:
+    """Finds parties among known ones.
+
+    Args:
+        parties: int64 [k], ascending identifiers.
+    """
+
+    __slots__ = ("_places",)
+
+    def __init__(self, parties: Ids) -> None:
+        self._places = np.full(int(parties.max(initial=-1)) + 2, -1, dtype=np.int64)
+        self._places[parties] = np.arange(len(parties))
+
+    def __call__(self, parties: Ids) -> Ids:
+        """int64 [m]: the place of each of some parties, -1 for others."""
+        inside = np.minimum(parties, len(self._places) - 1)
+        return self._places[np.where(parties < 0, len(self._places) - 1, inside)]
+
+
 def ranks(values: Ids) -> Ids:
     """int64 [m]: how many equal values stand before each."""
     order = np.argsort(values, kind="stable")
@@ -160,29 +163,6 @@ def ranks(values: Ids) -> Ids:
     return out
 
 
-def ordered(groups: Ids, numbers: Ids) -> tuple[Ids, Ids]:
-    """Rows by group, then number, both in one sort.
-
-    Args:
-        groups: int64 [m], near each other.
-        numbers: int64 [m], not negative, all different in a group; of numbers with so many bits that they don't fit
-            beside those of groups the last ones don't count.
-
-    Returns:
-        int64 [m], the rows in order, and int64 [m], how many rows of its group stand before each.
-    """
-    if not len(groups):
-        return groups, groups
-    groups = groups - groups.min()
-    bits = int(groups.max()).bit_length()
-    shift = max(int(numbers.max()).bit_length() + bits - 63, 0)
-    order = np.argsort(groups << (63 - bits) | numbers >> shift)
-    counts = np.bincount(groups)
-    places = np.empty(len(order), dtype=np.int64)
-    places[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return order, places
-
-
 def by_value(values: Ids) -> Iterator[tuple[int, Ids | None]]:
     """Each value and the places where it stands; None for all."""
     if len(values) and bool((values == values[0]).all()):
@@ -190,3 +170,16 @@ def by_value(values: Ids) -> Iterator[tuple[int, Ids | None]]:
         return
     for value in np.unique(values).tolist():
         yield value, np.flatnonzero(values == value)
+
+
+def as_array(messages: Messages) -> Array:
+    """Return messages as an array that a state may hold."""
+    return np.frombuffer(encode(messages), dtype=np.uint8)
+
+
+def numbered(name: str, state: Mapping[str, Array]) -> list[Messages]:
+    """Return the messages that a state holds under a name with numbers."""
+    found: list[Messages] = []
+    while f"{name}{len(found)}" in state:
+        found.append(decode(state[f"{name}{len(found)}"].tobytes()))
+    return found

@@ -116,9 +116,10 @@ def test_secured_epochs_are_held_against_plain_pyg(
         assert figures[f"digits: epoch under {protocol} over plain PyG"]["value"] > 0
         assert any(t["name"] == f"digits: first epoch with set-up, {protocol}" for t in report["timings"])
     per_message = figures["digits: bytes a message over the published 532"]
-    assert per_message["value"] == (16 + 2 * 35 + 256) / 532
+    assert 272 / 532 < per_message["value"] < 280 / 532
     assert per_message["reached"]
-    covered = figures["digits: messages with covers over those along edges, relay-coded"]
+    assert figures["digits: processor seconds of set-up, relay-coded"]["value"] > 0
+    covered = figures["digits: rows with dummies over those along edges, relay-coded"]
     assert covered["value"] == 21 * 1797 / 12616
     assert covered["reached"]
     assert figures["Cora: secured epoch over plain PyG"]["value"] is None
@@ -130,18 +131,16 @@ def _check_print_of_secmp(kept: list[Any]) -> None:
     pieces = {str(number): Piece.from_json(found) for number, found in enumerate(kept)}
     whole = bench.describe(bench.Machine.here(), bench.PARTS["secmp"].report(pieces))
     alone = "\n".join(map(bench.rows_of, kept))
-    for scheme in ("relay-coded", "relay-coded[tags=sealed]"):
-        figure = f"digits: messages with covers over those along edges, {scheme}: 2.99 (bound: at most 3, reached)"
-        after = "    every device sends 21 in a pass, and 2[0-9]{2},[0-9]{3} bytes in an epoch, seals included"
-        assert re.search(f"^{re.escape(figure)}\n{after}$", whole, re.MULTILINE)
-        assert re.search(f"^  {re.escape(figure)}\n  {after}$", alone, re.MULTILINE)
-    assert "    headers of 35 and sealed fetches of 1168 bytes included\n" in whole
+    figure = "digits: rows with dummies over those along edges, relay-coded: 2.99 (bound: at most 3, reached)"
+    after = "    every device sends 21 in a pass, and [0-9,]* bytes in an epoch; all messages of .*"
+    assert re.search(f"^{re.escape(figure)}\n{after}$", whole, re.MULTILINE)
+    assert re.search(f"^  {re.escape(figure)}\n  {after}$", alone, re.MULTILINE)
     for text in (whole, alone):
         timed = [row for row in text.splitlines() if "epoch" in row and " ms" in row]
         assert len(timed) == 3 * (1 + len(bench_secmp.PROTOCOLS))
         for row in timed:
-            assert ("counted, not done: " in row) == ("plain PyG" not in row)
-            assert ("counted, not done: seals of messages" in row) == ("relay-coded" in row)
+            clear = any(name in row for name in ("secmp", "plaintext"))
+            assert ("counted, not done: gradients to silos in the clear" in row) == clear
 
 
 def _without(

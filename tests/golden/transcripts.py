@@ -21,7 +21,6 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Channel, Direction, Directory, Recording, Role, Step
 from fgl_secure.runtime.transcript import MessageBatch
-from tests.protocols.partners.graphs import keys_of
 
 FILE = Path(__file__).with_name("transcripts.json")
 SILOS, DEVICES, WIDTH, BOUND = 4, 12, 3, 4
@@ -70,7 +69,7 @@ def _topology(name: str, parties: Directory) -> Topology:
     if name == NEIGHBOURS:
         source, target = np.repeat(rows, 4), (np.repeat(rows, 4) + np.tile([1, 3, -3, -1], DEVICES)) % DEVICES
         grouping = Grouping(devices, devices, source, target, silo_of, silo_of)
-        return Topology(name, grouping, WIDTH, keys=keys_of(grouping))
+        return Topology(name, grouping, WIDTH)
     if name == MEMBERS:
         return Topology(name, Grouping(devices, silos, rows, rows % SILOS, silo_of, silos), WIDTH)
     if name == CLIENTS:

@@ -38,7 +38,6 @@ from fgl_secure.runtime import (
     Transcript,
 )
 from fgl_secure.runtime.channel import Loss, Tamper
-from tests.protocols.partners.graphs import keys_of
 from tests.strategies import Parties, grouping_over, groupings, reals
 
 Traffic = Mapping[tuple[MessageKind, Role, Role], tuple[int, int]]
@@ -72,7 +71,7 @@ def counted(transcript: Transcript) -> Traffic:
 
 def opened(scheme: Scheme, channel: Channel, grouping: Grouping, width: int) -> Collective:
     """Sums of neighbours' rows under a scheme."""
-    return Collective(scheme, Topology(NEIGHBOURS, grouping, width, keys=keys_of(grouping)), channel)
+    return Collective(scheme, Topology(NEIGHBOURS, grouping, width), channel)
 
 
 def helpers_of(scheme: Scheme) -> int:

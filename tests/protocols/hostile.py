@@ -19,10 +19,9 @@ from fgl_secure.errors import FglSecureError, MalformedMessageError, ProtocolErr
 from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product
 from fgl_secure.protocols.coded_products.parties import Devices
 from fgl_secure.protocols.scheme import Scheme, SumMachine
-from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, TOPOLOGIES, Grouping, Topology
+from fgl_secure.protocols.topology import MEMBERS, TOPOLOGIES, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Messages, OwnDraws, Phase, Role, Step, decode, encode, simulate
 from fgl_secure.runtime.packing import packed, unpacked
-from tests.protocols.partners.graphs import keys_of
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -154,12 +153,13 @@ def small(name: str, scheme: Scheme) -> tuple[Directory, Topology]:
         topology = Topology.to_client(parties, clients[:4], int(clients[4]), WIDTH, 100)
     else:
         ids, ring, custodian = parties.ids(Role.DEVICE), np.arange(5), clients[np.array([0, 0, 0, 1, 1])]
-        source = np.tile(ring, 3)
-        target = np.concatenate([(ring + shift) % 5 for shift in (1, 2, 3)])
+        shifts = (1, 4) if getattr(scheme, "anonymous", False) else (1, 2, 3)
+        source = np.tile(ring, len(shifts))
+        target = np.concatenate([(ring + shift) % 5 for shift in shifts])
         grouping = Grouping(ids, ids, source, target, custodian, custodian)
         if name == "members":
             grouping = Grouping(ids, clients, ring, np.array([0, 0, 0, 1, 1]), custodian, clients)
-        topology = Topology(name, grouping, WIDTH, keys=keys_of(grouping) if name == NEIGHBOURS else None)
+        topology = Topology(name, grouping, WIDTH)
     return parties, replace(topology, helpers=helpers)
 
 

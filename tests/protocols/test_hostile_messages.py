@@ -10,7 +10,7 @@ import pytest
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.hosting import Due
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.wire import PLACE, SUM
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
@@ -21,7 +21,6 @@ from tests.protocols.test_roles import ALL
 SCHEMES: tuple[Scheme, ...] = (
     *ALL,
     RelayCoded(profile=Profile.HIDDEN, max_degree=3),
-    RelayCoded(tags=Tagging.SEALED, max_degree=3),
     CodedProducts(k_min=2),
 )
 

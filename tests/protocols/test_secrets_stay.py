@@ -14,7 +14,7 @@ from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Roles, Tagging
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Roles
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import TOPOLOGIES
@@ -27,11 +27,10 @@ from tests.protocols.test_roles import ALL
 SCHEMES: tuple[Scheme, ...] = (
     *ALL,
     RelayCoded(profile=Profile.HIDDEN, max_degree=3),
-    RelayCoded(tags=Tagging.SEALED, max_degree=3),
     RelayCoded(T=2, R=4, profile=Profile.SHOWN),
 )
-SENT = frozenset({"seeds", "numbers", "labels of sums"})
-"""What unnamed senders and owners of sums draw, or work out, for relays, which are sent it, sealed."""
+SENT = frozenset({"circuit keys", "pseudonyms", "circuits", "pseudonyms of groups"})
+"""What owners of circuits draw for relays, which are sent it, sealed."""
 PART = 16
 
 

@@ -77,7 +77,7 @@ def overhead() -> Figure:
     rows = [row for row in rows if row[0].startswith("`")]
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")
     axes = figure.subplots()
-    for number, (data, colour) in enumerate(zip(header[1:], (BLUE, RED, GREEN), strict=True)):
+    for number, (data, colour) in enumerate(zip(header[1:], (BLUE, RED, GREEN), strict=False)):
         ratios = [float(NUMBER.findall(row[1 + number])[-1]) for row in rows]
         bars = axes.barh([place + 0.26 * (1 - number) for place in range(len(rows))], ratios, 0.24, color=colour)
         axes.bar_label(bars, fmt="%.3g", padding=2, fontsize=7)

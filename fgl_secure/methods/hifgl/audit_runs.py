@@ -32,13 +32,12 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import PAYLOAD, Channel, Messages, Phase, Recording, Role, Step, Tampered, Transcript
-from fgl_secure.runtime.channel import Level
 from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
 from fgl_secure.training.ranges import shrunk
 from fgl_secure.typing import Ids
 
-CARRYING = (Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES, Phase.SEALED)
+CARRYING = (Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS, Phase.SHARES, Phase.SEALED)
 """Messages that an absent device does not send; of what is sealed for relays, those of which each device sends several:
 shares, where relays are not to see the graph. What fetches its own sum is one for each relay."""
 
@@ -71,7 +70,7 @@ class Absence:
 
 @dataclass(slots=True, eq=False)
 class _Silence:
-    """A network in which nothing that silent devices seal for relays reaches their silos.
+    """A network in which nothing that silent devices send arrives.
 
     Attributes:
         by_round: int64 [rounds, k], identifiers of silent devices; others for nobody.
@@ -81,7 +80,7 @@ class _Silence:
 
     def __call__(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
         """Bool [m]: which messages arrive."""
-        if phase is not Phase.SEALED:
+        if phase is Phase.PARTNERS or phase is Phase.REQUESTS:
             return np.ones(len(receivers), dtype=np.bool_)
         return ~np.isin(senders, self.by_round[step.round])
 
@@ -149,8 +148,9 @@ PROJECTED = 16
 SILENT_PAIRS = 8
 """Partners of different silos that fall silent, each alone, both together, and each with an end of another pair."""
 
-MOST_AT_RELAYS = 2**23
-"""Messages at relays of all rounds in which devices fall silent; larger graphs have fewer pairs."""
+SILENT_AMONG, DROPPING_AMONG = 128, 512
+"""Devices among whom some fall silent or drop out, beside the first of each silo, where a graph is hidden from relays:
+circuits are opened again in every such round."""
 
 SCENARIOS = frozenset({TRAINING, SMALL_FEATURES, STATIC_ROWS, DROP_OUTS, SILENCE, DEVIATION})
 """All kinds of runs that an audit of HiFGL has."""
@@ -303,15 +303,17 @@ def drop_out_run(
 
     Args:
         scheme: how sums are computed.
-        graph: who is whose neighbour.
-        seed: of the coins, of who is present, and of the projection.
+        graph: who is whose neighbour; of a large one that relays must not see some devices are drawn.
+        seed: of the coins, of these devices, of who is present, and of the projection.
         rounds: number of rounds.
         presence: probability that a device takes part in a round.
 
     Returns:
         The run; None where devices do not send in their own name, so that a network cannot leave single ones out.
     """
-    rng = np.random.default_rng(seed)
+    rng, devices = np.random.default_rng(seed), graph.num_devices
+    if devices > DROPPING_AMONG and scheme.partnering(neighbour_sums(graph)) is not None:
+        graph = graph.some_neighbourhoods(DROPPING_AMONG, seed)
     values = _projected(graph, rng)
     absence = Absence(rng.random((rounds, graph.num_devices)) >= presence, graph.num_silos + 1)
     coins = SimulationCoins(seed)
@@ -320,6 +322,7 @@ def drop_out_run(
     if not absence.effective:
         return None
     what = f"{rounds} sums of the same rows, devices present with probability {presence:g}"
+    what += _drawn_of(graph, devices)
     return _recorded(scheme, graph, channel.transcript, what, DROP_OUTS)
 
 
@@ -347,37 +350,41 @@ def sum_in_rounds(
 
 
 def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int = SILENT_PAIRS) -> RecordedRun | None:
-    """Sums in which one device or two fall silent: in a step none of their messages reaches a relay.
+    """Sums in which one device or two fall silent: in a step nothing that they send arrives.
 
-    Where devices tell tags, they have told theirs before. What relays are sent is recorded. The edges of the truth are
-    those between partners.
+    The edges of the truth are those between partners.
 
     Args:
         scheme: how sums are computed.
-        graph: who is whose neighbour.
-        seed: of the coins, and of which devices fall silent.
+        graph: who is whose neighbour; of a large one some devices are drawn with their neighbours.
+        seed: of the coins, of these devices, and of which fall silent.
         pairs: partners of different silos that fall silent at most.
 
     Returns:
         The run; None where devices don't send equally many messages each: then there are no relays, or they see more.
     """
-    rules, rng = scheme.partnering(neighbour_sums(graph)), np.random.default_rng(seed)
-    if rules is None:
+    if scheme.partnering(neighbour_sums(graph)) is None:
         return None
-    kept = Recording(Level.EVERYTHING, phases=frozenset({Phase.FETCH, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS}))
+    devices, rng = graph.num_devices, np.random.default_rng(seed)
+    graph = graph if devices <= SILENT_AMONG else graph.some_neighbourhoods(SILENT_AMONG, seed)
+    kept = Recording.everything()
     parties, silence = hierarchy_of(graph, scheme.helpers), _Silence()
     channel = Channel(parties, SimulationCoins(seed), kept, loss=silence)
     session = open_neighbours(scheme, neighbour_sums(graph), 1, channel)
     partners = np.stack([session.topology.grouping.source, session.topology.grouping.target])
-    a_round = graph.num_devices * rules.most * scheme.helpers.get(Role.RELAY, 1)
-    ends = _apart(partners, graph.silo_of, min(pairs, MOST_AT_RELAYS // (4 * a_round)), rng)
+    ends = _apart(partners, graph.silo_of, pairs, rng)
     silence.by_round = np.where(ends < 0, NOT_SILENT, parties.ids(Role.DEVICE)[ends])
     for number in range(len(ends)):
         session.sum(np.ones((graph.num_devices, 1)), Step(number, 0))
     what = f"{len(ends)} sums, one device or two silent in all but the first"
+    what += _drawn_of(graph, devices)
     truth = replace(MessageTruth.of(channel.transcript, graph), edges=partners)
     known = (SilentDevices(silence.by_round),)
     return RecordedRun(scheme.name, what, SILENCE, public_of(scheme, graph), channel.transcript, (truth,), known)
+
+
+def _drawn_of(graph: FederatedGraph, devices: int) -> str:
+    return f", of {graph.num_devices:,} devices drawn with neighbours" if graph.num_devices < devices else ""
 
 
 def _apart(

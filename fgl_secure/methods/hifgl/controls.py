@@ -41,14 +41,27 @@ from fgl_secure.methods.hifgl.audit_runs import (
     training_run,
 )
 from fgl_secure.protocols.plaintext import Path, Plaintext
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Roles
 from fgl_secure.protocols.relay_coded.code import source_shares
-from fgl_secure.protocols.relay_coded.cryptography import RealCryptography
-from fgl_secure.protocols.relay_coded.wire import SHARE
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography
+from fgl_secure.protocols.relay_coded.silos import Silos
+from fgl_secure.protocols.relay_coded.wire import PLACE, SHARE, SLOT
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.runtime import Channel, Direction, Draws, Messages, Phase, PublicParameters, Recording, Role, Step
+from fgl_secure.runtime import (
+    PAYLOAD,
+    Channel,
+    Direction,
+    Draws,
+    Messages,
+    Phase,
+    PublicParameters,
+    Recording,
+    Role,
+    Step,
+)  # fmt: skip
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
+from fgl_secure.typing import Flags
 
 
 def _careless_run(graph: FederatedGraph, seed: int, *, masked: bool) -> RecordedRun:
@@ -80,14 +93,36 @@ def send_carelessly(
             channel.carry(Messages(Phase.SHARES, step, *ends, {SHARE: share}))
 
 
-class UnmixedCryptography(RealCryptography):
-    """Silos hand what their own devices send to the relays themselves, in an order that they draw."""
+class UnmixedCryptography(Cryptography):
+    """Silos hand rows of their own devices to the relays themselves, in an order that they draw."""
 
-    def ways(self, draws: Draws, step: Step, silos: NDArray[np.int64], before: int) -> NDArray[np.int64]:
-        """By way of themselves."""
-        ways = super().ways(draws, step, silos, before)
-        ways[:, 0] = silos - 1  # silos come behind the server
-        return ways
+    def routes(self, draws: Draws, step: Step, silos: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Via themselves."""
+        routes = super().routes(draws, step, silos)
+        routes[:, 0] = silos - 1  # silos come behind the server
+        return routes
+
+
+class HastySilos(Silos):
+    """Silos hand on what there is, whether the step is complete or not."""
+
+    def _is_complete(self) -> Flags:
+        whole: Flags = np.ones(len(self.parties), dtype=np.bool_)
+        return whole if self._spoke.any() else ~whole
+
+    def _confirm(self) -> list[Messages]:
+        self._expected = np.stack([self._arrived_counts(kind) for kind in (SLOT, PLACE)], axis=-1)
+        return super()._confirm()
+
+    def _arrived_counts(self, kind: str) -> NDArray[np.int64]:
+        messages = self._gathered(SHARE if kind == SLOT else PAYLOAD, kind, 1)
+        if messages is None:
+            return np.zeros(self._live.shape, dtype=np.int64)
+        return self._counted(messages.receivers, messages.senders)
+
+
+UNCONFIRMED = RelayCoded(k_min=1, max_degree=64, roles=Roles(silos=HastySilos))
+"""What relays see of devices that drop out where silos don't confirm that a step is complete."""
 
 
 OF_OWN_SILOS = RelayCoded(k_min=1, profile=Profile.HIDDEN, max_degree=64, cryptography=UnmixedCryptography)
@@ -133,8 +168,8 @@ def _dropping_out() -> RecordedRun:
 
 
 def _falling_silent() -> RecordedRun:
-    """Everybody may have all neighbours as partners, and nobody has others."""
-    run = silent_run(RelayCoded(k_min=1, max_degree=64), _meshed(), 0)
+    """Every device may have all neighbours as partners, and none has others."""
+    run = silent_run(UNCONFIRMED, _meshed(), 0)
     assert run is not None, "silos forward what devices send"
     return run
 

@@ -342,7 +342,6 @@ class PartnerSums(HostedSums):
                 helpers=numbering.all_relays,
                 circuits=partners.circuits,
                 others=numbering.silo(np.arange(self._share.facts.silos)),
-                keys=partners.keys,
             )
         )
 

@@ -18,39 +18,46 @@ from tests.attacks.recorded import Run
 
 
 def record_tagged(graph: FederatedGraph, *, loss: Loss | None = None, recording: Recording | None = None) -> Run:
-    """Every device sends a header for each neighbour to both of two relays, under random tags of its neighbours."""
+    """Every device opens a circuit for each neighbour at both of two relays, to random pseudonyms of its neighbours."""
     channel = Channel(
         hierarchy_of(graph, {Role.RELAY: 2}), SimulationCoins(0), recording or Recording.everything(), loss
     )
     devices, relays = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.RELAY)
     words = np.random.default_rng(0).integers(2**62, size=(graph.num_devices, 2))
-    tags = words[graph.edges[1]]
+    groups = words[graph.edges[1]]
     for relay in relays:
-        to = np.full(len(tags), relay)
-        channel.carry(Messages(Phase.SHARE_HEADERS, Step(0, 0), devices[graph.edges[0]], to, {"tag": tags}))
+        to = np.full(len(groups), relay)
+        channel.carry(Messages(Phase.CIRCUITS, Step(0, 0), devices[graph.edges[0]], to, {"pseudonym": groups}))
     return Run(graph, PublicParameters(), channel.transcript, MessageTruth.of(channel.transcript, graph))
+
+
+def _open(channel: Channel, words: NDArray[np.int64], targets: NDArray[np.int64], through: NDArray[np.int64]) -> None:
+    """Relays learn the circuits that silos hand over, and owners have their pseudonyms."""
+    devices, relays = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.RELAY)
+    channel.note_learnt("pseudonyms of groups", devices, words)
+    for relay in relays:
+        values = np.column_stack([through, np.arange(len(through)), words[targets]])
+        channel.note_learnt("circuits", np.full(len(through), relay), values)
+        sealed = np.zeros((len(through), 1), dtype=np.uint8)
+        channel.carry(Messages(Phase.CIRCUITS, Step(0, 0), through, np.full(len(through), relay), {"payload": sealed}))
 
 
 def record_forwarded(
     graph: FederatedGraph, *, loss: Loss | None = None, recording: Recording | None = None, mixed: bool = False
 ) -> Run:
-    """The same by way of silos, of each sender's own or of any; tags come from the devices whose they are."""
+    """The same via silos, each sender's own or drawn ones."""
     channel = Channel(
         hierarchy_of(graph, {Role.RELAY: 2}), SimulationCoins(0), recording or Recording.everything(), loss
     )
-    devices, silos, relays = (channel.parties.ids(role) for role in (Role.DEVICE, Role.SILO, Role.RELAY))
-    rng, own = np.random.default_rng(0), silos[graph.silo_of]
+    silos, rng = channel.parties.ids(Role.SILO), np.random.default_rng(0)
     sources, targets = graph.edges
-    tags = rng.integers(2**62, size=(graph.num_devices, 2))[targets]
-    channel.carry(Messages(Phase.TAGS, Step(0, 0), devices[targets], devices[sources], {"tag": tags}))
-    through = rng.choice(silos, size=len(sources)) if mixed else own[sources]
-    for relay in relays:
-        channel.carry(Messages(Phase.SHARE_HEADERS, Step(0, 0), through, np.full(len(tags), relay), {"tag": tags}))
+    through = rng.choice(silos, size=len(sources)) if mixed else silos[graph.silo_of][sources]
+    _open(channel, rng.integers(2**62, size=(graph.num_devices, 2)), targets, through)
     return Run(graph, PublicParameters(), channel.transcript, MessageTruth.of(channel.transcript, graph))
 
 
 def record_silent(graph: FederatedGraph, *, loss: Loss | None = None, recording: Recording | None = None) -> Run:
-    """Rounds in which some devices send nothing: by way of silos, under fresh tags, and as many messages of each.
+    """Rounds in which some devices send nothing, via silos that hand on what there is.
 
     The ends of some edges are silent, each alone, both together, and each with an end of another edge.
     """
@@ -58,19 +65,16 @@ def record_silent(graph: FederatedGraph, *, loss: Loss | None = None, recording:
         hierarchy_of(graph, {Role.RELAY: 2}), SimulationCoins(0), recording or Recording.everything(), loss
     )
     devices, silos, relays = (channel.parties.ids(role) for role in (Role.DEVICE, Role.SILO, Role.RELAY))
-    rng, own, degrees = np.random.default_rng(0), silos[graph.silo_of], graph.in_degree
-    covers = np.repeat(np.arange(graph.num_devices), degrees.max() + 1 - degrees)
+    rng, degrees = np.random.default_rng(0), graph.in_degree
+    covers = np.repeat(np.arange(graph.num_devices), degrees.max() + 2 - degrees)
     sources, targets = (np.concatenate([ends, covers]) for ends in graph.edges)
-    silent = _silenced(graph)
+    through, silent = silos[graph.silo_of][sources], _silenced(graph)
+    _open(channel, rng.integers(2**62, size=(graph.num_devices, 2)), targets, through)
     for number, here in enumerate(silent):
-        tags, step = rng.integers(2**62, size=(graph.num_devices, 2)), Step(number, 0)
-        asked, sent = ~np.isin(np.arange(graph.num_devices), here), ~np.isin(sources, here)
-        opened = rng.integers(2**62, size=(int(asked.sum()), 2, 2))
+        sent = np.flatnonzero(~np.isin(sources, here))
         for relay in relays:
-            ends = own[sources[sent]], np.full(int(sent.sum()), relay)
-            channel.carry(Messages(Phase.SHARE_HEADERS, step, *ends, {"tag": tags[targets[sent]]}))
-            fetching = own[asked], np.full(len(opened), relay)
-            channel.carry(Messages(Phase.FETCH, step, *fetching, {"opening": opened}))
+            ends, slot = (through[sent], np.full(len(sent), relay)), sent.astype(np.uint32)
+            channel.carry(Messages(Phase.SHARES, Step(number, 0), *ends, {"slot": slot}))
     truth, known = MessageTruth.of(channel.transcript, graph), np.where(silent < 0, NOT_SILENT, devices[silent])
     return Run(graph, PublicParameters(), channel.transcript, truth, (SilentDevices(known),))
 

@@ -22,6 +22,7 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.controls import send_carelessly
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import (
@@ -277,16 +278,26 @@ class Unmasked(IdealCryptography):
         return [np.zeros_like(mask) for mask in super().drawn_masks(draws, step, senders, width)]
 
 
+class UnmaskedCircuits(Cryptography):
+    """Keys of circuits hide rows from silos, and masks of shares are zero."""
+
+    def circuit_masks(self, step: Step, attempt: int, keys: NDArray[np.uint8], width: int) -> Elements:
+        return np.zeros_like(super().circuit_masks(step, attempt, keys, width))
+
+
 @pytest.mark.parametrize(
     ("each", "cryptography", "share"),
     [
+        (named("single-shares"), Cryptography, 0.0),
+        (named("share-differences"), Cryptography, 0.0),
+        (named("single-shares"), UnmaskedCircuits, 1.0),
         (named("single-shares"), IdealCryptography, 0.0),
         (named("share-differences"), IdealCryptography, 0.0),
         (named("single-shares"), Unmasked, 1.0),
         (named("share-differences"), OneForAllSenders, 1.0),
     ],
 )
-def test_rows_of_unnamed_senders(each: Attack[Any, Any], cryptography: type[IdealCryptography], share: float) -> None:
+def test_rows_of_unnamed_senders(each: Attack[Any, Any], cryptography: type[Cryptography], share: float) -> None:
     """Where silos forward, a relay says what rows there are: none under the scheme, all under its broken twins."""
     graph = random_graph(3, directed=False, pairs=30)
     scheme = RelayCoded(k_min=1, max_degree=24, profile=Profile.HIDDEN, cryptography=cryptography)

@@ -96,7 +96,7 @@ class TestMessageCountsAtSilo(Counts):
 
 class TestMessageCountsAtRelay(Counts):
     attack: Attack[Any, Any] = named("message-counts-relay")
-    rests_on = (frozenset({Phase.SHARE_HEADERS}),)
+    rests_on = (frozenset({Phase.CIRCUITS, Phase.SHARES}),)
 
     def exchange(self, graph: FederatedGraph, values: NDArray[np.float64], **network: Any) -> Run:  # noqa: ARG002  # for others
         return record_tagged(graph, **network)

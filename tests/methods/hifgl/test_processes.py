@@ -14,7 +14,7 @@ from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.partnering import Contributors
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.training.local_privacy import LocalPerturbation
@@ -108,14 +108,14 @@ def few(there: NDArray[np.int64], silo_of: NDArray[np.int64]) -> FederatedGraph:
     return replace(graph, graph=whole, silo_of=read_only(silo_of % 3))
 
 
-@pytest.mark.parametrize(("k_min", "tags", "put_down"), [(2, Tagging.DIRECT, False), (3, Tagging.SEALED, True)])
-def test_training_between_partners_is_that_of_one_process(k_min: int, tags: Tagging, put_down: bool) -> None:
+@pytest.mark.parametrize(("k_min", "put_down"), [(2, False), (3, True)])
+def test_training_between_partners_is_that_of_one_process(k_min: int, put_down: bool) -> None:
     """Ends of a path of three fill their groups by way of the middle, whatever is drawn; groups of two stay too small.
 
     So the same sums are had with other coins.
     """
     paths = few(np.concatenate([PATHS[:, :2], PATHS[:, 1:]]).T, np.arange(FEW))
-    scheme = RelayCoded(profile=Profile.HIDDEN, k_min=k_min, max_degree=4, tags=tags)
+    scheme = RelayCoded(profile=Profile.HIDDEN, k_min=k_min, max_degree=4)
     schemes: dict[str, Scheme] = {"neighbours": scheme, "members": Plaintext(), "server": Plaintext()}
     job = silos_of(paths, schemes, replace(HIFGL, epochs=1 if put_down else 2))
     agree_with_one_process(job, put_down=put_down)
@@ -142,7 +142,7 @@ def test_foreign_contributors_are_those_of_one_process(shape: str) -> None:
 
 
 def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:
-    """In the clear silos send each other values; over relays they tell each other tags, and relays answer sums."""
+    """In the clear silos send each other values; over relays they tell each other pseudonyms, and carry circuits."""
     phases = {}
     for rows in (Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN)):
         job = silos_of(graph, rows, replace(HIFGL, epochs=1))
@@ -152,4 +152,7 @@ def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:
         between = [b for b in channel.transcript.messages if np.isin([b.senders[0], b.receivers[0]], silos).all()]
         phases[rows.label] = {batch.phase for batch in between}
     told = {Phase.WANTED, Phase.ROSTERS}  # which messages count, and confirmations of the server's results
-    assert phases == {"plaintext": {*told, Phase.VALUES}, "relay-coded": {*told, Phase.TAGS}}
+    assert phases == {
+        "plaintext": {*told, Phase.VALUES},
+        "relay-coded": {*told, Phase.TAGS, Phase.CIRCUITS, Phase.MIXED},
+    }

@@ -13,7 +13,7 @@ from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners import Partners
 from fgl_secure.protocols.partners.agreement import outcome
 from fgl_secure.protocols.partners.machine import PartnerDevices
-from fgl_secure.protocols.topology import Grouping, LinkKeys
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Directory, OwnDraws, Recording, Role, Step, decode, encode
 from fgl_secure.runtime.machine import SETUP
 
@@ -29,17 +29,6 @@ def grouping_of(pairs: Pairs, nodes: int, silos: int = 1, relays: int = 2) -> tu
     both = sorted({(b, a) for a, b in pairs} | {(a, b) for a, b in pairs})
     edges = np.array(both, dtype=np.int64).reshape(-1, 2).T
     return parties, Grouping(devices, devices, edges[0], edges[1], owners, owners)
-
-
-def keys_of(grouping: Grouping) -> LinkKeys:
-    """Keys between all that exchange rows, whoever agreed on them: words that both ends have."""
-    ends = grouping.row_owner[grouping.source], grouping.group_owner[grouping.target]
-    apart = ends[0] != ends[1]
-    there = np.stack(ends)[:, apart]
-    one, other = np.unique(np.concatenate([there, there[::-1]], axis=1), axis=1)
-    _, link = np.unique(np.minimum(one, other) << 32 | np.maximum(one, other), return_inverse=True)
-    words = SimulationCoins(9).uniform(2**63, (len(one), 2))
-    return LinkKeys(one, other, words[link.ravel()], one < other)
 
 
 def channel_of(parties: Directory, seed: int = 0) -> Channel:

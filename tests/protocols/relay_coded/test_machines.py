@@ -133,27 +133,6 @@ def test_processes_of_their_own_compute_the_same_sums(scheme: RelayCoded) -> Non
     assert run.channel.transcript.incidents == []
 
 
-@pytest.mark.parametrize(
-    ("scheme", "phase"),
-    [(SCHEMES[0], Phase.SHARE_HEADERS), (SCHEMES[1], Phase.SHARES), (SCHEMES[2], Phase.SHARE_SEEDS)],
-    ids=lambda each: each.name,
-)
-def test_what_is_sent_again_is_the_same(scheme: RelayCoded, phase: Phase) -> None:
-    """A message that one relay missed is made again by a machine that was put down, and the sums are whole."""
-    lost: list[int] = []
-
-    def arrives(now: Phase, _: Step, senders: Ids, __: Ids) -> NDArray[np.bool_]:
-        there = np.ones(len(senders), dtype=np.bool_)
-        if now is phase and not lost:
-            there[0] = False
-            lost.append(1)
-        return there
-
-    run = Processes(scheme, arrives)
-    assert np.allclose(run.sum(VALUES, Step(0, 0)), ideal(run.grouping, VALUES), atol=1e-4)
-    assert bool(lost) == any(batch.phase is Phase.RESENDS for batch in run.channel.transcript.messages)
-
-
 @pytest.mark.parametrize("scheme", SCHEMES[:2], ids=lambda scheme: scheme.name)
 def test_who_is_left_out_stays_left_out(scheme: RelayCoded) -> None:
     """A device whose key reached no relay sends nothing in any step, whoever has been started anew since."""
@@ -210,7 +189,7 @@ def test_topologies_that_it_does_not_serve_are_refused() -> None:
     scheme = RelayCoded(profile=Profile.SHOWN)
     assert scheme.refuses(Topology(NEIGHBOURS, grouping, 2)) is None
     assert scheme.refuses(Topology(MEMBERS, grouping, 2)) is None
-    assert "relays add up" in str(scheme.refuses(Topology(CLIENTS, grouping, 2)))
+    assert "relays add vectors" in str(scheme.refuses(Topology(CLIENTS, grouping, 2)))
     assert "integers" in str(scheme.refuses(Topology(NEIGHBOURS, grouping, 2, bound=3)))
     with pytest.raises(InputError, check=about("parties")):
         scheme.machines(Topology(NEIGHBOURS, grouping, 2), SESSION, OwnDraws(SystemCoins()))

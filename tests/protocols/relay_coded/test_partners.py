@@ -13,10 +13,13 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners import agree
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.relay_coded.devices import Devices
+from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
-from fgl_secure.runtime import Channel, Direction, Phase, Recording, Role, Step
+from fgl_secure.runtime import Channel, Direction, OwnDraws, Phase, Recording, Role, Step, decode, encode
 from fgl_secure.training.one_process import most_terms, open_neighbours
-from tests.protocols.partners.graphs import Pairs, channel_of, grouping_of
+from tests.protocols.partners.graphs import Apart, Pairs, channel_of, grouping_of
+from tests.protocols.processes import SESSION
 
 SCHEME = RelayCoded(profile=Profile.HIDDEN, max_degree=5, k_min=3, bound=8.0, keys=KeyAgreement.X25519)
 RULES = Partnering(5, 3)
@@ -41,6 +44,54 @@ def ideal(grouping: Grouping, rows: NDArray[Any], step: Step) -> NDArray[Any]:
     return out
 
 
+def test_sums_are_the_same_with_a_process_for_each_silo_and_relay() -> None:
+    """Pseudonyms are handed on from process to process; each is put down and taken up after every turn."""
+    scheme = SCHEME
+    parties, grouping = grouping_of(PATH, 12, 4)
+    silos, relays = parties.ids(Role.SILO), parties.ids(Role.RELAY)
+    devices = [grouping.row_owner[grouping.row_custodian == silo] for silo in silos]
+    agreement = Apart(grouping, RULES, devices)
+    agreement.run()
+    whole = Apart(grouping, RULES, [grouping.owners])
+    whole.run()
+    assert all(len(partners.circuits.ends.T) for partners in agreement.partners)
+    known = [
+        Topology(NEIGHBOURS, each.grouping, 2, helpers=relays, circuits=each.circuits, others=silos)
+        for each in agreement.partners
+    ]
+    nobody = np.empty(0, dtype=np.int64)
+    known += [Topology(NEIGHBOURS, Grouping(*[nobody] * 6), 2, helpers=relays) for _ in relays]
+    hosted = [np.append(silo, here) for silo, here in zip(silos, devices, strict=True)]
+    hosted += list(relays[:, None])
+    draws = [OwnDraws(SimulationCoins(number)) for number in range(len(hosted))]
+
+    def made() -> list[SumMachine]:
+        processes = zip(known, draws, hosted, strict=True)
+        return [each for told, own, here in processes for each in scheme.machines(told, SESSION, own, here)]
+
+    machines = made()
+    for step in STEPS:
+        rows = np.random.default_rng(step.round).integers(0, 9, size=(12, 2))
+        for machine in machines:
+            own = np.isin(grouping.row_owner, machine.parties)
+            machine.begin(step, rows[own] if own.any() else None)
+        while not all(machine.sums is not None for machine in machines if isinstance(machine, Devices)):
+            said = [encode(messages) for machine in machines for messages in machine.turn()]
+            states, machines = [machine.state() for machine in machines], made()
+            for machine, state in zip(machines, states, strict=True):
+                machine.restore(state)
+            for messages in map(decode, said):
+                for machine in machines:
+                    mine = np.isin(messages.receivers, machine.parties)
+                    if mine.any():
+                        machine.take(messages.rows(mine))
+        found = np.zeros((12, 2), dtype=np.int64)
+        for machine in machines:
+            if machine.sums is not None:
+                found[np.isin(grouping.group_owner, machine.parties)] = machine.sums
+        assert np.array_equal(found, ideal(whole.partners[0].grouping, rows, step))
+
+
 def test_rows_are_written_for_as_many_partners_as_there_may_be() -> None:
     """By what everybody knows: D, and not the most that somebody happens to have; all neighbours under profile base."""
     _, grouping = grouping_of({(0, n) for n in range(1, 12)}, 12)
@@ -50,19 +101,17 @@ def test_rows_are_written_for_as_many_partners_as_there_may_be() -> None:
 
 @pytest.mark.parametrize("pairs", [PATH, {(0, n) for n in range(1, 12)}, {(a, b) for b in range(12) for a in range(b)}])
 def test_nobody_sees_a_count_that_depends_on_the_graph(pairs: Pairs) -> None:
-    """A path, a star, and everybody with everybody: D messages of each device to each relay, and D under each tag."""
+    """A path, a star, and a complete graph: D circuits of each device to each relay, and D of each group."""
     collective, channel = opened(pairs, 12, scheme=replace(SCHEME, max_degree=9))
     collective.sum(np.ones((12, 2)), Step(0, 0))
-    devices, relays = (channel.parties.ids(role) for role in (Role.DEVICE, Role.RELAY))
-    sealed = [each for each in channel.transcript.messages if each.phase is Phase.SEALED and len(each.senders) > 12]
-    assert len(sealed) == len(relays)
-    for each in sealed:
-        assert (np.bincount(each.senders)[devices] == 9).all()
-    for relay in relays.tolist():
-        tags = [each["tag"][each.receivers == relay] for each in channel.transcript.messages
-                if each.phase in (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS)]  # fmt: skip
-        _, counts = np.unique(np.concatenate(tags), axis=0, return_counts=True)
-        assert counts.tolist() == [9] * 12
+    devices = channel.parties.ids(Role.DEVICE)
+    sealed = [each for each in channel.transcript.messages if each.phase is Phase.SEALED and each.senders[0] in devices]
+    assert len(sealed) == 1
+    assert (np.bincount(sealed[0].senders)[devices] == 9).all()
+    for rows in channel.transcript.views(Role.RELAY).own("circuits"):
+        for relay in np.unique(rows.owners):
+            _, counts = np.unique(rows.values[rows.owners == relay][:, 2:], axis=0, return_counts=True)
+            assert counts.tolist() == [9] * 12
 
 
 def test_padding_to_the_busiest_would_tell_the_graphs_apart() -> None:
@@ -97,8 +146,8 @@ def test_ends_of_a_way_never_talk() -> None:
     assert len(handed_on) == 1 + collective.topology.circuits.hops
 
 
-def test_a_tag_that_is_lost_on_its_way_costs_its_own_sum() -> None:
-    """Who isn't told a tag doesn't send, so that the tag lacks a message and stays closed; other sums are whole."""
+def test_a_pseudonym_that_is_lost_on_its_way_costs_the_sums_of_its_ends() -> None:
+    """Who is not told opens no circuit to the group, and has one too many: relays refuse both; other sums are whole."""
     parties, grouping = grouping_of(PATH, 12)
     partners = agree(grouping, RULES, channel_of(parties))
     target, _, _, beside = partners.circuits.ends[:, 0].tolist()
@@ -113,7 +162,8 @@ def test_a_tag_that_is_lost_on_its_way_costs_its_own_sum() -> None:
     rows = np.arange(1.0, 9.0)[np.arange(24).reshape(12, 2) % 8]
     found, whole = collective.sum(rows, Step(0, 0)), ideal(collective.topology.grouping, rows, Step(0, 0))
     place = target - int(grouping.row_owner[0])
-    others = np.arange(12) != place
     assert whole[place].any()
     assert not found[place].any()
-    assert np.allclose(found[others], whole[others])
+    closed = (found == 0).all(axis=1)
+    assert np.allclose(found[~closed], whole[~closed])
+    assert not closed.all()

@@ -16,12 +16,11 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
-from fgl_secure.protocols.relay_coded.cryptography import RealCryptography
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.relay_coded.plan import COVER
-from fgl_secure.protocols.relay_coded.wire import ranks
 from fgl_secure.runtime import (
     Channel,
     Direction,
@@ -261,7 +260,7 @@ FLAWS = (
     ),
     Flaw("alpha_i = secret point", with_devices(twins.SecretPoint), (0,), (1,)),
     Flaw(
-        "tag answered twice with different sets", with_relays(twins.AnsweredTwice), (0, 0), (1, -1), tuple(TO_ONE),
+        "group answered twice with different sets", with_relays(twins.AnsweredTwice), (0, 0), (1, -1), tuple(TO_ONE),
         watching=lambda T: (*device(2), *relays(*range(T))), waived=MORE,
     ),
     Flaw("mask on 0 .. p - 2", under(twins.ShortRange), (0,), (1,), distance=lambda p: Fraction(1, p - 1)),
@@ -318,22 +317,23 @@ def test_by_default_all_tapes_give_the_sum() -> None:
 class _ToldSilos(Devices):
     """Silos get the last relay's shares as they hand them on."""
 
-    def _packet(self, j: int, sent: Any, slots: Any, share: Any) -> Iterator[Messages]:
-        yield from super()._packet(j, sent, slots, share)
-        if j == len(self._relays) - 1:
-            ends = self._plan.out.senders[sent], self._plan.out.proxies[sent]
-            yield self._wire.say(Phase.VALUES, self.now, ends, 0, {"share": share})
+    def _masked_rows(self) -> Iterator[Messages]:
+        for messages in super()._masked_rows():
+            yield messages
+            last = messages["share"][..., -1:]
+            yield self._wire.say(Phase.VALUES, self.now, (messages.senders, messages.receivers), 0, {"share": last})
 
 
 class _AnsweredForFewer(twins.SmallCountsAnswered):
-    """Relays answer every tag a second time, for one message less of each."""
+    """Relays answer every group a second time, for one message less of each."""
 
     def _answer(self, relay: Any) -> Iterator[Messages]:
-        fetches, held = list(relay.fetches), relay.held
+        if not twins.answers_now(self, relay):
+            return
+        rows, (_, groups, _) = list(relay.rows), self._table(relay).by_group
         yield from super()._answer(relay)
-        relay.held = held.some(np.flatnonzero(ranks(held.tags[:, 0]) > 0))
-        relay.fetches, relay.sums, relay.table = fetches, None, None
-        relay.answered = relay.answered[:0]
+        relay.rows, relay.sums, relay.done = rows, None, {}
+        relay.present[groups.order[groups.starts[:-1]]] = False
         yield from super()._answer(relay)
 
 
@@ -351,7 +351,7 @@ HIDDEN_FLAWS = (
         watching=lambda T: relays(*range(T)), waived=MORE,
     ),
     Flaw(
-        "tag answered again for fewer", with_relays(_AnsweredForFewer), (0, 0, 1), (1, -1, 1), tuple(TO_ONE),
+        "group answered again for fewer", with_relays(_AnsweredForFewer), (0, 0, 1), (1, -1, 1), tuple(TO_ONE),
         watching=lambda T: (*device(2), *relays(*range(T))), waived=MORE,
     ),
 )  # fmt: skip
@@ -419,7 +419,7 @@ def losing_the_first(protocol: Protocol) -> Protocol:
     """The protocol on a network that loses the first message of every relay."""
 
     def run(values: Inputs, channel: Channel) -> None:
-        channel._loss = lambda phase, _, senders, __: np.arange(len(senders)) >= (phase is Phase.SHARE_HEADERS)
+        channel._loss = lambda phase, _, senders, __: np.arange(len(senders)) >= (phase is Phase.SHARES)
         protocol.run(values, channel)
 
     return replace(protocol, run=run)
@@ -512,7 +512,8 @@ def shares_alone(protocol: Protocol) -> Protocol:
     """The protocol with all that relays receive but shares left out: headers and keys are no news of values."""
 
     def shares(batch: MessageBatch) -> list[Any]:
-        return [batch["share"]] if batch.phase is Phase.SHARES else []
+        words = 4 if batch.phase is Phase.SHARES and batch["share"].dtype == np.uint32 else 0
+        return [batch["share"][..., words:]] if batch.phase is Phase.SHARES else []
 
     return replace(protocol, run=sampled_by_entries(protocol.run, shares), batched=True)
 
@@ -529,17 +530,20 @@ def from_any_silo(protocol: Protocol) -> Protocol:
     return replace(protocol, run=run)
 
 
-class _OneSeed(RealCryptography):
-    """All messages of a sum are under one seed for each relay."""
+class _OneKey(Cryptography):
+    """All circuits have one key for each relay, and the nonce names no round."""
 
-    def drawn(self, draws: Any, step: Step, senders: Any, width: int) -> dict[str, Any]:
-        found = super().drawn(draws, step, senders, width)
-        return {name: np.repeat(seeds[:, :1], len(senders), axis=1) for name, seeds in found.items()}
+    def circuit_keys(self, *given: Any) -> Any:
+        keys = super().circuit_keys(*given)
+        return np.repeat(keys[:, :1], keys.shape[1], axis=1)
+
+    def nonce(self, step: Step, attempt: int = 0) -> bytes:
+        return super().nonce(replace(step, round=0), attempt)
 
 
 FORGETTING = {
     "derived": ("no round in the nonce", under(twins.nonce_without(round=0))),
-    "anon": ("one seed for all messages", under(_OneSeed)),
+    "anon": ("one key for all circuits", under(_OneKey)),
 }
 
 
@@ -575,11 +579,9 @@ def test_the_kits_question_is_fair() -> None:
 def test_traces_do_not_depend_on_values(kind: str) -> None:
     """What the network sees depends on who sends to whom, and not on what.
 
-    Fetches leave in the order of tags, which are coins: between two silos with a device each that order shows nothing.
-    By way of which silos messages go is drawn where the graph is hidden: on equal coins it is the same for all values.
+    Via which silos circuits go is drawn: on equal coins it is the same for all values.
     """
-    good = production(PRODUCTION[kind])
-    good = on_equal_coins(good) if PRODUCTION[kind].anonymous else in_order(good)
+    good = on_equal_coins(production(PRODUCTION[kind]))
 
     def only_what_is_not_zero(values: Inputs, channel: Channel) -> None:
         senders = channel.parties.ids(Role.DEVICE)[np.flatnonzero(values[:, 0, 0])]
@@ -587,19 +589,6 @@ def test_traces_do_not_depend_on_values(kind: str) -> None:
 
     twin = replace(good, run=only_what_is_not_zero)
     assert_same_trace(good, inputs((0, 0), (0, 0)), inputs((1, 0), (0, -1)), broken_twin=twin, runs=2)
-
-
-def in_order(protocol: Protocol) -> Protocol:
-    """The protocol with the messages of every batch sorted by their ends: who watches a batch sees no order in it."""
-
-    def run(values: Inputs, channel: Channel) -> None:
-        protocol.run(values, channel)
-        for at, batch in enumerate(channel.transcript.messages):
-            order = np.lexsort((batch.receivers, batch.senders))
-            ends = Ends(batch.senders[order], batch.receivers[order])
-            channel.transcript.messages[at] = replace(batch, ends=ends)
-
-    return replace(protocol, run=run)
 
 
 def on_equal_coins(protocol: Protocol) -> Protocol:
@@ -617,36 +606,37 @@ RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 WITH_CHORD = [*RING, (0, 2)]
 
 
-def seen_of(edges: list[tuple[int, int]], twin: Twin = lambda scheme: scheme) -> list[Any]:
-    """Numbers and sizes of the messages of an anon run that silos and relays get, and counts under tags."""
-    scheme = twin(RelayCoded(k_min=1, bound=1.0, profile=Profile.HIDDEN, max_degree=3))
+def seen_of(edges: list[tuple[int, int]]) -> list[Any]:
+    """Numbers and sizes of the messages of a run that silos and relays get, and the circuits of every group."""
+    scheme = RelayCoded(k_min=1, bound=1.0, max_degree=3)
     case = between(4, both_ways(edges), scheme.R)
     channel = Channel(case.directory, SimulationCoins(2), Recording.everything())
     opened(scheme, channel, case.grouping, 1).sum(np.zeros((4, 1)), Step(0))
     seen: list[Any] = []
     for batch in channel.transcript.messages:
-        if batch.phase in (Phase.TAGS, Phase.COUNTS, Phase.SHARE_SUMS):
+        if batch.phase in (Phase.TAGS, Phase.SHARE_SUMS):
             continue  # between devices, and to them
         seen.append((batch.phase, batch.item_bytes, sorted(zip(batch.senders, batch.receivers, strict=True))))
-        if batch.phase in (Phase.SHARE_SEEDS, Phase.SHARE_HEADERS):
-            tags = batch["tag"][:, 0]
-            seen.append(sorted(np.unique(tags, return_counts=True)[1].tolist()))
-            assert {channel.parties.party_of(int(s)).role for s in batch.senders} == {Role.SILO}
+    for rows in channel.transcript.views(Role.RELAY).own("circuits"):
+        for relay in np.unique(rows.owners):
+            groups = rows.values[rows.owners == relay][:, 2]
+            seen.append(sorted(np.unique(groups, return_counts=True)[1].tolist()))
     return seen
 
 
 def test_nothing_that_silos_and_relays_get_depends_on_degrees() -> None:
-    """With an edge more the same messages leave, in number, size and under every tag; unpadded they differ."""
-    assert seen_of(RING) == seen_of(WITH_CHORD)
-    assert seen_of(RING, with_devices(twins.Unpadded)) != seen_of(WITH_CHORD, with_devices(twins.Unpadded))
+    """With an edge more the same messages leave, in number and size, and every group has D circuits."""
+    seen = seen_of(RING)
+    assert seen == seen_of(WITH_CHORD)
+    assert seen[-1] == [3] * 4
 
 
 class _ShortCovers(Devices):
-    """Messages that carry nothing lack what would be a row."""
+    """Rows that carry nothing lack what would be an entry."""
 
-    def _packet(self, j: int, sent: Any, slots: Any, share: Any) -> Iterator[Messages]:
-        covers = self._plan.out.rows[sent] == COVER
-        for messages in super()._packet(j, sent, slots, share):
+    def _masked_rows(self) -> Iterator[Messages]:
+        for messages in super()._masked_rows():
+            covers = self.rows(np.arange(len(messages))) == COVER
             yield messages.rows(np.flatnonzero(~covers))
             yield replace(messages.rows(np.flatnonzero(covers)), overhead=messages.overhead - 4)
 
@@ -663,22 +653,21 @@ def lengths_of(scheme: RelayCoded) -> list[Lengths]:
     by_sender = {sender: Lengths() for sender in case.directory.ids(Role.DEVICE).tolist()}
     silos = Lengths()
     for batch in channel.transcript.messages:
-        if batch.phase in (Phase.SEALED, Phase.MIXED):
-            for sender in batch.senders.tolist():
-                by_sender.get(sender, silos)[batch.phase, batch.item_bytes] += 1
+        if batch.phase in (Phase.CIRCUITS, Phase.SEALED, Phase.MIXED):
+            for sender, receiver in zip(batch.senders.tolist(), batch.receivers.tolist(), strict=True):
+                if channel.parties.party_of(receiver).role is Role.SILO:
+                    by_sender.get(sender, silos)[batch.phase, batch.item_bytes] += 1
     return [*by_sender.values(), silos]
 
 
-@pytest.mark.parametrize("tags", Tagging)
-def test_covers_are_as_long_as_other_messages(tags: Tagging) -> None:
-    """By default devices send their silos, and these each other, as many messages of each length; short covers show.
+def test_dummies_are_as_long_as_other_messages() -> None:
+    """Devices send their silos, and these each other, as many messages of each length; short dummies show.
 
-    For each relay there are three of one length, and a fetch.
+    There are three circuits and one for answers, and three rows.
     """
-    scheme = RelayCoded(k_min=1, bound=1.0, max_degree=3, tags=tags)
-    *devices, silos = lengths_of(scheme)
+    scheme = RelayCoded(k_min=1, bound=1.0, max_degree=3)
+    *devices, _ = lengths_of(scheme)
     assert devices == [devices[0]] * 4
-    assert sorted(devices[0].values()) == [scheme.R, 3, 3]
-    assert all(silos[Phase.MIXED, length] == 4 * count for (_, length), count in devices[0].items())
+    assert sorted(devices[0].values()) == [1, 3, 3]
     *shorter, _ = lengths_of(with_devices(_ShortCovers)(scheme))
     assert shorter[0] == shorter[2] != shorter[1]

@@ -23,14 +23,12 @@ from tests.error_codes import about
 from tests.protocols.conformance import opened
 from tests.protocols.relay_coded import twins
 from tests.protocols.relay_coded.test_faults import STEP, VALUES, meshed
-from tests.protocols.relay_coded.test_labels import ROWS, WHOLE
-from tests.protocols.relay_coded.test_labels import opened as labelled
 
 SHOWN = RelayCoded(k_min=1, profile=Profile.SHOWN, keys=KeyAgreement.X25519)
 HIDDEN = RelayCoded(k_min=1, profile=Profile.HIDDEN, keys=KeyAgreement.X25519)
 SCHEMES = (SHOWN, replace(SHOWN, T=2, R=5), replace(HIDDEN, T=2, R=4))
 """With one relay that expands and more, and without a name."""
-CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES)
+CARRYING = (Phase.SHARE_HEADERS, Phase.SHARES)
 STEPS = (Step(0, 0), Step(0, 0, Direction.BACKWARD), STEP)
 
 
@@ -90,20 +88,6 @@ def test_views_and_sums_are_those_of_shares_that_are_laid_out(scheme: RelayCoded
 
 
 @pytest.mark.usefixtures("read_later")
-@pytest.mark.parametrize("level", Level)
-def test_labels_find_shares_that_are_read_later(level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody tells tags, sums under labels are those of shares that are laid out."""
-    found = []
-    for most in (0, 2**25):
-        monkeypatch.setattr(code, "LAID_OUT_UP_TO", most)
-        collective, channel = labelled(WHOLE)
-        channel.recording = Recording(level)
-        found.append([collective.sum(ROWS, step) for step in STEPS])
-    np.testing.assert_array_equal(found[0], found[1])
-    assert np.abs(found[0]).sum()
-
-
-@pytest.mark.usefixtures("read_later")
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 def test_what_is_lost_or_changed_on_the_way_is_as_before(scheme: RelayCoded, laid_out: Any) -> None:
     """Messages that are lost are sent again, and a network that changes some is noticed, in the same words."""
@@ -152,8 +136,8 @@ def test_shares_cannot_be_read_after_their_step() -> None:
     kept: list[Any] = []
 
     class Keeping(Devices):
-        def _packet(self, *given: Any) -> Iterator[Messages]:
-            for messages in super()._packet(*given):
+        def _send(self) -> Iterator[Messages]:
+            for messages in super()._send():
                 if "share" in messages.fields:
                     kept.append(messages["share"])
                     assert np.asarray(kept[-1]).shape == (len(case.grouping.source), 2)
@@ -181,9 +165,6 @@ def test_states_after_a_step_are_whole(scheme: RelayCoded, monkeypatch: pytest.M
     case = meshed(scheme.R)
     sessions = [opened(scheme, Channel(case.directory, SimulationCoins(3)), case.grouping, 2)]
     sessions[0].sum(VALUES, STEPS[0])
-    if scheme.profile is Profile.HIDDEN:
-        sessions.append(labelled(WHOLE)[0])
-        sessions[1].sum(ROWS, STEPS[0])
     for session in sessions:
         before = states(session)
         for machine, state in zip(session._machines, before, strict=True):
@@ -191,28 +172,6 @@ def test_states_after_a_step_are_whole(scheme: RelayCoded, monkeypatch: pytest.M
         for state, again in zip(before, states(session), strict=True):
             assert state.keys() == again.keys()
             assert all(np.array_equal(state[name], again[name]) for name in state)
-
-
-class AsksLate(Relays):
-    """The last relay asks for a message again in the turn in which it answers."""
-
-    def _next(self, relay: Any) -> Iterator[Messages]:
-        if relay.party == int(self._everybody[-1]) and len(relay.answered) and not hasattr(self, "asked"):
-            self.asked = True
-            yield from self._ask_again(relay, relay.held.names[:1])
-        yield from super()._next(relay)
-
-
-@pytest.mark.usefixtures("read_later")
-@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
-def test_a_message_that_is_asked_for_too_late_is_refused(scheme: RelayCoded, laid_out: Any) -> None:
-    """Sums and incidents are those of shares that are laid out."""
-    late = twins.with_relays(AsksLate)(scheme)
-    expected, recorded = laid_out(late, Level.EVERYTHING)
-    sums, views = summed(late, Level.EVERYTHING)
-    np.testing.assert_array_equal(sums, expected)
-    assert_alike(views, recorded)
-    assert [each.what for each in views.incidents] == [each.what for each in recorded.incidents]
 
 
 def test_rows_are_made_when_they_are_read() -> None:

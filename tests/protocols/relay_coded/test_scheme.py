@@ -15,7 +15,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FglSecureError, FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import LARGEST_T, MOST_RELAYS, Profile, RelayCoded, Tagging, wire
+from fgl_secure.protocols.relay_coded import LARGEST_T, MOST_RELAYS, Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Grouping
@@ -37,7 +37,7 @@ from tests.protocols.conformance import (
 )
 from tests.strategies import Parties, federated_graphs, grouping_over, groupings, reals
 
-TAG, COUNT, KEY, DIGEST = 16, 4, 32, 32
+TAG, COUNT, KEY, DIGEST = 16, 4, 32, 64
 AEAD = 16
 """What authenticated encryption adds."""
 ENCAPSULATION_KEY, CIPHERTEXT = 1184, 1088
@@ -75,35 +75,58 @@ class RelayConformance(SchemeConformance):
         session = opened(self.scheme, Channel(case.directory, SimulationCoins(0), tamper=tamper), case.grouping, 1)
         assert not np.allclose(session.sum(np.ones((4, 1)), FORWARD), ideal(case.grouping, np.ones((4, 1))), atol=1e-3)
 
-    def agreed_and_fetched(self, groups: int, width: int, sealed: tuple[int, int] = (0, 0), opened: int = 0) -> Traffic:
-        """Digests between relays; every sum is fetched from every relay by way of the owner's silo, both ways sealed.
+    def fetched(self, g: Grouping, width: int) -> Traffic:
+        """A circuit for every sum via two silos, over which each relay answers; relays' keys, and their digests."""
+        R, n, K = (
+            self.scheme.R,
+            len(g.group_owner),
+            len(np.unique(np.concatenate([g.row_custodian, g.group_custodian]))),
+        )
+        public, seal = public_and_seal(self.scheme)
+        hosts = len(np.unique(g.group_custodian))
+        circuit = R * (TAG * (1 + R) + self.key + seal)
+        answer = self.answer(width)
+        devices = len(np.unique(np.concatenate([g.row_owner, g.group_owner])))
+        return (
+            {
+                (Phase.KEYS, Role.SILO, Role.RELAY): (R * K, 0),
+                (Phase.KEYS, Role.RELAY, Role.SILO): (R * K, R * K * public),
+                (Phase.KEYS, Role.SILO, Role.DEVICE): (devices, devices * R * public),
+                (Phase.CIRCUITS, Role.DEVICE, Role.SILO): (n, n * circuit),
+                (Phase.CIRCUITS, Role.SILO, Role.SILO): (n, n * circuit),
+                (Phase.CIRCUITS, Role.SILO, Role.RELAY): (n * R, n * circuit),
+                (Phase.SEALED, Role.RELAY, Role.SILO): (n * R, n * R * answer),
+                (Phase.MIXED, Role.SILO, Role.SILO): (n * R, n * R * answer),
+                (Phase.SHARE_SUMS, Role.RELAY, Role.DEVICE): (n * R, n * R * answer),
+                (Phase.ROSTERS, Role.RELAY, Role.RELAY): (R * (R - 1), R * (R - 1) * DIGEST),
+            }
+            if hosts
+            else {}
+        )
 
-        Args:
-            groups: how many sums there are.
-            width: elements of each.
-            sealed: messages and bytes that devices hand to their silos beside.
-            opened: how many rows open a sum; one a relay unless given.
-        """
-        R, size, fetches = self.scheme.R, width * self.scheme.field.dtype.itemsize, self.scheme.R * groups
-        fetch = (opened or R) * TAG + of_keys(self.scheme)[2]
-        return {
-            (Phase.ROSTERS, Role.RELAY, Role.RELAY): (R * (R - 1), R * (R - 1) * DIGEST),
-            (Phase.SEALED, Role.DEVICE, Role.SILO): (sealed[0] + fetches, sealed[1] + fetches * fetch),
-            (Phase.FETCH, Role.SILO, Role.RELAY): (fetches, fetches * fetch),
-            (Phase.SEALED, Role.RELAY, Role.SILO): (fetches, fetches * (size + COUNT + AEAD)),
-            (Phase.COUNTS, Role.RELAY, Role.DEVICE): (fetches, fetches * (COUNT + AEAD)),
-            (Phase.SHARE_SUMS, Role.RELAY, Role.DEVICE): (fetches, fetches * size),
-        }
+    key = KEY
+
+    def test_the_bystander_sees_nothing(self) -> None:
+        """A device without neighbours gets sums of zero."""
+        case = self.fit(triangle())
+        session = opened(self.scheme, channel_of(case.directory), case.grouping, 1)
+        for step in (FORWARD, BACKWARD):
+            assert session.sum(np.ones((4, 1)), step)[3] == 0
+
+    def answer(self, width: int) -> int:
+        """Bytes of a sum, its count and what authenticates them."""
+        return 16 + (1 + width) * self.scheme.field.dtype.itemsize
 
     def named_messages(self, grouping: Grouping, width: int, expanded: int) -> Traffic:
-        """A header for every relay, and a share for those that cannot expand theirs; a tag for who sends abroad."""
+        """A pseudonym for who sends abroad; a circuit at every relay, a header of every owner, and shares."""
         m, R, size = len(grouping.source), self.scheme.R, width * self.scheme.field.dtype.itemsize
         abroad = int((grouping.row_owner[grouping.source] != grouping.group_owner[grouping.target]).sum())
-        header = TAG + 2 + 1 + AEAD  # tag, slot, attempt
+        owners = len(grouping.owners) * R
         return {
             (Phase.TAGS, Role.DEVICE, Role.DEVICE): (abroad, abroad * TAG),
-            (Phase.SHARE_HEADERS, Role.DEVICE, Role.RELAY): (m * R, m * R * header),
-            (Phase.SHARES, Role.DEVICE, Role.RELAY): (m * (R - expanded), m * (R - expanded) * size),
+            (Phase.CIRCUITS, Role.DEVICE, Role.RELAY): (m * R, m * R * (TAG + AEAD)),
+            (Phase.SHARE_HEADERS, Role.DEVICE, Role.RELAY): (owners, owners * (4 + AEAD)),
+            (Phase.SHARES, Role.DEVICE, Role.RELAY): (m * (R - expanded), m * (R - expanded) * (size + AEAD)),
         }
 
     def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
@@ -115,26 +138,32 @@ class RelayConformance(SchemeConformance):
             (Phase.KEYS, Role.RELAY, Role.DEVICE): (keys, keys * of_keys(self.scheme)[1]),
             (Phase.KEYS, Role.DEVICE, Role.RELAY): (keys, keys * of_keys(self.scheme)[0]),
             **self.named_messages(grouping, width, self.scheme.T),
-            **self.agreed_and_fetched(len(grouping.group_owner), width),
+            **self.fetched(grouping, width),
         }
+
+
+def public_and_seal(scheme: RelayCoded) -> tuple[int, int]:
+    """Bytes that a relay publishes, and that a seal adds; none under ideal cryptography."""
+    real = scheme.cryptography is not IdealCryptography
+    return (scheme.keys.public_bytes, scheme.keys.seal_bytes) if real else (0, 0)
 
 
 class TestBase(RelayConformance):
     """As few relays as there can be: one expands its shares, the other gets them."""
 
-    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, profile=Profile.SHOWN)
+    scheme = RelayCoded(k_min=1, bound=BOUND, profile=Profile.SHOWN)
 
 
 class TestX25519(TestBase):
     """Keys agreed on without ML-KEM."""
 
-    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, keys=KeyAgreement.X25519, profile=Profile.SHOWN)
+    scheme = RelayCoded(k_min=1, bound=BOUND, keys=KeyAgreement.X25519, profile=Profile.SHOWN)
 
 
 class TestSpareRelay(RelayConformance):
     """Two masks and one relay more than decoding needs, over the larger field."""
 
-    scheme = RelayCoded(PrimeField(MERSENNE_61), T=2, R=4, k_min=1, resends=0, bound=BOUND, profile=Profile.SHOWN)
+    scheme = RelayCoded(PrimeField(MERSENNE_61), T=2, R=4, k_min=1, bound=BOUND, profile=Profile.SHOWN)
 
     def test_delivery_decides_the_sum(self) -> None:
         """Shares that were changed no longer lie on a polynomial with the others, and no sum is given."""
@@ -145,19 +174,22 @@ class TestSpareRelay(RelayConformance):
 class TestDrawn(RelayConformance):
     """Masks sent in full: no keys, and a share for every relay."""
 
-    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, cryptography=IdealCryptography, profile=Profile.SHOWN)
+    scheme = RelayCoded(k_min=1, bound=BOUND, cryptography=IdealCryptography, profile=Profile.SHOWN)
+    key = 0
+
+    def answer(self, width: int) -> int:
+        return super().answer(width) - 16
 
     def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
         if not len(grouping.source):
             return {}
-        fetched = self.agreed_and_fetched(len(grouping.group_owner), width)
-        return {**self.named_messages(grouping, width, 0), **fetched}
+        return {**self.named_messages(grouping, width, 0), **self.fetched(grouping, width)}
 
 
 class TestAnon(RelayConformance):
     """Unnamed senders on undirected graphs: everybody sends as many messages as the one that has most."""
 
-    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, profile=Profile.HIDDEN)
+    scheme = RelayCoded(k_min=1, bound=BOUND, profile=Profile.HIDDEN)
 
     def fit(self, case: Parties) -> Parties:
         """The drawn case, every edge both ways and between all devices once."""
@@ -171,31 +203,36 @@ class TestAnon(RelayConformance):
         return replace(case, grouping=Grouping(owners, owners, both[0], both[1], silos, silos))
 
     def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
+        """D circuits of each device via two silos, one row over each for the last relay, and silos' rosters."""
         if not len(grouping.source):
             return {}
         T, R, n, size = self.scheme.T, self.scheme.R, len(grouping.row_owner), width * self.scheme.field.dtype.itemsize
-        sent = n * grouping.largest_group
-        header = TAG + 8 + 1 + of_keys(self.scheme)[2]  # tag, number, attempt
-        seeds, headers = (T * sent, T * sent * (header + KEY)), ((R - T) * sent, (R - T) * sent * header)
-        shares = ((R - T) * sent, (R - T) * sent * size)
+        sent, K = n * grouping.largest_group, len(np.unique(grouping.row_custodian))
+        circuit = R * (2 * TAG + KEY + public_and_seal(self.scheme)[1])
+        row = (R - T) * (size + 16)
         abroad = int((grouping.source != grouping.target).sum())
-        sealed = (seeds[0] + headers[0], seeds[1] + headers[1] + shares[1])
-        untold = self.scheme.tags is Tagging.SEALED
-        direct = self.agreed_and_fetched(n, width, sealed, grouping.largest_group if untold else 0)
-        there, back = (direct[Phase.SEALED, *ends] for ends in ((Role.DEVICE, Role.SILO), (Role.RELAY, Role.SILO)))
-        tags: Traffic = {} if untold else {(Phase.TAGS, Role.DEVICE, Role.DEVICE): (abroad, abroad * TAG)}
+        found = dict(self.fetched(grouping, width))
+        ways: tuple[tuple[Role, Role], ...]
+        ways = (Role.DEVICE, Role.SILO), (Role.SILO, Role.SILO), (Role.SILO, Role.RELAY)
+        for ends in ways:
+            times = R if ends[1] is Role.RELAY else 1
+            count, size_of = found[Phase.CIRCUITS, *ends]
+            found[Phase.CIRCUITS, *ends] = (count + times * sent, size_of + sent * circuit)
+        mixed = found[Phase.MIXED, Role.SILO, Role.SILO]
+        pairs = K * (K - 1)
         return {
-            **tags,
-            (Phase.SHARE_SEEDS, Role.SILO, Role.RELAY): seeds,
-            (Phase.SHARE_HEADERS, Role.SILO, Role.RELAY): headers,
-            (Phase.SHARES, Role.SILO, Role.RELAY): shares,
-            (Phase.MIXED, Role.SILO, Role.SILO): (there[0] + back[0], there[1] + back[1]),
-            **direct,
+            **found,
+            (Phase.TAGS, Role.DEVICE, Role.DEVICE): (abroad, abroad * TAG),
+            (Phase.SEALED, Role.DEVICE, Role.SILO): (sent, sent * row),
+            (Phase.MIXED, Role.SILO, Role.SILO): (mixed[0] + sent, mixed[1] + sent * row),
+            (Phase.ROSTERS, Role.SILO, Role.SILO): (2 * pairs, pairs * (13 + 5 + 2 * AEAD)),
+            (Phase.SHARE_HEADERS, Role.SILO, Role.RELAY): (T * K, T * K * (8 + AEAD)),
+            (Phase.SHARES, Role.SILO, Role.RELAY): ((R - T) * sent, sent * row),
         }
 
     @pytest.mark.parametrize("lost", range(8))
     def test_a_lost_value_changes_its_targets_sum_alone(self, lost: int) -> None:
-        """Whichever of the shuffled messages is lost, padding or not, its target's sum stays zero and no other."""
+        """Whichever of the shuffled rows is lost on its way to a relay, its target's sum stays zero and no other."""
         case, values = self.fit(triangle()), np.array([[1.0], [2.0], [4.0], [0.5]])
 
         def arrives(phase: Phase, _: Step, senders: NDArray[np.int64], __: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -210,15 +247,25 @@ class TestAnon(RelayConformance):
         noted = [i for i in session._channel.transcript.incidents if "too few messages are left" in i.what]
         assert len(noted) == gone.sum()
 
+    def test_delivery_decides_the_sum(self) -> None:
+        """Rows that silos change don't open at the relay, and no sum is given of their groups."""
+        case = self.fit(triangle())
+
+        def tamper(messages: Messages) -> Tampered | None:
+            if messages.phase is not self.lossy_phase:
+                return None
+            return Tampered(np.arange(len(messages)), {**messages.fields, "share": messages["share"] ^ 1})
+
+        session = opened(self.scheme, Channel(case.directory, SimulationCoins(0), tamper=tamper), case.grouping, 1)
+        assert (session.sum(np.ones((4, 1)), FORWARD) == 0).all()
+
     def test_the_bystander_sees_nothing(self) -> None:
-        """A device without neighbours counts as many messages as everybody, its own, and they sum to zero."""
+        """A device without neighbours has circuits to itself alone, and its sum is zero."""
         case = self.fit(triangle())
         channel = channel_of(case.directory)
         session = opened(self.scheme, channel, case.grouping, 1)
         for step in (FORWARD, BACKWARD):
             assert session.sum(np.ones((4, 1)), step)[3] == 0
-        counts = [b["count"] for b in channel.transcript.messages if b.phase is Phase.COUNTS]
-        assert all((count == case.grouping.largest_group).all() for count in counts)
 
 
 SCHEMES = (
@@ -226,12 +273,6 @@ SCHEMES = (
     RelayCoded(T=2, R=4, k_min=2, bound=BOUND, profile=Profile.SHOWN),
     RelayCoded(k_min=3, bound=BOUND, cryptography=IdealCryptography, profile=Profile.SHOWN),
 )
-
-
-class TestSealed(TestAnon):
-    """The same where nobody tells tags: a fetch names as many labels as everybody sends messages."""
-
-    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, tags=Tagging.SEALED)
 
 
 def with_relays(case: Parties, scheme: Scheme) -> Parties:
@@ -280,7 +321,7 @@ def test_small_groups_are_left_out_under_anon_too(graph: Any, k_min: int) -> Non
         ({"T": 2}, InputError, "R"),
         ({"field": PrimeField(5), "R": 5}, FieldRangeError, "R"),
         ({"k_min": 0}, InputError, "k_min"),
-        ({"resends": -1}, InputError, "resends"),
+        ({"reopen_every": -1}, InputError, "reopen_every"),
         ({"max_degree": 3, "profile": Profile.SHOWN}, InputError, "max_degree"),
         ({"max_degree": 2}, InputError, "max_degree"),
     ],
@@ -371,11 +412,11 @@ def test_max_degree_must_cover_the_largest_neighbourhood(most: int | None, fits:
 
 
 def test_a_message_is_as_long_as_its_row() -> None:
-    """At T = 1 and 64 coordinates a message with its tag costs at most .65 of HiFGL's T + 1 codes and its mu."""
+    """At T = 1 and 64 coordinates a message with its pseudonym costs at most .65 of HiFGL's T + 1 codes and its mu."""
     T, d, case = 1, 64, star_both_ways(8)
     channel = channel_of(case.directory)
     opened(RelayCoded(T=T, k_min=1, profile=Profile.SHOWN), channel, case.grouping, d).sum(np.ones((9, d)), FORWARD)
-    carrying = {Phase.TAGS, Phase.SHARE_HEADERS, Phase.SHARES, Phase.SHARE_SEEDS}
+    carrying = {Phase.TAGS, Phase.SHARE_HEADERS, Phase.SHARES}
     sent = sum(size for (phase, *_), (_, size) in counted(channel.transcript).items() if phase in carrying)
     assert sent / len(case.grouping.source) <= 0.65 * (d * (T + 1) + 3 * T + 2) * 4
 
@@ -390,16 +431,6 @@ def test_masks_are_not_sent(T: int, spare: int) -> None:
     )
     shares = sum(b.messages for b in channel.transcript.messages if b.phase is Phase.SHARES)
     assert shares == spare * len(case.grouping.source)
-
-
-def test_more_slots_than_a_header_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sender with more messages than slots raises before any of them is sent."""
-    monkeypatch.setattr(wire, "MOST_SLOTS", 3)
-    case = star_both_ways(4)
-    channel = channel_of(case.directory)
-    with pytest.raises(InputError, check=about("a sender")):
-        opened(RelayCoded(k_min=1, profile=Profile.SHOWN), channel, case.grouping, 1).sum(np.ones((5, 1)), FORWARD)
-    assert channel.transcript.messages == []
 
 
 def test_fraction_bits_are_as_many_as_fit_or_as_asked() -> None:

@@ -9,12 +9,12 @@ import numpy as np
 from fgl_secure.algebra import Elements, PrimeField, lagrange_matrix
 from fgl_secure.protocols.relay_coded import RelayCoded, Roles, wire
 from fgl_secure.protocols.relay_coded.code import source_shares
-from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography, mask_nonce
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography, mask_nonce
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
+from fgl_secure.protocols.relay_coded.pseudonyms import Pseudonyms
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.silos import Silos
-from fgl_secure.protocols.relay_coded.tags import Tags
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 from fgl_secure.typing import Ids
 
@@ -91,11 +91,10 @@ def remainder_of(bits: int) -> type[IdealCryptography]:
 class SecretPoint(Devices):
     """The last relay's point is 0, where the secret lies."""
 
-    def shares(self, masks: list[Elements], places: Ids | None = None) -> list[Elements]:
-        scheme, rows = self._scheme, self._plan.out.rows
-        rows = rows if places is None else rows[places]
+    def shares(self, masks: list[Elements], places: Ids) -> list[Elements]:
+        scheme = self._scheme
         points = (*range(scheme.T + 1, scheme.R), 0)
-        return list(source_shares(scheme.field, scheme.T, points, self._q, rows, masks))
+        return list(source_shares(scheme.field, scheme.T, points, self._q, self.rows(places), masks))
 
 
 class LowerDegree(Devices):
@@ -104,40 +103,53 @@ class LowerDegree(Devices):
     def masks(self, places: Ids | None = None) -> list[Elements]:
         drawn, field, T = super().masks(places), self._scheme.field, self._scheme.T
         (weights,) = lagrange_matrix(field, tuple(range(T)), (T,))
-        rows = self._plan.out.rows if places is None else self._plan.out.rows[places]
-        known = [np.broadcast_to(self._q[rows], drawn[0].shape), *drawn[:-1]]
+        rows = self.rows(np.arange(len(self._plan)) if places is None else places)
+        known = [np.broadcast_to(self._q[rows] * (rows >= 0)[:, None], drawn[0].shape), *drawn[:-1]]
         last = sum(int(w) * part.astype(np.int64) for w, part in zip(weights, known, strict=True)) % field.modulus
         return [*drawn[:-1], np.asarray(last, dtype=field.dtype)]
 
 
-class ExtraShare(Devices):
-    """The first relay gets the last relay's shares as well, as an answer that it ignores."""
+def answers_now(relays: Relays, relay: Any) -> bool:
+    """Whether a relay has circuits that it has not answered in the step."""
+    fetches = relays._table(relay).fetches
+    return any(len(each) > len(relay.done.get(sealed, ())) for sealed, each in fetches.items())
 
-    def _packet(self, j: int, sent: Ids, slots: Any, share: Any) -> Iterator[Messages]:
-        yield from super()._packet(j, sent, slots, share)
-        if j == len(self._relays) - 1:
-            ends = self._plan.out.senders[sent], np.full(len(sent), self._relays[0])
-            yield self._wire.say(Phase.VALUES, self.now, ends, 0, {"share": share})
+
+class ExtraShare(Devices):
+    """The first relay gets the last relay's shares as well, as a message that it ignores."""
+
+    def _masked_rows(self) -> Iterator[Messages]:
+        for messages in super()._masked_rows():
+            yield messages
+            ends, last = (messages.senders, np.full(len(messages), self._relays[0])), messages["share"][..., -1:]
+            yield self._wire.say(Phase.VALUES, self.now, ends, 0, {"share": last})
+
+    def _plain_rows(self) -> Iterator[Messages]:
+        for messages in super()._plain_rows():
+            yield messages
+            if messages.phase is Phase.SHARES and messages.receivers[0] == self._relays[-1]:
+                ends = messages.senders, np.full(len(messages), self._relays[0])
+                yield self._wire.say(Phase.VALUES, self.now, ends, 0, {"share": messages["share"]})
 
 
 class AnsweredTwice(Relays):
-    """Relays answer every tag a second time, for one message less."""
+    """Relays answer every group a second time, for one message less."""
 
     def _answer(self, relay: Any) -> Iterator[Messages]:
-        fetches, held = list(relay.fetches), relay.held
-        relay.held = held.some(np.arange(1, len(held)))
+        if not answers_now(self, relay):
+            return
+        rows, present = list(relay.rows), relay.present
+        relay.present = present & (np.cumsum(present) > 1)
         yield from super()._answer(relay)
-        relay.fetches, relay.held, relay.sums, relay.table = fetches, held, None, None
-        relay.answered = relay.answered[:0]
+        relay.rows, relay.present, relay.sums, relay.done = rows, present, None, {}
         yield from super()._answer(relay)
 
 
 class SmallCountsAnswered(Relays):
     """Relays answer whatever the count is."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._least = dict.fromkeys(self._least, 1)
+    def _accepted(self, relay: Any, there: Ids) -> Any:  # noqa: ARG002  # whatever it is
+        return there > 0
 
 
 class StepsSummedAgain(Devices):
@@ -173,28 +185,19 @@ def steps_summed_again(scheme: RelayCoded) -> RelayCoded:
     return replace(scheme, cryptography=kept_by(lambda step: step), roles=FORGETFUL)
 
 
-class StaticTags(RealCryptography):
-    """Targets keep the tag of their first sum."""
-
-    def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:
-        kept = self.__dict__.get("kept")
-        self.__dict__["kept"] = super().openings(draws, step, owners) if kept is None else kept
-        return np.asarray(self.__dict__["kept"])
-
-
-class SameEverywhere(Tags):
-    """What opens a tag at one relay opens it at all of them."""
+class SameEverywhere(Pseudonyms):
+    """What opens a pseudonym at one relay opens it at all of them."""
 
     def derived(self, openings: Ids, place: int) -> Ids:  # noqa: ARG002  # whatever it is
         return super().derived(openings, 0)
 
 
-class OneOpeningForAll(RealCryptography):
-    """Real, but for such tags."""
+class OneOpeningForAll(Cryptography):
+    """Real, but for such pseudonyms."""
 
     def __init__(self, field: PrimeField, T: int, **known: Any) -> None:
         super().__init__(field, T, **known)
-        self.tags = SameEverywhere()
+        self.pseudonyms = SameEverywhere()
 
 
 class Prying(Relays):
@@ -203,39 +206,37 @@ class Prying(Relays):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.told: list[Messages] = []
+        self.shown: list[Array] = []
 
     def take(self, messages: Messages) -> None:
-        if messages.phase in (Phase.COUNTS, Phase.SHARE_SUMS):
+        if messages.phase is Phase.SHARE_SUMS:
             self.told.append(messages)
             return
+        if messages.phase is Phase.CIRCUITS and "payload" in messages.fields and messages["payload"].ndim == 3:
+            own = np.isin(messages.receivers, self._all[:1]) & np.isin(messages.senders, self._all, invert=True)
+            self.shown += [messages["payload"][own]] if own.any() else []
         super().take(messages)
 
-    def _answer(self, relay: Any) -> Iterator[Messages]:
-        shown = [messages[wire.OPENING] for messages in relay.fetches]
-        yield from super()._answer(relay)
-        for place, other in enumerate(self._everybody.tolist() if relay.party == self._everybody[0] else []):
-            for openings in shown if other != relay.party else []:
-                ends, swapped = (np.full(len(openings), relay.party), np.full(len(openings), other)), openings.copy()
+    def turn(self) -> Any:
+        yield from super().turn()
+        shown, self.shown = self.shown, []
+        for place, other in enumerate(self._all.tolist()):
+            for openings in shown if place else []:
+                ends, swapped = (np.full(len(openings), self._all[0]), np.full(len(openings), other)), openings.copy()
                 swapped[:, [0, place]] = openings[:, [place, 0]]
-                for tried in (openings, swapped):
-                    yield self._wire.say(Phase.FETCH, self.now, ends, 0, {wire.OPENING: tried})
+                for n, tried in enumerate((openings, swapped)):
+                    fields = {"payload": tried, wire.PLACE: np.arange(len(tried), dtype=np.uint32) + n * len(tried)}
+                    yield self._wire.say(Phase.CIRCUITS, self.now, ends, 0, fields)
 
 
 class SendsWithoutKeys(Devices):
     """Senders that did not agree on keys with every relay send all the same."""
 
-    def _leave_out(self) -> None:
-        """Nobody."""
+    def _leaving(self) -> Ids:
+        return np.flatnonzero(self._opened["told"])
 
 
-class Unpadded(Devices):
-    """Everybody sends as many messages as it has."""
-
-    def _padding(self, way: Any) -> int | None:  # noqa: ARG002  # whatever it is
-        return None
-
-
-class OneKeyForAll(RealCryptography):
+class OneKeyForAll(Cryptography):
     """Every sender shares the same key with a relay."""
 
     def sender_keys(self, offers: Any, senders: Ids, *_: Any, **__: Any) -> Any:  # noqa: ARG002
@@ -245,11 +246,11 @@ class OneKeyForAll(RealCryptography):
         return np.zeros((len(publics), 32), dtype=np.uint8)
 
 
-def nonce_without(**gone: Any) -> type[RealCryptography]:
+def nonce_without(**gone: Any) -> type[Cryptography]:
     """The counter block of masks does not name some part of the step."""
 
-    class Forgetting(RealCryptography):
-        def nonce(self, step: Step) -> bytes:
-            return mask_nonce(replace(step, **gone))
+    class Forgetting(Cryptography):
+        def nonce(self, step: Step, attempt: int = 0) -> bytes:
+            return mask_nonce(replace(step, **gone), attempt)
 
     return Forgetting

@@ -15,7 +15,7 @@ from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime.packing import named_from_bytes
 from fgl_secure.training.job import Job
 from fgl_secure.training.presets import HONEST
@@ -115,7 +115,7 @@ def _fedstruct() -> Job:
 PLACES: Mapping[str, Callable[[], Prepare]] = {
     "silos: coded products": partial(to_parties, partial(_hifgl, RelayCoded(k_min=1, profile=Profile.SHOWN))),
     "silos: relays, hidden graph": partial(
-        to_parties, partial(_hifgl, RelayCoded(k_min=2, profile=Profile.HIDDEN, max_degree=4, tags=Tagging.SEALED))
+        to_parties, partial(_hifgl, RelayCoded(k_min=2, profile=Profile.HIDDEN, max_degree=4))
     ),
     "silos: ckks for clients": partial(to_parties, _fedstruct),
 }

@@ -79,9 +79,9 @@ class Run:
         return sums[graph.devices_of(silo)]
 
 
-TURNS = 8
-"""Keys and theirs, tags, shares, rosters and fetches, answers, the same by way of the silos, and sums."""
-SHARES, ANSWERS = 3, 5
+TURNS = 12
+"""Keys and theirs, pseudonyms, circuits and shares, those of answers via two silos, answers the same way, and sums."""
+SHARES, ANSWERS = 3, 7
 """Turns after which shares, and answers, are on their way."""
 
 
@@ -112,10 +112,10 @@ def test_no_sum_before_messages_are_agreed_on(graph: FederatedGraph) -> None:
 
 
 def test_one_relay_that_lies_is_corrected(graph: FederatedGraph) -> None:
-    """With R = T + 3 relays one may answer with wrong sums."""
+    """With R = T + 3 relays the answers of one may be changed."""
     run = Run(graph)
     run.turns(ANSWERS)
-    run.change(0, SILOS + 2, Phase.SEALED, "sum", lambda sums: (sums + 17) % SCHEME.field.modulus)
+    run.change(0, SILOS + 2, Phase.SEALED, "sum", lambda sums: sums ^ 17)
     run.turns(TURNS - ANSWERS)
     assert np.allclose(run.silos[0].result, run.expected(graph, 0), atol=1e-3)
 

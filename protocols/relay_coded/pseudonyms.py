@@ -1,6 +1,6 @@
-"""Tags of sums: each commits to one value for every relay, and a relay answers whoever shows what its value is made of.
+"""Pseudonyms of groups: each commits to one value for every relay, and a relay answers the owner of what it is made of.
 
-What a target shows one relay is no use at any other, so no relay can fetch a sum with what a target sent it.
+What an owner shows one relay is of no use at any other, so no relay can fetch a sum with what an owner sent it.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ _LEAVES = b"fgl-secure one-way function tags"
 _LOW_63 = np.int64(2**63 - 1)
 
 
-class Tags:
-    """The tags of one process's owners of sums, and of its relays.
+class Pseudonyms:
+    """The pseudonyms of the groups of one process's owners, and what its relays are shown.
 
     Relays that agree are shown openings of the same values, and hash them once where one process hosts several.
     """
 
     def __init__(self) -> None:
         self._leaves: Ids = np.empty((0, 0, 2), dtype=np.int64)
-        self._tags: Ids = np.empty((0, 2), dtype=np.int64)
+        self._known: Ids = np.empty((0, 2), dtype=np.int64)
 
     def derived(self, openings: Ids, place: int) -> Ids:
-        """What opens tags at one relay, by its place: int64 [g, 2]; it tells nothing of what does at another."""
+        """Return what opens pseudonyms at one relay, by its place: int64 [g, 2]; it hides the others."""
         return one_way(openings, sha256(b"fgl-secure relay-coded opening" + struct.pack(">I", place)).digest())
 
     def of(self, openings: Ids, relays: int) -> Ids:
-        """The tags of openings [g, 2], int64 [g, 2], for so many relays: nobody can find an opening for a tag."""
-        return tags_of(one_way(self._derived(openings, relays)))
+        """Return the pseudonyms of openings [g, 2] for so many relays: int64 [g, 2]."""
+        return pseudonyms_of(one_way(self._derived(openings, relays)))
 
     def proofs(self, openings: Ids, relays: int) -> Iterator[Ids]:
-        """What shows each of R relays, by its place, that the tags of openings [g, 2] are opened: int64 [g, R, 2]."""
+        """Yield what shows each of R relays, by its place, who owns the groups of openings [g, 2]: int64 [g, R, 2]."""
         derived = self._derived(openings, relays)
         leaves = one_way(derived)
         for place in range(relays):
@@ -46,12 +46,12 @@ class Tags:
             yield shown
 
     def opened(self, proofs: Ids, place: int) -> Ids:
-        """The tags that the relay at a place is shown to be opened: int64 [g, 2]."""
+        """Return the pseudonyms that the relay at a place is shown the openings of: int64 [g, 2]."""
         leaves = proofs.copy()
         leaves[:, place] = one_way(proofs[:, place])
         if not np.array_equal(leaves, self._leaves):
-            self._leaves, self._tags = leaves, tags_of(leaves)
-        return self._tags
+            self._leaves, self._known = leaves, pseudonyms_of(leaves)
+        return self._known
 
     def _derived(self, openings: Ids, relays: int) -> Ids:
         return np.stack([self.derived(openings, place) for place in range(relays)], axis=1)
@@ -73,8 +73,8 @@ def one_way(blocks: Ids, name: bytes = _LEAVES) -> Ids:
     return (image ^ blocks) & _LOW_63
 
 
-def tags_of(leaves: Ids) -> Ids:
-    """The tags that commit to what all relays are shown: SHA-256, of which 126 bits make a tag.
+def pseudonyms_of(leaves: Ids) -> Ids:
+    """Return the pseudonyms that commit to what all relays are shown: 126 bits of SHA-256.
 
     Args:
         leaves: int64 [g, R, 2], one for each relay.
