@@ -101,6 +101,33 @@ def test_cached_rows_carry_the_noise_that_was_drawn(preset: HopPreset) -> None:
     assert np.array_equal(clear[0], hidden[0])
 
 
+def test_relays_add_the_noise_of_all_sums() -> None:
+    """R shares in each, also for a device without neighbours, which adds them itself; one share less is noticed."""
+    lonely = replace(GRAPH, graph=replace(GRAPH.graph, edges=GRAPH.edges[:, (GRAPH.edges != 5).all(axis=0)]))
+    (subject,) = GAP(epochs=1, noise="relays", epsilon=1.0).plan(lonely, "relay-coded").subjects
+    assert subject.name.endswith("+joint")
+    settings, sums = subject.settings, dict[int, list[Floats]]()
+    original = NoisySums.add
+
+    def watch(self: NoisySums, hop: int, rows: Floats, sum_rows: Any) -> Floats:
+        found = original(self, hop, rows, sum_rows)
+        sums.setdefault(hop, []).append(found)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NoisySums, "add", watch)
+        programs = programs_after(subject.job)
+    rows = rows_of(programs, lonely)
+    exact = adjacency(lonely) @ grid_rows(rows[0], 1.0, settings.fraction_bits).rows
+    noisy = np.zeros_like(exact)
+    for program, found in zip(programs, sums[0], strict=True):
+        noisy[program.silo.nodes] = found * 2.0**settings.fraction_bits
+    noise = noisy - exact
+    expected = settings.noise.sigma * math.sqrt(2)
+    assert noise.std() == pytest.approx(expected, rel=5 / math.sqrt(2 * noise.size))
+    assert np.abs(noise[5]).max() > expected / 4
+
+
 def test_an_edge_moves_all_sums_of_a_hop_by_the_square_root_of_two_at_most() -> None:
     """Exactly, in grid units, for every edge of the graph and any rows; one direction alone moves them by one."""
     settings = noise_for(QUICK)
@@ -119,7 +146,7 @@ def test_an_edge_moves_all_sums_of_a_hop_by_the_square_root_of_two_at_most() -> 
 def test_noise_has_the_variance_that_the_accountant_assumes() -> None:
     """All hops together cost the target's epsilon for sensitivity sqrt(2), and noise of hops and devices is apart."""
     settings = noise_for(QUICK)
-    noise = NoisySums.draw(settings, 4000, SimulationCoins(1)).noise
+    noise = NoisySums.draw(settings, np.ones(4000, dtype=np.bool_), SimulationCoins(1)).noise
     sigma = settings.noise.sigma
     assert noise.std() == pytest.approx(sigma, rel=0.01)
     target, multiplier = settings.target, sigma / (math.sqrt(2) * settings.grid_clip)
@@ -148,8 +175,8 @@ EPSILON_4 = noise_for(QUICK)
 def drawing(change: Any) -> Any:
     """Draws noise that is changed before it is added."""
 
-    def draw(settings: Perturbation, devices: int, coins: Coins) -> NoisySums:
-        drawn = NoisySums.draw(settings, devices, coins)
+    def draw(settings: Perturbation, adding: NDArray[np.bool_], coins: Coins) -> NoisySums:
+        drawn = NoisySums.draw(settings, adding, coins)
         return replace(drawn, noise=change(drawn.noise))
 
     return draw
@@ -288,6 +315,7 @@ def test_delta_is_below_one_edge(edges: int, delta: float) -> None:
         ({"hops": 0}, "hops"),
         ({"label_epsilon": 0.0}, "label_epsilon"),
         ({"edges": 10}, "edges"),
+        ({"noise": "relays"}, "noise"),
     ],
 )
 def test_bad_choices_are_refused_before_training(choices: dict[str, Any], named: str) -> None:
@@ -316,7 +344,7 @@ def test_noise_on_the_grid_is_a_discrete_gaussian() -> None:
     settings = noise_for(QUICK)
     assert isinstance(settings.noise, DiscreteGaussian)
     sigma = settings.noise.sigma
-    drawn = NoisySums.draw(settings, 1250, SimulationCoins(3)).noise.ravel()[:40_000]
+    drawn = NoisySums.draw(settings, np.ones(1250, dtype=np.bool_), SimulationCoins(3)).noise.ravel()[:40_000]
     ends = np.floor(sigma * np.linspace(-2.5, 2.5, 21)) + 0.5
     counts = np.histogram(drawn, np.concatenate([[-np.inf], ends, [np.inf]]))[0]
     chances = np.diff(stats.norm.cdf(np.concatenate([[-np.inf], ends, [np.inf]]) / sigma))

@@ -23,6 +23,8 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
 from fgl_secure.protocols.plaintext import Path, Plaintext
+from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded.joint_noise import JointNoise
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Recording, Role, Secret, Strength
@@ -38,7 +40,7 @@ _MANY = 2**31
 """As many parties of a role as there are."""
 
 ASSUMPTIONS = (
-    "each device adds its noise to a sum before any other party computes with it",
+    "each device, or each relay, adds its noise to a sum before any other party computes with it",
     "who sends to whom is not covered: parties that see traffic between devices see edges",
     "features, labels and models are not covered by what is said of edges",
 )
@@ -90,13 +92,20 @@ class HopSubject(Subject):
         claim = claim_of({**self.schemes, MEMBERS: Plaintext()}, sums, self.graph.num_silos)
         if self.settings is None:
             return claim
-        return claim.joined(Claim((edge_guarantee(self.settings),), (OWN_LEAK,), ASSUMPTIONS))
+        leaks = () if self.relays else (OWN_LEAK,)
+        return claim.joined(Claim((edge_guarantee(self.settings),), leaks, ASSUMPTIONS))
+
+    @property
+    def relays(self) -> int:
+        """How many relays add noise; 0 where receivers do."""
+        scheme = self.schemes[NEIGHBOURS]
+        return scheme.inner.R if isinstance(scheme, JointNoise) else 0
 
     @property
     def job(self) -> Job:
         """The silos' programs."""
         chosen = self.graph, self.schemes, self.preset, self.settings, self.method.label_epsilon
-        return make_job(*chosen, seed=self.seed, device=self.device)
+        return make_job(*chosen, self.relays, seed=self.seed, device=self.device)
 
     @property
     def most_rounds(self) -> int:
@@ -109,7 +118,7 @@ class HopSubject(Subject):
         if settings is None:
             return None
         nothing = np.zeros((self.graph.num_devices, self.graph.graph.num_features))
-        exact = replace(self, settings=None).train(progress=progress("training without noise"))
+        exact = self._without_noise().train(progress=progress("training without noise"))
         empty = replace(self, graph=self.graph.with_features(nothing))
         without_features = empty.train(progress=progress("training without features"))
         right, tested = result.report["without edges"][2:4].tolist()
@@ -124,6 +133,11 @@ class HopSubject(Subject):
             without_features.accuracy.test,
             right / tested if tested else None,
         )
+
+    def _without_noise(self) -> HopSubject:
+        scheme = self.schemes[NEIGHBOURS]
+        inner = scheme.inner if isinstance(scheme, JointNoise) else scheme
+        return replace(self, settings=None, schemes={**self.schemes, NEIGHBOURS: inner})
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # sums come after the first stage
         """All sums of a run with one round per stage."""
@@ -160,12 +174,22 @@ def gap_plan(method: GAP, asked: Asked) -> Plan:
     most = found if method.edges is None else method.edges
     if found > most:
         raise InputError(f"edges must bound the graph's directed edges; found {found} of them and edges={most}")
-    settings = calibrate_noise(method.epsilon, method.delta, max(most, 1), preset.hops, preset.width, preset.unit)
+
+    def calibrate(honest: int) -> Perturbation:
+        budget = method.epsilon, method.delta, max(most, 1)
+        return calibrate_noise(*budget, preset.hops, preset.width, preset.unit, honest)
+
+    settings = calibrate(1)
     settings.target.relation.check(*graph.edges)
     runs = beside_models(asked, NEIGHBOURS)
     for run in runs:
-        _check_scheme(run["schemes"][NEIGHBOURS], graph, settings)
-    shared = {**asked.shared(graph, preset), "settings": settings}
+        scheme, run["settings"] = run["schemes"][NEIGHBOURS], settings
+        _check_scheme(scheme, graph, settings)
+        if method.noise == "relays":
+            joint = _add_joint_noise(scheme, method.colluding, calibrate)
+            run |= {"schemes": {**run["schemes"], NEIGHBOURS: joint}, "settings": joint.settings}
+            run["name"] = run["name"].replace(scheme.name, joint.name, 1)
+    shared = asked.shared(graph, preset)
     return Plan(
         tuple(HopSubject(**shared, **run) for run in runs),
         {},  # attacks on sums of messages bring their controls
@@ -175,6 +199,15 @@ def gap_plan(method: GAP, asked: Asked) -> Plan:
         chosen_on=choice_of_round(preset.selection, graph),
         backbone="perceptron",
     )
+
+
+def _add_joint_noise(scheme: Scheme, colluding: int, calibrate: Callable[[int], Perturbation]) -> JointNoise:
+    """Return a relay-coded scheme whose relays add noise, calibrated for the shares of those that do not collude."""
+    if not isinstance(scheme, RelayCoded):
+        raise InputError(f"noise must be receivers under {scheme.name}, which has no relays; found relays")
+    if not 0 <= colluding <= scheme.T:
+        raise InputError(f"colluding must lie in 0..T = {scheme.T} relays; found {colluding}")
+    return JointNoise(scheme, calibrate(scheme.R - colluding), colluding)
 
 
 def _check_scheme(scheme: Scheme, graph: FederatedGraph, settings: Perturbation) -> None:

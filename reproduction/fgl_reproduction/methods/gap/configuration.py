@@ -21,14 +21,16 @@ class GAP(Method):
     """GAP: an encoder of own features, noisy sums over neighbours once per hop, and a classifier of all of them.
 
     Differential privacy is of one undirected edge, present or absent. Each device adds noise to the sum that it
-    receives, before any other party computes with it. Features and models are not protected, labels only with
-    `label_epsilon`.
+    receives, before any other party computes with it; or relays add it together, so that receivers see no exact sum.
+    Features and models are not protected, labels only with `label_epsilon`.
 
     Attributes:
         epsilon: of all sums together.
         delta: of all sums together; None takes the largest power of ten below 1 / edges.
         hops: noisy sums of each device.
         edges: public bound on directed edges, two for each undirected one; None makes the graph's own number public.
+        noise: "receivers", or "relays" under relay-coded.
+        colluding: relays that may reveal their shares of noise, if relays add it.
         label_epsilon: of randomised response for each training and validation label; None keeps labels.
         epochs: most rounds of each stage; None takes the preset's.
         preset: "honest", or "paper", which counts one direction of an edge and always reports a round with edges.
@@ -62,6 +64,8 @@ class GAP(Method):
     edges: int | None = choice(
         None, "public bound on directed edges; None makes the graph's own number public", least=1, shown="M"
     )
+    noise: str = choice("receivers", "who adds noise to sums", known=("receivers", "relays"))
+    colluding: int = choice(1, "relays that may reveal their noise, if relays add it", least=0, shown="C")
     label_epsilon: float | None = choice(
         None, "per label, by randomised response; None trains on labels as they are", above=0, shown="E"
     )

@@ -37,7 +37,13 @@ def choose_delta(most_edges: int) -> float:
 
 
 def calibrate_noise(
-    epsilon: float, delta: float | None, most_edges: int, hops: int, width: int, unit: Unit = Unit.EDGE
+    epsilon: float,
+    delta: float | None,
+    most_edges: int,
+    hops: int,
+    width: int,
+    unit: Unit = Unit.EDGE,
+    honest: int = 1,
 ) -> Perturbation:
     """Return the least noise with which all hops together cost epsilon.
 
@@ -48,6 +54,7 @@ def calibrate_noise(
         hops: noisy sums of each device.
         width: entries of a row.
         unit: what neighbouring inputs differ in: an undirected edge, or one direction of it, as published.
+        honest: shares that make up the noise: one of the receiver, or those of relays that keep theirs to themselves.
 
     Raises:
         InputError: delta is not below 1 / most_edges, or no grid holds the noise.
@@ -59,18 +66,19 @@ def calibrate_noise(
             f"{chosen:g}"
         )
     target = PrivacyTarget(epsilon, chosen, Relation(unit), hops)
-    return Perturbation.calibrated(target, clip=CLIP, width=width, honest=1)
+    return Perturbation.calibrated(target, clip=CLIP, width=width, honest=honest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisySums:
     """Sums over neighbours to which each receiver adds its own noise, drawn once and kept.
 
-    A hop that a process runs again after a restart adds the same noise, so that no two releases of one sum exist.
+    A hop that a process runs again after a restart adds the same noise, so that no two releases of one sum exist. Where
+    relays add noise, receivers without neighbours add as much themselves, since relays know of no sum for them.
 
     Attributes:
         settings: grid, noise and target; None for exact sums.
-        noise: int64 [hops, m, width], in grid units; empty for exact sums.
+        noise: int64 [hops, m, width], in grid units, 0 where relays add it; empty for exact sums.
         budget: counts releases; None for exact sums.
     """
 
@@ -79,12 +87,23 @@ class NoisySums:
     budget: Budget | None
 
     @classmethod
-    def draw(cls, settings: Perturbation | None, devices: int, coins: Coins) -> NoisySums:
-        """Draw the noise of all hops for m devices."""
+    def draw(
+        cls, settings: Perturbation | None, adding: NDArray[np.bool_], coins: Coins, shares: int | None = None
+    ) -> NoisySums:
+        """Draw the noise of all hops.
+
+        Args:
+            settings: of the noise; None for none.
+            adding: bool [m], which devices add it themselves.
+            coins: where it comes from.
+            shares: how many each adds; None for as many as `settings` need.
+        """
         if settings is None:
             return cls(None, np.zeros((0, 0, 0), dtype=np.int64), None)
-        shape = settings.target.releases, devices, settings.width
-        return cls(settings, settings.noise.sample(coins, shape), settings.open_budget())
+        noise = np.zeros((settings.target.releases, len(adding), settings.width), dtype=np.int64)
+        for _ in range(settings.honest if shares is None else shares):
+            noise[:, adding] += settings.noise.sample(coins, (len(noise), int(adding.sum()), settings.width))
+        return cls(settings, noise, settings.open_budget())
 
     def add(self, hop: int, rows: Floats, sum_rows: SumRows) -> Floats:
         """Return noisy sums of rows over neighbours, float64 [m, width].
@@ -155,7 +174,7 @@ def play_canaries(
     def sum_rows(rows: Floats) -> Floats:
         return np.where(present, rows[partner], 0.0)
 
-    sums, scores = draw(settings, 2 * pairs, coins), np.zeros(2 * pairs)
+    sums, scores = draw(settings, np.ones(2 * pairs, dtype=np.bool_), coins), np.zeros(2 * pairs)
     rows = np.zeros((2 * pairs, settings.width))
     rows[:, 0] = CLIP
     for hop in range(settings.target.releases):

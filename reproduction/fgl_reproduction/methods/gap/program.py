@@ -89,6 +89,7 @@ class NoisyHops(Rounds):
         preset: how to train.
         settings: of the noise; None sums exactly.
         label_epsilon: of randomised response for each training and validation label; None keeps labels.
+        relays: how many relays add a share of the noise to every sum; 0 where receivers add it.
         seed: of initial weights and dropout.
         device: where model compute runs; the CPU by default.
         coins: of the noise; the operating system's entropy unless given.
@@ -100,6 +101,7 @@ class NoisyHops(Rounds):
         preset: HopPreset,
         settings: Perturbation | None = None,
         label_epsilon: float | None = None,
+        relays: int = 0,
         *,
         seed: int = 0,
         device: torch.device | None = None,
@@ -108,7 +110,8 @@ class NoisyHops(Rounds):
         super().__init__(talk, preset.stages * preset.epochs, preset.selection, None)
         self._preset, self._seed, self._device = preset, seed, device or torch.device("cpu")
         devices, coins, self._response = len(self.silo.nodes), coins or SystemCoins(), None
-        self._sums = NoisySums.draw(settings, devices, coins)
+        adding = talk.summed == 0 if relays else np.ones(devices, dtype=np.bool_)
+        self._sums = NoisySums.draw(settings, adding, coins, relays or None)
         nothing = np.zeros((0, devices, preset.width))
         self.kept = {"noise": self._sums.noise, "rows": nothing, "without edges": np.zeros(COUNTS, dtype=np.int64)}
         if label_epsilon is not None:
@@ -212,6 +215,7 @@ def make_job(
     preset: HopPreset,
     settings: Perturbation | None,
     label_epsilon: float | None = None,
+    relays: int = 0,
     *,
     seed: int = 0,
     device: torch.device | None = None,
@@ -224,11 +228,12 @@ def make_job(
         preset: how to train.
         settings: of the noise; None sums exactly.
         label_epsilon: of randomised response for each training and validation label; None keeps labels.
+        relays: how many relays add a share of the noise to every sum; 0 where receivers add it.
         seed: of initial weights and dropout.
         device: where model compute runs; the CPU by default.
     """
 
     def make(talk: Collectives, coins: Coins) -> NoisyHops:
-        return NoisyHops(talk, preset, settings, label_epsilon, seed=seed, device=device, coins=coins)
+        return NoisyHops(talk, preset, settings, label_epsilon, relays, seed=seed, device=device, coins=coins)
 
     return Job(Task(make, schemes, preset.stages * preset.epochs, preset.width), graph)
