@@ -173,7 +173,7 @@ class JointNoise(Scheme):
             )
         for way in (topology.grouping, topology.grouping.reversed()):
             settings.target.relation.check(way.row_owner[way.source], way.target)
-        kind = NoisyRelays if inner.roles.relays is Relays else inner.roles.relays  # others are for tests
+        kind: Any = NoisyRelays if inner.roles.relays is Relays else inner.roles.relays  # others are for tests
         relays: Any = partial(kind, settings=settings)
         return replace(inner, roles=replace(inner.roles, relays=relays)).machines(
             topology, session, draws, hosted, names=names

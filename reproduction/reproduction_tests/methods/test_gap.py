@@ -13,7 +13,7 @@ from scipy import stats
 
 from fgl_reproduction.methods import GAP, ProGAP
 from fgl_reproduction.methods.gap import hops
-from fgl_reproduction.methods.gap.audit_target import edge_guarantee, make_preset
+from fgl_reproduction.methods.gap.audit_target import HopSubject, edge_guarantee, make_preset
 from fgl_reproduction.methods.gap.hops import NoisySums, calibrate_noise, choose_delta, normalize_rows, play_canaries
 from fgl_reproduction.methods.gap.program import HopPreset, NoisyHops, make_job
 from fgl_secure import audit, train
@@ -102,9 +102,11 @@ def test_cached_rows_carry_the_noise_that_was_drawn(preset: HopPreset) -> None:
 
 
 def test_relays_add_the_noise_of_all_sums() -> None:
-    """R shares in each, also for a device without neighbours, which adds them itself; one share less is noticed."""
+    """R shares in each, also for a device without neighbours, which adds them itself."""
     lonely = replace(GRAPH, graph=replace(GRAPH.graph, edges=GRAPH.edges[:, (GRAPH.edges != 5).all(axis=0)]))
     (subject,) = GAP(epochs=1, noise="relays", epsilon=1.0).plan(lonely, "relay-coded").subjects
+    assert isinstance(subject, HopSubject)
+    assert subject.settings is not None
     assert subject.name.endswith("+joint")
     settings, sums = subject.settings, dict[int, list[Floats]]()
     original = NoisySums.add

@@ -60,7 +60,8 @@ class SmallNoise(IntegerNoise):
 
     def sample(self, coins: Coins, shape: tuple[int, ...]) -> NDArray[np.int64]:
         coin = coins.uniform(self.modulus, shape)
-        return (coin == 1).astype(np.int64) - (coin == 2)
+        drawn: NDArray[np.int64] = (coin == 1).astype(np.int64) - (coin == 2)
+        return drawn
 
     def account(self, shares: int, l2: float, l1: float) -> Account:  # noqa: ARG002  # like any Gaussian
         return GaussianAccount(self.sigma * shares**0.5 / l2)
@@ -162,7 +163,7 @@ def sums_of(scheme: JointNoise, seed: int = 0, devices: int = 400) -> tuple[NDAr
     """Noisy sums of a ring of devices and exact ones, in grid units."""
     everyone = np.arange(devices)
     around = (everyone + 1) % devices
-    edges = [*zip(everyone, around, strict=True), *zip(around, everyone, strict=True)]
+    edges = list(zip([*everyone.tolist(), *around.tolist()], [*around.tolist(), *everyone.tolist()], strict=True))
     case, rows = between(devices, edges, scheme.inner.R), np.random.default_rng(seed).normal(size=(devices, 3))
     bits = scheme.settings.fraction_bits
     noisy = opened(scheme, Channel(case.directory, SimulationCoins(seed)), case.grouping, 3).sum(rows, Step(0))
@@ -182,7 +183,7 @@ def test_a_sum_holds_each_relay_s_share_once(T: int) -> None:
     np.add.at(exact, case.grouping.target, grid_rows(rows, 1.0, bits).rows[case.grouping.source])
     drawn = [batch for batch in channel.transcript.private if batch.kind is Private.COINS and batch.name == "noise"]
     assert sorted({int(batch.owners[0]) for batch in drawn}) == case.directory.ids(Role.RELAY).tolist()
-    shares = sum(np.asarray(batch.values, dtype=np.int64) for batch in drawn)
+    shares = np.stack([np.asarray(batch.values, dtype=np.int64) for batch in drawn]).sum(axis=0)
     found = (sums - exact).astype(np.int64)[[0, 3]]
     assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, shares.tolist()))
 
