@@ -116,7 +116,7 @@ class Perturbed(Scheme):
         """
         if topology.name != NEIGHBOURS:
             return self.inner.encoding(topology)
-        return _OnGrid(self.settings, self._encoding(topology.terms))
+        return GridEncoding(self.settings, self._encoding(topology.terms))
 
     def answered(self, grouping: Grouping) -> Grouping:
         """The inner scheme's."""
@@ -209,7 +209,7 @@ def _promise(scheme: Scheme) -> Guarantee | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _OnGrid:
+class GridEncoding:
     """Rows clipped and rounded to the grid of the noise, then written as the inner scheme does.
 
     Attributes:

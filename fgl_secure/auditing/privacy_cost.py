@@ -18,11 +18,13 @@ class Measured:
         claimed: the accountant's epsilon of a whole budget, at the target's delta.
         accountant: what computed it.
         bound: the largest epsilon that canaries rule out.
+        one_run: the same from guesses about the canaries of one run, whatever the mechanism; None if not measured.
     """
 
     claimed: float
     accountant: str
     bound: EpsilonLowerBound
+    one_run: EpsilonLowerBound | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class PrivacyCost:
         accuracy_without: test accuracy of the same run without noise.
         accuracy_without_features: test accuracy of the same run on features that reveal nothing, as epsilon 0 makes
             them; None if it was not measured.
+        accuracy_without_edges: test accuracy of the same run on devices' own features; None if it was not measured.
     """
 
     measured: Measured
@@ -45,3 +48,4 @@ class PrivacyCost:
     releases: int
     accuracy_without: float | None
     accuracy_without_features: float | None = None
+    accuracy_without_edges: float | None = None

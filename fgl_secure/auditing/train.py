@@ -72,7 +72,7 @@ class Trained:
 
 
 def _privacy_figures(cost: PrivacyCost, result: TrainingResult) -> dict[str, object]:
-    bound = cost.measured.bound
+    bound, one_run = cost.measured.bound, cost.measured.one_run
     return {
         "epsilon": cost.measured.claimed,
         "delta": cost.delta,
@@ -82,10 +82,12 @@ def _privacy_figures(cost: PrivacyCost, result: TrainingResult) -> dict[str, obj
         "budget_spent": result.budget_spent,
         "epsilon_lower_bound": bound.epsilon,
         "lower_bound_method": str(bound.method),
+        "one_run_epsilon_lower_bound": None if one_run is None else one_run.epsilon,
         "lower_bound_n": bound.n,
         "lower_bound_confidence": bound.confidence,
         "test_accuracy_without_noise": cost.accuracy_without,
         "test_accuracy_without_features": cost.accuracy_without_features,
+        "test_accuracy_without_edges": cost.accuracy_without_edges,
     }
 
 

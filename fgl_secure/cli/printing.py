@@ -52,17 +52,19 @@ def describe(done: Trained) -> str:
 
 
 def _privacy_rows(cost: PrivacyCost, result: TrainingResult) -> dict[str, str]:
-    bound = cost.measured.bound
+    bound, one_run = cost.measured.bound, cost.measured.one_run
+    also = "" if one_run is None else f"; at least {one_run.epsilon:.3f} ({one_run.method}, {one_run.n} canaries)"
     lost = (cost.accuracy_without or 0.0) - (result.accuracy.test or 0.0)
     times = f"over {cost.releases} release{'' if cost.releases == 1 else 's'}"
-    without = cost.accuracy_without_features
+    without, alone = cost.accuracy_without_features, cost.accuracy_without_edges
     baseline = "" if without is None else f"; {_percent(without)} without features (epsilon 0)"
+    baseline += "" if alone is None else f"; {_percent(alone)} without edges"
     stopped = "; training stopped when it was spent" if result.budget_spent else ""
     return {
         "privacy": f"epsilon {cost.measured.claimed:.3f} at delta {cost.delta:g} of {cost.relation}, "
         f"{times}, by {cost.measured.accountant}{stopped}",
         "measured": f"epsilon is at least {bound.epsilon:.3f} ({bound.method}, {bound.n} canaries, "
-        f"{bound.confidence:.0%} confidence)",
+        f"{bound.confidence:.0%} confidence){also}",
         "price": f"{100 * lost:.2f} points of test accuracy; {_percent(cost.accuracy_without)} without noise{baseline}",
     }
 

@@ -17,7 +17,7 @@ from fgl_secure.dp.accountant import (
 )
 from fgl_secure.dp.budget import Budget, BudgetExhaustedError, PrivacyTarget, Relation, Unit, rounding_excess
 from fgl_secure.dp.grid import Clipped, clip_rows, grid_clip, grid_rows, rounded_at_random, rounded_norm
-from fgl_secure.dp.local import PerturbedRows, perturb
+from fgl_secure.dp.local import PerturbedRows, perturb, randomize_labels, response_matrix
 from fgl_secure.dp.mechanisms import (
     DiscreteGaussian,
     IntegerNoise,
@@ -52,6 +52,8 @@ __all__ = [
     "grid_rows",
     "noise_multiplier",
     "perturb",
+    "randomize_labels",
+    "response_matrix",
     "rounded_at_random",
     "rounded_norm",
     "rounding_excess",

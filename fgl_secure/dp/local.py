@@ -125,6 +125,58 @@ def perturb(
     return found
 
 
+def response_matrix(classes: int, epsilon: float) -> NDArray[np.float64]:
+    """Return the law of randomised response: float64 [classes, classes], by true label and by label that is sent.
+
+    Args:
+        classes: at least 2.
+        epsilon: positive and finite.
+
+    Raises:
+        InputError: an argument breaks one of these rules.
+    """
+    if classes < 2:
+        raise InputError(f"classes must be at least 2; found {classes}")
+    if not LEAST_EPSILON <= epsilon < math.inf:
+        raise InputError(f"epsilon must be a number of at least {LEAST_EPSILON:g}; found {epsilon!r}")
+    other = 1 / (math.exp(min(epsilon, 700.0)) + classes - 1)
+    found: NDArray[np.float64] = np.full((classes, classes), other)
+    np.fill_diagonal(found, 1 - (classes - 1) * other)
+    return found
+
+
+def randomize_labels(
+    labels: NDArray[np.int64], classes: int, epsilon: float, coins: Coins | None = None
+) -> NDArray[np.int64]:
+    """Return labels under randomised response: each is kept, or replaced by a uniform one (Warner 1965).
+
+    The unit is one label, replaced by any other one; pure epsilon. Draw once and keep the result, since every further
+    draw costs another epsilon. Odds are whole numbers of coins, rounded so that none exceeds e^epsilon.
+
+    Args:
+        labels: int64 [n], in 0 .. classes - 1.
+        classes: at least 2.
+        epsilon: at least 1e-6.
+        coins: where noise comes from; the operating system's unless given.
+
+    Raises:
+        InputError: an argument breaks one of these rules.
+
+    Examples:
+        >>> import numpy as np
+        >>> randomize_labels(np.arange(5) % 3, 3, epsilon=2.0).shape
+        (5,)
+    """
+    other = float(response_matrix(classes, epsilon)[0, 1])
+    if labels.ndim != 1 or not ((labels >= 0) & (labels < classes)).all():
+        raise InputError(f"labels must be a vector of numbers in 0..{classes - 1}; at least one is not")
+    drawing, size = coins or SystemCoins(), 2**BITS_OF_COINS
+    rare = math.ceil(size * other * (1 + 2.0**-50)) + 1  # coins that give each label, whatever the true one
+    coin = drawing.uniform(size, labels.shape)
+    found: NDArray[np.int64] = np.where(coin < classes * rare, coin // rare, labels)
+    return found
+
+
 def _multi_bit(values: NDArray[np.float64], epsilon: float, bounds: tuple[float, float], coins: Coins) -> PerturbedRows:
     """One bit of each of m sampled coordinates, which is 1 the more probably the larger the entry."""
     (n, d), (least, largest) = values.shape, bounds

@@ -29,6 +29,7 @@ class _Method(StrEnum):
 
     CLASSIC = "Jagielski et al. 2020"
     GAUSSIAN = "Nasr et al. 2023, Gaussian"
+    ONE_RUN = "Steinke et al. 2023, one run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,46 @@ def gaussian_bound(present: Scores, absent: Scores, *, delta: float, confidence:
         return _gaussian_epsilon(mu, delta)
 
     return _from_rates(_Method.GAUSSIAN, of_rates, epsilon, _fitted_share_from, present, absent, delta, confidence)
+
+
+def one_run_bound(
+    scores: Scores, included: NDArray[np.bool_], *, delta: float, share: float = 0.05, confidence: float = 0.95
+) -> EpsilonLowerBound:
+    """Return what guesses about the canaries of a single run rule out, whatever the mechanism.
+
+    The largest epsilon at which v right guesses of r have probability below 1 - confidence, where that is at most
+    P[X >= v] + 2 m delta max_i P[v > X >= v - i] / i for X ~ Binomial(r, e^epsilon / (1 + e^epsilon)).
+
+    Args:
+        scores: float64 [m], of all canaries; higher ones speak for inclusion.
+        included: bool [m], whether each was included, by a fair coin of its own.
+        delta: 0 or more, below 1.
+        share: of canaries that are guessed, chosen in advance: half of these with the highest scores, half with the
+            lowest.
+        confidence: inside (0, 1).
+
+    Source: Steinke, Nasr and Jagielski 2023, Theorem 5.2.
+    """
+    _check_levels(delta, confidence)
+    if scores.ndim != 1 or scores.shape != included.shape or not np.isfinite(scores).all():
+        raise InputError(f"scores must be finite, one for each of {included.shape} canaries; found {scores.shape}")
+    half = int(len(scores) * share / 2)
+    if half < 1:
+        raise InputError(f"share must give at least one guess for either side; found {share} of {len(scores)} canaries")
+    order = np.argsort(scores, kind="stable")
+    right = int(included[order[-half:]].sum() + (~included[order[:half]]).sum())
+
+    def chance(epsilon: float) -> float:
+        law = scipy.stats.binom(2 * half, scipy.special.expit(epsilon))
+        i = np.arange(1, right + 1)
+        near = (law.cdf(right - 1) - law.cdf(right - i - 1)) / i
+        return float(law.sf(right - 1) + 2 * len(scores) * delta * near.max(initial=0.0))
+
+    low, high = 0.0, 64.0
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (middle, high) if chance(middle) < 1 - confidence else (low, middle)
+    return EpsilonLowerBound(_Method.ONE_RUN, low if low > 1e-3 else 0.0, len(scores), confidence, delta)
 
 
 def _gaussian_epsilon(mu: float, delta: float) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.coins import Coins, SimulationCoins
-from fgl_secure.dp import perturb
+from fgl_secure.dp import perturb, randomize_labels, response_matrix
 from fgl_secure.errors import DataWarning, InputError
 from tests.error_codes import about
 
@@ -101,3 +101,44 @@ def test_rows_outside_are_counted_and_not_hidden() -> None:
 def test_what_can_not_be_is_refused(call: Callable[[], object], name: str) -> None:
     with pytest.raises(InputError, check=about(name)):
         call()
+
+
+def sent_label(true: int, share: int, classes: int, epsilon: float) -> int:
+    return int(randomize_labels(np.array([true]), classes, epsilon, Extreme(share))[0])
+
+
+@pytest.mark.parametrize("classes", [2, 5, 40])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
+def test_the_odds_of_a_label_differ_by_no_more_than_epsilon(classes: int, epsilon: float) -> None:
+    """In exact integers of the coins: where the true label begins to be sent, and that all others are as rare."""
+    low, high = 0, 2**62
+    while high - low > 1:
+        middle = (low + high) // 2
+        kept = sent_label(classes - 1, middle, classes, epsilon) == classes - 1
+        low, high = (low, middle) if kept else (middle, high)
+    rare, rest = divmod(high, classes - 1)
+    assert rest == 0
+    assert epsilon - 1e-6 < math.log((2**62 - high) / rare) <= epsilon
+    assert [sent_label(classes - 1, rare * k, classes, epsilon) for k in range(classes)] == list(range(classes))
+
+
+def test_labels_are_sent_by_the_law_that_losses_are_corrected_for() -> None:
+    """Shares of 40,000 draws per label are within five standard errors of the matrix, whose rows sum to one."""
+    law, true = response_matrix(4, 1.0), np.repeat(np.arange(4), 40_000)
+    sent = randomize_labels(true, 4, 1.0, SimulationCoins(0))
+    found = np.stack([np.bincount(sent[true == label], minlength=4) / 40_000 for label in range(4)])
+    assert np.abs(found - law).max() < 5 * 0.5 / 200
+    assert law.sum(axis=1) == pytest.approx(np.ones(4))
+    assert math.log(law[0, 0] / law[1, 0]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "epsilon", "named"),
+    [([0], 1, 1.0, "classes"), ([0], 3, 0.0, "epsilon"), ([0], 3, math.inf, "epsilon"), ([3], 3, 1.0, "labels"),
+     ([-1], 3, 1.0, "labels")],
+)  # fmt: skip
+def test_labels_that_cannot_be_perturbed_are_refused(
+    labels: list[int], classes: int, epsilon: float, named: str
+) -> None:
+    with pytest.raises(InputError, check=about(named)):
+        randomize_labels(np.array(labels), classes, epsilon)

@@ -13,6 +13,7 @@ from fgl_secure.statistics.lower_bounds import (
     Scores,
     classic_bound,
     gaussian_bound,
+    one_run_bound,
 )
 from tests.error_codes import about
 
@@ -105,3 +106,29 @@ def test_a_bound_states_its_terms() -> None:
             classic_bound(np.ones(20), np.zeros(20), delta=delta, confidence=confidence)
     with pytest.raises(InputError, check=about("delta")):
         gaussian_bound(np.ones(20), np.zeros(20), delta=0.0)
+
+
+@pytest.mark.parametrize(("m", "share", "most"), [(1000, 1.0, 5.78), (1000, 0.1, 3.47), (10_000, 0.1, 5.53)])
+def test_right_guesses_of_one_run_prove_no_more_than_their_number_allows(m: int, share: float, most: float) -> None:
+    """The ceiling of Steinke et al. at delta 1e-5, when every guess is right."""
+    included = np.arange(m) % 2 == 0
+    bound = one_run_bound(included.astype(np.float64), included, delta=1e-5, share=share)
+    assert bound.epsilon == pytest.approx(most, abs=0.01)
+
+
+@pytest.mark.parametrize(("epsilon", "figure"), [(1, 0.18), (2, 0.58), (4, 1.34), (8, 2.57)])
+def test_one_run_bounds_reach_the_known_figures(epsilon: int, figure: float) -> None:
+    """Mean of 40 runs with 1,000 orthogonal canaries; and of equal scores nothing is concluded."""
+    rng, found = np.random.default_rng(5), []
+    for _ in range(40):
+        included = rng.random(1000) < 0.5
+        found.append(one_run_bound(included + rng.normal(0, SIGMA[epsilon], 1000), included, delta=DELTA).epsilon)
+    assert np.mean(found) == pytest.approx(figure, abs=0.25)
+    assert max(found) < epsilon
+    assert one_run_bound(rng.normal(size=1000), included, delta=DELTA).epsilon < 0.8
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-4])
+def test_a_run_without_guesses_is_refused(share: float) -> None:
+    with pytest.raises(InputError, check=about("share")):
+        one_run_bound(np.zeros(100), np.zeros(100, dtype=np.bool_), delta=DELTA, share=share)

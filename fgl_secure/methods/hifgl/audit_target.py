@@ -252,7 +252,9 @@ class HiFGLSubject(Subject):
             for subject, what in ((exact, "perturbation"), (without_features, "features"))
         ]
         measured, delta = measure_perturbation(local, shape[1], shape[0], self.seed)
-        return PrivacyCost(measured, delta, "one device's features, replaced by any others", 1, *accuracies)
+        labels = "" if local.label_epsilon is None else f" (its label: epsilon {local.label_epsilon:g})"
+        relation = f"one device's features, replaced by any others{labels}"
+        return PrivacyCost(measured, delta, relation, 1, *accuracies)
 
     @property
     def _exchanged(self) -> FederatedGraph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch.nn import functional
 
 from fgl_secure.backbones import maker
 from fgl_secure.coins import Coins
+from fgl_secure.dp import response_matrix
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.scheme import Scheme
@@ -21,7 +23,7 @@ from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers, shaped, widest
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.local_privacy import LocalPerturbation, propagate_means
+from fgl_secure.training.local_privacy import LocalPerturbation, correct_scores, perturb_labels, propagate_means
 from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unwritten
@@ -69,7 +71,12 @@ class HiFGL(Rounds):
         self._features = unwritten(silo.features, self._device)
         if perturbation is not None:  # devices keep what they drew: a second draw would cost epsilon once more
             self._features = self._placed(perturbation.model_inputs(silo.features, silo.facts.nodes, coins))
-        self._labels, self._training = self._placed(silo.labels), self._placed(silo.train)
+        self._response: torch.Tensor | None = None
+        if perturbation is not None and perturbation.label_epsilon is not None:
+            law = response_matrix(silo.facts.classes, perturbation.label_epsilon)
+            self._response = self._placed(law.astype(np.float32))
+            self.silo = perturb_labels(silo, perturbation.label_epsilon, coins)
+        self._labels, self._training = self._placed(self.silo.labels), self._placed(silo.train)
         self._static: torch.Tensor | None = None
         if preset.static_first_layer and not self._part(0).projects_sums:
             raise InputError(f"static_first_layer must be false for {backbone}, whose sums cannot be projected later")
@@ -100,7 +107,8 @@ class HiFGL(Rounds):
 
     def task_losses(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the loss of each of the silo's devices, [m], of outputs [m, classes]."""
-        return functional.cross_entropy(outputs, self._labels, reduction="none")
+        scores = outputs if self._response is None else correct_scores(outputs, self._response)
+        return functional.cross_entropy(scores, self._labels, reduction="none")
 
     def predictions(self, outputs: torch.Tensor) -> Array:
         """Return what is predicted for each of the silo's devices: its class, int64 [m]."""
@@ -220,7 +228,8 @@ class HiFGL(Rounds):
         """What a later process must not draw again."""
         if self._perturbation is None:
             return {}
-        return {"smoothed" if self._smoothed else "perturbed": self._features.cpu().numpy()}
+        features = {"smoothed" if self._smoothed else "perturbed": self._features.cpu().numpy()}
+        return features if self._response is None else {**features, "labels": self.silo.labels}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
@@ -229,6 +238,9 @@ class HiFGL(Rounds):
             self._features = self._placed(state["perturbed"])
         if "smoothed" in state:
             self._keep_smoothed(self._placed(state["smoothed"]))
+        if "labels" in state:
+            self.silo = replace(self.silo, labels=state["labels"].copy())
+            self._labels = self._placed(self.silo.labels)
         overwrite(list(self.layers.parameters()), state["values"])
         remind(self._optimiser, within("optimiser", state))
         self._optimiser.param_groups[0]["lr"], self._steps = float(state["rate"][0]), int(state["rate"][1])

@@ -7,6 +7,7 @@ from fgl_reproduction.methods.fedgcn.configuration import FedGCN
 from fgl_reproduction.methods.fedpub.configuration import FedPub
 from fgl_reproduction.methods.fedsage.configuration import FedSage
 from fgl_reproduction.methods.fedstar.configuration import FedStar
+from fgl_reproduction.methods.gap.configuration import GAP, ProGAP
 from fgl_reproduction.methods.gcfl.configuration import GCFL
 
-__all__ = ["GCFL", "Ditto", "FedGCN", "FedPub", "FedSage", "FedStar"]
+__all__ = ["GAP", "GCFL", "Ditto", "FedGCN", "FedPub", "FedSage", "FedStar", "ProGAP"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fgl_reproduction.methods import GCFL, Ditto, FedGCN, FedPub, FedSage, FedStar
+from fgl_reproduction.methods import GAP, GCFL, Ditto, FedGCN, FedPub, FedSage, FedStar, ProGAP
 from fgl_secure import attacks, methods, train
 from fgl_secure.auditing.method import Method
 from fgl_secure.cli.main import OK, main
@@ -27,7 +27,9 @@ METHODS: Mapping[str, Any] = {
     "fedpub": FedPub,
     "fedsage": partial(FedSage, generator_rounds=1),
     "fedstar": FedStar,
+    "gap": GAP,
     "gcfl": GCFL,
+    "progap": ProGAP,
 }
 OTHER_RUNS: Mapping[str, Runs] = {
     "fedsage": ((FedSage(epochs=1, generator_rounds=1), "ckks"),),
@@ -39,7 +41,9 @@ ACCURACY = {
     "fedpub": (5, 0.6),
     "fedsage": (1, 0.6),
     "fedstar": (20, 0.55),
+    "gap": (15, 0.5),
     "gcfl": (20, 0.6),
+    "progap": (15, 0.5),
 }
 """Rounds, and an accuracy that the method reaches in them."""
 GRAPH, FOUR = (two_communities(devices=48, silos=silos) for silos in (3, 4))
@@ -107,9 +111,9 @@ def test_equal_runs_end_equal(method: Any) -> None:
     check_equal_runs(method, "cpu")
 
 
-@pytest.mark.parametrize("name", sorted(METHODS.keys() - {"fedsage"}))
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - {"fedsage", "gap", "progap"}))
 def test_settings_of_the_host_leave_a_method_as_it_is(name: str) -> None:
-    """The bits of every method that takes a second."""
+    """The bits of every method that takes a second and draws no noise."""
     check_settings(name, trained(name))
 
 

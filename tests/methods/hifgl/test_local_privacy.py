@@ -5,19 +5,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from fgl_secure import audit, train
+from fgl_secure.auditing.method import Method
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import local as local_dp
+from fgl_secure.dp import response_matrix
 from fgl_secure.errors import DataWarning, InputError
 from fgl_secure.graph import FederatedGraph, datasets
-from fgl_secure.methods import HiFGL, LocalPerturbation
+from fgl_secure.methods import Fed2GNN, FedStruct, HiFGL, LocalPerturbation
 from fgl_secure.methods.hifgl.audit_target import measure_perturbation
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import PAYLOAD, Channel, Direction, Recording, Role, Transcript
+from fgl_secure.training.local_privacy import correct_scores
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST
 from tests.error_codes import about
@@ -138,9 +142,53 @@ def test_a_program_that_is_taken_up_again_draws_nothing_anew() -> None:
     assert np.array_equal(again.state()["perturbed"], perturbed)
 
 
+@pytest.mark.parametrize("method", [Fed2GNN(epochs=1, hops=1, neighbours=4), FedStruct(epochs=1)])
+@pytest.mark.parametrize("epsilon", [1e-6, 40.0])
+def test_any_method_runs_on_a_graph_as_devices_send_it(method: Method, epsilon: float) -> None:
+    """At an epsilon of 10^-6 and with equal coins, features and labels change no loss; negative control: at 40."""
+    local = LocalPerturbation(epsilon, label_epsilon=epsilon)
+    flipped = replace(OTHER_FEATURES, graph=replace(OTHER_FEATURES.graph, labels=1 - GRAPH.labels))
+    losses = [
+        train(method, local.perturb_graph(graph, SimulationCoins(0)), "plaintext", device="cpu").result.losses
+        for graph in (GRAPH, flipped)
+    ]
+    assert (losses[0] == losses[1]) == (epsilon < 1)
+
+
+def test_corrected_losses_learn_true_labels_from_sent_ones() -> None:
+    """The scores that fit labels as they are sent best have the true label's law; negative control: as they come."""
+    law = torch.tensor(response_matrix(3, 1.0), dtype=torch.float64)
+    sent = law[0]  # how often each label is sent for a device of class 0
+    true = torch.tensor([[50.0, 0.0, 0.0]], dtype=torch.float64)
+    for scores, fits in ((correct_scores(true, law), True), (torch.log_softmax(true, dim=1), False)):
+        assert torch.allclose(scores.exp(), sent, atol=1e-6) == fits
+
+
+def test_a_silo_trains_and_chooses_rounds_on_sent_labels_alone() -> None:
+    """True labels of training and validation devices change no message and no report; those of test devices score."""
+    local = LocalPerturbation(1e-6, hops=1, label_epsilon=1e-6)
+    flipped = replace(GRAPH, graph=replace(GRAPH.graph, labels=1 - GRAPH.labels))
+    first, second = (recorded(graph, local).transcript for graph in (GRAPH, flipped))
+    assert payloads(first) == payloads(second)
+    local = replace(local, label_epsilon=None)
+    first, second = (recorded(graph, local).transcript for graph in (GRAPH, flipped))
+    assert payloads(first) != payloads(second)
+
+
+def test_sent_labels_are_drawn_once() -> None:
+    job = silos_of(GRAPH, Plaintext(), QUICK, perturbation=LocalPerturbation(1.0, label_epsilon=0.5))
+    first, again = (job.opened(job.channel(SimulationCoins(seed))).programs[0] for seed in (0, 1))
+    assert not np.array_equal(again.silo.labels, first.silo.labels)
+    again.restore(first.state())
+    assert np.array_equal(again.silo.labels, first.silo.labels)
+    scored = first.silo.test
+    assert np.array_equal(first.silo.labels[scored], job.share(0).labels[scored])
+
+
 @pytest.mark.parametrize(
     ("choices", "named"),
     [
+        ({"epsilon": 1.0, "label_epsilon": 0.0}, "label_epsilon"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"epsilon": float("nan")}, "epsilon"),
         ({"epsilon": 1.0, "hops": -1}, "hops"),
