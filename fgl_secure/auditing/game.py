@@ -212,7 +212,7 @@ class Table:
         grouping, whole = self.process.neighbour_grouping, self.process.neighbour_messages
         owners = np.unique(grouping.group_owner)
         forward = Swaps.of(grouping, owners, self.seed, whole=whole)
-        backward = Swaps.among(grouping.reversed(), forward.observers)
+        backward = Swaps.among(grouping.reverse(), forward.observers)
         return SwappedRows({Direction.FORWARD: forward, Direction.BACKWARD: backward})
 
 

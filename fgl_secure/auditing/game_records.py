@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fgl_secure.attacks.base import Alone, Card
+from fgl_secure.attacks.base import Card, KnowledgeBaseline
 from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.game import Game
-from fgl_secure.auditing.plan import GAME_ROUNDS, Plan
+from fgl_secure.auditing.plan import GAME_ROUNDS, AuditPlan
 from fgl_secure.auditing.records import GAME, Record
 from fgl_secure.auditing.report import sentence
 from fgl_secure.auditing.verdict import Verdict
@@ -32,7 +32,7 @@ def card_of(game: Game) -> Card:
     )
 
 
-def record_of(game: Game, run: str, plan: Plan) -> Record:
+def record_of(game: Game, run: str, plan: AuditPlan) -> Record:
     """A game as a finding.
 
     Args:
@@ -54,7 +54,7 @@ def record_of(game: Game, run: str, plan: Plan) -> Record:
         ci95=Interval(value, value) if found else Interval(0.0, seen),
         random=0.0,
         prior=0.0,
-        knowledge=Alone.NOTHING_KNOWN,
+        knowledge=KnowledgeBaseline.NOTHING_KNOWN,
         n=game.runs,
         seed=plan.seed,
         null_control=0.0,

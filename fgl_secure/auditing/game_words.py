@@ -17,7 +17,7 @@ import scipy  # its statistics are loaded when they are first asked for
 from numpy.typing import NDArray
 from sympy import isprime
 
-from fgl_secure.statistics.statistical import ALPHA, Outcome, row_echelon
+from fgl_secure.statistics.statistical import ALPHA, TestOutcome, row_echelon
 from fgl_secure.typing import Ids, Integers
 
 _BUCKETS = 64
@@ -90,7 +90,7 @@ class Trial:
         key: names the trial: the same one of two samples has the same.
     """
 
-    outcome: Outcome
+    outcome: TestOutcome
     rule: str
     rows: Ids
     key: tuple[str, int]
@@ -162,7 +162,7 @@ def _by_group(words: Words, hits: NDArray[np.bool_], share: float, test: str, ru
     """Too many hits among all words, in one coordinate, in one message, or of one sender: one-sided binomial tests."""
     m, d = hits.shape
     p = float(scipy.stats.binom.sf(int(hits.sum()) - 1, m * d, share))
-    yield Trial(Outcome(test, words.name, float(hits.sum()), p), rule, _hit(hits), (test, 0))
+    yield Trial(TestOutcome(test, words.name, float(hits.sum()), p), rule, _hit(hits), (test, 0))
     if d > 1:
         yield _worst(words, hits.sum(axis=0), np.full(d, m), share, f"{test} of one coordinate", rule)
         yield _worst(words, hits.sum(axis=1), np.full(m, d), share, f"{test} of one message", rule)
@@ -185,7 +185,7 @@ def _worst(words: Words, counts: Ids, n: Ids, share: float, test: str, rule: str
     elif len(broken):
         rule = f"{rule} (coordinates {', '.join(map(str, broken[:3].tolist()))}{', ...' if len(broken) > 3 else ''})"
     p = least_of(float(p_values[worst]), len(p_values))
-    return Trial(Outcome(test, words.name, float(counts[worst]), p), rule, rows, (test, 0))
+    return Trial(TestOutcome(test, words.name, float(counts[worst]), p), rule, rows, (test, 0))
 
 
 def least_of(p_value: float, count: int) -> float:
@@ -214,14 +214,16 @@ def _range(words: Words) -> Iterator[Trial]:
             continue
         expected = n * shares
         statistic = float(((np.bincount(found, minlength=len(shares)) - expected) ** 2 / expected).sum())
-        outcome = Outcome(what, words.name, statistic, float(scipy.stats.chi2.sf(statistic, len(shares) - 1)))
+        outcome = TestOutcome(what, words.name, statistic, float(scipy.stats.chi2.sf(statistic, len(shares) - 1)))
         yield Trial(outcome, "is not uniform over its range", everything, (what, 0))
     if words.modulus >= 2**63:
         return
     low, high = int(words.values.min()), int(words.values.max())
     for what, word, missed in (("largest word", high, words.modulus - 1 - high), ("smallest word", low, low)):
         p = math.exp(n * math.log1p(-missed / words.modulus))
-        yield Trial(Outcome(what, words.name, float(word), p), "does not reach its whole range", everything, (what, 0))
+        yield Trial(
+            TestOutcome(what, words.name, float(word), p), "does not reach its whole range", everything, (what, 0)
+        )
 
 
 def _bits(words: Words) -> Iterator[tuple[str, Ids, NDArray[np.float64]]]:
@@ -267,7 +269,7 @@ def _pairs(words: Words, places: Ids) -> Iterator[Trial]:
         p = float(scipy.stats.poisson.sf(count - 1, n * share) if n * share < 1e3 else _upper(count, n, share))
         rows = places[_worst_pair(close, m)]
         receiver = int(words.receivers[0])
-        yield Trial(Outcome(kind, words.name, count, p), rule, rows, (kind, receiver))
+        yield Trial(TestOutcome(kind, words.name, count, p), rule, rows, (kind, receiver))
         if d >= 2:
             yield _alike(close, words, places, pairs, share, kind, rule)
 
@@ -325,7 +327,7 @@ def _alike(close: list[Ids], words: Words, places: Ids, pairs: int, share: float
     worst = found[counts == most][:64] if most else found
     rows = places[np.unique(np.concatenate([worst // len(words.values), worst % len(words.values)]))]
     on = f"{words.name}, one pair of messages"
-    return Trial(Outcome(kind, on, float(most), p), rule, rows, (f"{kind} alike", int(words.receivers[0])))
+    return Trial(TestOutcome(kind, on, float(most), p), rule, rows, (f"{kind} alike", int(words.receivers[0])))
 
 
 def _neighbours(words: Words) -> Iterator[Trial]:
@@ -354,7 +356,7 @@ def _ranks(words: Words) -> Iterator[Trial]:
         missing, trials_made = _SQUARE - len(row_echelon(matrix, p)[1]), trials_made + 1
         least, width = max((missing, wide), (least, width))
     p_value = min(trials_made * float(p) ** -(least**2) * 4, 1.0)  # sum over j of p^-j stays below 4 / 3
-    outcome = Outcome("missing rank", words.name, float(least), p_value)
+    outcome = TestOutcome("missing rank", words.name, float(least), p_value)
     yield Trial(outcome, f"has linear relations between words (rows of {width})", np.arange(2), ("missing rank", 0))
 
 
@@ -371,5 +373,5 @@ def _shared(words: Words) -> Iterator[Trial]:
     expected = (sum(counts) ** 2 - sum(each**2 for each in counts)) / 2 / words.modulus
     found = int(double.sum())
     rows = np.flatnonzero(double[inverse].reshape(words.values.shape).any(axis=1))
-    outcome = Outcome("shared words", words.name, float(found), float(scipy.stats.poisson.sf(found - 1, expected)))
+    outcome = TestOutcome("shared words", words.name, float(found), float(scipy.stats.poisson.sf(found - 1, expected)))
     yield Trial(outcome, "comes to two receivers who must not both have it", rows, ("shared words", 0))

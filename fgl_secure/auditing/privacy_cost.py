@@ -11,7 +11,7 @@ CANARIES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredEpsilon:
     """A claimed epsilon and the evidence that stands beside it.
 
     Attributes:
@@ -42,7 +42,7 @@ class PrivacyCost:
         accuracy_without_edges: test accuracy of the same run on devices' own features; None if it was not measured.
     """
 
-    measured: Measured
+    measured: MeasuredEpsilon
     delta: float
     relation: str
     releases: int

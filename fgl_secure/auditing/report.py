@@ -14,7 +14,7 @@ from fgl_secure.attacks.base import Attack, Card
 from fgl_secure.attacks.registry import page_on, papers
 from fgl_secure.auditing.html import render_html, render_matrix
 from fgl_secure.auditing.matrix import Cell, matrix
-from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.plan import AuditPlan
 from fgl_secure.auditing.plot import plot_findings
 from fgl_secure.auditing.records import Json, Record, check_types, plain_mapping
 from fgl_secure.auditing.texts import render_junit, render_markdown
@@ -91,17 +91,17 @@ class Report:
     @property
     def protocols(self) -> tuple[str, ...]:
         """Every protocol that the report speaks of, those of the run first."""
-        named = self.run.get("protocols", ())
-        ordered = [str(name) for name in named] if isinstance(named, list) else []
+        names = self.run.get("protocols", ())
+        ordered = [str(name) for name in names] if isinstance(names, list) else []
         ordered += [record.protocol for record in self.records]
         ordered += [exposure.protocol for exposure in self.exposures]
         return tuple(dict.fromkeys([*ordered, *self.claims]))
 
     @property
-    def audited(self) -> str:
+    def audited_protocol(self) -> str:
         """The protocol that the top level of `accuracy` and `cost` speaks of."""
-        known = self.protocols
-        return str(self.run.get("protocol", known[-1] if known else "the run"))
+        protocols = self.protocols
+        return str(self.run.get("protocol", protocols[-1] if protocols else "the run"))
 
     @property
     def violations(self) -> tuple[Record, ...]:
@@ -195,8 +195,8 @@ class Report:
         """
         rows, columns = [], ["method", *(field.name for field in fields(Record))]
         for name in ("ci95", "null_interval"):
-            at = columns.index(name)
-            columns[at : at + 1] = [f"{name}_low", f"{name}_high"]
+            index = columns.index(name)
+            columns[index : index + 1] = [f"{name}_low", f"{name}_high"]
         for record in self.records:
             row: dict[str, object] = {"method": self.run.get("method"), **record.to_json()}
             for name in ("ci95", "null_interval"):
@@ -283,10 +283,10 @@ def _replace_all(texts: dict[Path, str]) -> None:
 
 
 def report_of(
-    plan: Plan,
+    plan: AuditPlan,
     results: Mapping[str, TrainingResult],
     records: list[Record],
-    chosen: tuple[Attack[Any, Any], ...],
+    attacks: tuple[Attack[Any, Any], ...],
     games: Mapping[str, Card],
     unseen: Mapping[str, set[str]],
     command: str,
@@ -297,15 +297,15 @@ def report_of(
         plan: what was run.
         results: of the trainings, by name of the run, the main one first.
         records: the findings.
-        chosen: the attacks that were to be tried.
+        attacks: the attacks that were to be tried.
         games: what each game is, by name.
         unseen: by name of a run, the games in which no message reached the observers.
         command: how to repeat it.
     """
-    cards = {**{each.card.name: each.card for each in chosen}, **games}
+    cards = {**{item.card.name: item.card for item in attacks}, **games}
     main, tested = next(iter(results)), promises_tested(plan, records, cards)
     at_work = {record.attack for record in records}
-    used = tuple(each for each in chosen if each.card.name in at_work)
+    working_attacks = tuple(item for item in attacks if item.card.name in at_work)
     return Report(
         run={
             "protocol": main,
@@ -342,7 +342,7 @@ def report_of(
         ),
         records=tuple(records),
         attacks={
-            **{each.card.name: _about(each.card, page_on(each)) for each in used},
+            **{item.card.name: _about(item.card, page_on(item)) for item in working_attacks},
             **{name: _about(card) for name, card in games.items() if name in at_work},
         },
         exposures=tuple(
@@ -367,22 +367,22 @@ def report_of(
     )
 
 
-def promises_tested(plan: Plan, records: list[Record], cards: Mapping[str, Card]) -> dict[str, list[str]]:
+def promises_tested(plan: AuditPlan, records: list[Record], cards: Mapping[str, Card]) -> dict[str, list[str]]:
     """By scheme, the sentences of its claim that some figure could have violated.
 
     That takes an attack on what is promised, by those against whom, with controls that hold, enough units for a full
     break to be seen, and something that the attack finds on this subject in the clear.
     """
     claims = {name: claim for subject in plan.subjects for name, claim in subject.claims.items()}
-    found: dict[str, dict[str, None]] = {}
+    result: dict[str, dict[str, None]] = {}
     for record in records:
         card, claim = cards.get(record.attack), claims.get(record.protocol)
         able = record.verdict.is_measured and record.controls_hold and record.could_tell
         if card is None or claim is None or not able or card.circumstance is Circumstance.MALICIOUS_DEVICE:
             continue
         borne = claim.borne_on(card.secret, card.coalition, card.circumstance)
-        found.setdefault(record.protocol, {}).update((sentence(each), None) for each in borne)
-    return {name: list(sentences) for name, sentences in found.items()}
+        result.setdefault(record.protocol, {}).update((sentence(item), None) for item in borne)
+    return {name: list(sentences) for name, sentences in result.items()}
 
 
 def _about(card: Card, page: str = "") -> dict[str, object]:
@@ -413,12 +413,12 @@ def sentence(guarantee: Guarantee) -> str:
     return f"{guarantee.statement} ({guarantee.source})"
 
 
-def _notes(plan: Plan) -> tuple[str, ...]:
+def _notes(plan: AuditPlan) -> tuple[str, ...]:
     rounds = plan.subjects[0].attacked_rounds
-    read = "the first round" if rounds == 1 else f"the first {rounds} rounds"
+    rounds_text = "the first round" if rounds == 1 else f"the first {rounds} rounds"
     return (
-        f"Attacks read what was sent in {read} of training and what parties are left with in the end; messages and "
-        "bytes are counted over all rounds.",
+        f"Attacks read what was sent in {rounds_text} of training and what parties are left with in the end; messages "
+        "and bytes are counted over all rounds.",
         "Masks come from repeatable simulation coins, so that every figure can be repeated; training outside an audit "
         "takes them from the operating system.",
         *([f"Reported round: {plan.chosen_on}."] if plan.chosen_on.endswith(LAST_ROUND) else []),

@@ -25,7 +25,7 @@ from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.perturbed import GridEncoding
 from fgl_secure.protocols.relay_coded.relays import Relays, RelayState
 from fgl_secure.protocols.relay_coded.scheme import RelayCoded
-from fgl_secure.protocols.scheme import Encoding, Scheme, SumMachine
+from fgl_secure.protocols.scheme import RowEncoding, Scheme, SumMachine
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Guarantee, PublicParameters, Role, Secret, Step, Strength
 from fgl_secure.typing import Array, Ids
@@ -58,7 +58,7 @@ class JointNoise(Scheme):
     label: ClassVar[str] = "joint-noise"
     summary: ClassVar[str] = "relay-coded sums with noise that relays draw together"
     adds_noise: ClassVar[bool] = True
-    keyed: ClassVar[bool] = False
+    uses_keys: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         inner = self.inner
@@ -113,13 +113,13 @@ class JointNoise(Scheme):
             )
         return FixedPoint(self.inner.field, settings.clip, settings.fraction_bits, terms)
 
-    def fitted(self, topology: Topology) -> Scheme:
+    def adapt(self, topology: Topology) -> Scheme:
         """Itself for neighbours; the inner scheme for other sums, which get no noise."""
-        return self if topology.name == NEIGHBOURS else self.inner.fitted(topology)
+        return self if topology.name == NEIGHBOURS else self.inner.adapt(topology)
 
-    def answered(self, grouping: Grouping) -> Grouping:
+    def answered_grouping(self, grouping: Grouping) -> Grouping:
         """The inner scheme's: all."""
-        return self.inner.answered(grouping)
+        return self.inner.answered_grouping(grouping)
 
     def partnering(self, grouping: Grouping) -> Partnering | None:
         """The inner scheme's."""
@@ -150,7 +150,7 @@ class JointNoise(Scheme):
         )
         return Claim((*inner.guarantees, guarantee), inner.leaks_by_design, inner.assumptions + assumptions)
 
-    def encoding(self, topology: Topology) -> Encoding:
+    def encoding(self, topology: Topology) -> RowEncoding:
         """Neighbours' rows are clipped and put on the grid of the noise; see `fixed_point`."""
         if topology.name != NEIGHBOURS:
             return self.inner.encoding(topology)
@@ -171,7 +171,7 @@ class JointNoise(Scheme):
             raise InputError(
                 f"width must be at most the settings' {settings.width} coordinates; found {topology.width}"
             )
-        for way in (topology.grouping, topology.grouping.reversed()):
+        for way in (topology.grouping, topology.grouping.reverse()):
             settings.target.relation.check(way.row_owner[way.source], way.target)
         kind: Any = NoisyRelays if inner.roles.relays is Relays else inner.roles.relays  # others are for tests
         relays: Any = partial(kind, settings=settings)
@@ -220,7 +220,7 @@ class NoisyRelays(Relays):
         return noise
 
     def _arrays(self) -> dict[str, Array]:
-        return {**super()._arrays(), _SPENT: np.array([self._budget.spent])}
+        return {**super()._arrays(), _SPENT: np.array([self._budget.spent_releases])}
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)

@@ -46,7 +46,7 @@ def noise_for(preset: HopPreset, epsilon: float = 4.0, graph: FederatedGraph = G
 
 def programs_after(job: Job, seed: int = 0) -> list[NoisyHops]:
     """The silos' programs after all rounds."""
-    process = job.opened(job.channel(SimulationCoins(seed)))
+    process = job.open(job.channel(SimulationCoins(seed)))
     in_lockstep(process)
     return [each for each in process.programs if isinstance(each, NoisyHops)]
 
@@ -230,7 +230,7 @@ def test_broken_noise_exceeds_the_claim(claimed: Perturbation, draw: Any) -> Non
 def test_a_process_for_each_silo_trains_as_one_process(preset: HopPreset) -> None:
     """Without noise to the last bit, also when processes are stopped after every turn."""
     job = make_job(GRAPH, {"neighbours": Plaintext(), "server": PairwiseMasking()}, preset, None)
-    agree(apart(job, put_down=True), in_lockstep(job.opened(job.channel(SimulationCoins(0)))))
+    agree(apart(job, put_down=True), in_lockstep(job.open(job.channel(SimulationCoins(0)))))
 
 
 @pytest.mark.parametrize("preset", [QUICK, STAGED])
@@ -238,7 +238,7 @@ def test_a_program_that_goes_on_draws_nothing_anew(preset: HopPreset) -> None:
     """Its noise is that of the first life, and its releases stay spent."""
     job = make_job(GRAPH, CLEAR, preset, noise_for(preset))
     first = programs_after(job, 0)[0]
-    again = job.opened(job.channel(SimulationCoins(9))).programs[0]
+    again = job.open(job.channel(SimulationCoins(9))).programs[0]
     assert isinstance(again, NoisyHops)
     assert not np.array_equal(again.kept["noise"], first.kept["noise"])
     again.restore(first.state())

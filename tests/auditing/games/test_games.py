@@ -10,7 +10,7 @@ from fgl_secure.auditing.audit import GAMES, audit
 from fgl_secure.auditing.game import Game, play_games
 from fgl_secure.auditing.game_variations import Swaps, swapped_edges
 from fgl_secure.auditing.matrix import State
-from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.plan import AuditPlan
 from fgl_secure.auditing.report import Report
 from fgl_secure.methods import FedAvg, HiFGL
 from fgl_secure.protocols.topology import Grouping
@@ -18,7 +18,7 @@ from fgl_secure.runtime import Role, Secret
 
 
 @cache
-def _plan(*schemes: str) -> Plan:
+def _plan(*schemes: str) -> AuditPlan:
     return HiFGL(epochs=1).plan(None, schemes, seed=0)
 
 

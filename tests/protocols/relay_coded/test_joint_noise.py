@@ -145,7 +145,7 @@ def test_all_tapes_give_the_sum_with_the_law_of_all_shares() -> None:
         coins = TapeCoins(p, 4)
         session = opened(tiny(p, 1, roles=roles), Channel(case.directory, coins), case.grouping, 1)
         sums = session.sum(np.array([[1.0], [1.0], [0.0]]), Step(0))[:, 2, 0]
-        assert coins.unused == 0
+        assert coins.unused_coins == 0
         found = {int(x) % p: Fraction(count, len(sums)) for x, count in Counter(sums.tolist()).items()}
         expected = {(x + 2) % p: chance for x, chance in together(SmallNoise(p).law, 2, p).items()}
         assert (found == expected) == right
@@ -154,7 +154,7 @@ def test_all_tapes_give_the_sum_with_the_law_of_all_shares() -> None:
 def joint(T: int = 1, colluding: int = 1, profile: Profile = Profile.SHOWN, **changes: Any) -> JointNoise:
     """At production size, calibrated for messages."""
     target = PrivacyTarget(4.0, 1e-5, MESSAGE, changes.pop("releases", 2))
-    settings = Perturbation.calibrated(target, clip=1.0, width=3, honest=T + 1 - colluding)
+    settings = Perturbation.calibrate(target, clip=1.0, width=3, honest=T + 1 - colluding)
     inner = RelayCoded(T=T, R=T + 1, k_min=1, profile=profile, **changes)
     return JointNoise(inner, settings, colluding)
 

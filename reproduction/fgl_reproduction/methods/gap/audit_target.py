@@ -12,9 +12,9 @@ from fgl_reproduction.methods.gap.hops import calibrate_noise, play_canaries
 from fgl_reproduction.methods.gap.program import HopPreset, make_job
 from fgl_secure.attacks.message_passing.knowledge import TRAINING
 from fgl_secure.attacks.truth import MessageTruth
-from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject, pooled_over
-from fgl_secure.auditing.privacy_cost import Measured, PrivacyCost
+from fgl_secure.auditing.method import AuditRequest
+from fgl_secure.auditing.plan import AuditPlan, Subject, pooled_over
+from fgl_secure.auditing.privacy_cost import MeasuredEpsilon, PrivacyCost
 from fgl_secure.auditing.programs import beside_models, claim_of, in_the_clear, public_of
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
@@ -93,7 +93,7 @@ class HopSubject(Subject):
         if self.settings is None:
             return claim
         leaks = () if self.relays else (OWN_LEAK,)
-        return claim.joined(Claim((edge_guarantee(self.settings),), leaks, ASSUMPTIONS))
+        return claim.join(Claim((edge_guarantee(self.settings),), leaks, ASSUMPTIONS))
 
     @property
     def relays(self) -> int:
@@ -125,7 +125,7 @@ class HopSubject(Subject):
         target = settings.target
         bounds = play_canaries(settings, SimulationCoins(self.seed)).bounds(target.delta)
         return PrivacyCost(
-            Measured(target.epsilon, "privacy loss distributions", *bounds),
+            MeasuredEpsilon(target.epsilon, "privacy loss distributions", *bounds),
             target.delta,
             str(target.relation),
             target.releases,
@@ -147,7 +147,7 @@ class HopSubject(Subject):
         what = f"all sums of {self.method.title}, one round per stage"
         yield RecordedRun(self.name, what, TRAINING, public, transcript, (truth,))
 
-    def unprotected(self) -> tuple[Subject, ...]:
+    def unprotected_subjects(self) -> tuple[Subject, ...]:
         """One round per stage with every message in the clear, without noise."""
         ways = in_the_clear(self.graph.num_silos)
         return tuple(
@@ -166,9 +166,9 @@ def make_preset(method: GAP) -> HopPreset:
     return preset.with_epochs(method.epochs)
 
 
-def gap_plan(method: GAP, asked: Asked) -> Plan:
+def gap_plan(method: GAP, asked: AuditRequest) -> AuditPlan:
     """Check every choice, calibrate the noise and load the data; nothing is run."""
-    preset, graph = make_preset(method), asked.federated(SPLIT)
+    preset, graph = make_preset(method), asked.load_graph(SPLIT)
     check_undirected(graph)
     found = int(graph.edges.shape[1])
     most = found if method.edges is None else method.edges
@@ -189,8 +189,8 @@ def gap_plan(method: GAP, asked: Asked) -> Plan:
             joint = _add_joint_noise(scheme, method.colluding, calibrate)
             run |= {"schemes": {**run["schemes"], NEIGHBOURS: joint}, "settings": joint.settings}
             run["name"] = run["name"].replace(scheme.name, joint.name, 1)
-    shared = asked.shared(graph, preset)
-    return Plan(
+    shared = asked.common_fields(graph, preset)
+    return AuditPlan(
         tuple(HopSubject(**shared, **run) for run in runs),
         {},  # attacks on sums of messages bring their controls
         NOTES,

@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method, Usual
-from fgl_secure.choices import choice
+from fgl_secure.config_fields import choice
 from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.method import Asked
-    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.auditing.method import AuditRequest
+    from fgl_secure.auditing.plan import AuditPlan
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class GAP(Method):
         """See `Method.usual`. Refused sums and degree-capped partners depend on edges, which noise would not cover."""
         return {"neighbours": {"k_min": 1, "profile": "graph-shown"}}
 
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.gap.audit_target import gap_plan
 

@@ -66,7 +66,7 @@ def calibrate_noise(
             f"{chosen:g}"
         )
     target = PrivacyTarget(epsilon, chosen, Relation(unit), hops)
-    return Perturbation.calibrated(target, clip=CLIP, width=width, honest=honest)
+    return Perturbation.calibrate(target, clip=CLIP, width=width, honest=honest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.local_privacy import correct_scores
 from fgl_secure.training.node_models import NodeModel, Surroundings
 
@@ -27,16 +27,16 @@ class EmbeddingModel(NodeModel):
 
     response: torch.Tensor | None = None
 
-    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def forward(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """Return the scores, float [n, classes]: of labels as they are sent in training, of true ones otherwise."""
         scores = self.score(graph, dropout)
         return correct_scores(scores, self.response) if self.training and self.response is not None else scores
 
-    def score(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def score(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """Return the scores of true labels, float [n, classes]."""
         raise NotImplementedError
 
-    def embed(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def embed(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """Return the embedding, float [n, width], that goes to neighbours next."""
         raise NotImplementedError
 
@@ -55,13 +55,13 @@ class Encoder(EmbeddingModel):
         self.weights = nn.ParameterList(_linear(d_in, d_out, coins) for d_in, d_out in pairs)
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(d_out)) for _, d_out in pairs)
 
-    def embed(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def embed(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """See `EmbeddingModel.embed`."""
         hidden = functional.selu(graph.rows @ self.weights[0] + self.biases[0])
         second: torch.Tensor = dropout(hidden, training=self.training) @ self.weights[1] + self.biases[1]
         return functional.selu(second)
 
-    def score(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def score(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """See `EmbeddingModel.score`."""
         hidden = dropout(self.embed(graph, dropout), training=self.training)
         scores: torch.Tensor = hidden @ self.weights[2] + self.biases[2]
@@ -89,10 +89,10 @@ class BlockClassifier(EmbeddingModel):
         weights = torch.block_diag(*self.weights)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         return functional.selu(graph.rows @ weights + torch.cat(list(self.biases)))
 
-    def embed(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:  # noqa: ARG002  # as the encoder's
+    def embed(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:  # noqa: ARG002  # as the encoder's
         """See `EmbeddingModel.embed`: of the last block."""
         return self._hidden(graph)[:, -self._width :]
 
-    def score(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def score(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """See `EmbeddingModel.score`."""
         return dropout(self._hidden(graph), training=self.training) @ self.head + self.head_bias

@@ -28,14 +28,14 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.averaging import APART, Learner, LocalSteps
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.local_privacy import perturb_labels
 from fgl_secure.training.loop import COUNTS, counts_of
 from fgl_secure.training.node_models import Matrix, Surroundings
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.presets import Schedule, Selection, check_fields
-from fgl_secure.training.rounds import Figures, Rounds
+from fgl_secure.training.rounds import Figures, TrainingRounds
 from fgl_secure.typing import Array, Floats, Ids
 
 FEATURE_NORM = 4.0
@@ -81,7 +81,7 @@ class HopPreset(Schedule):
         return 1 + (self.hops if self.progressive else 1)
 
 
-class NoisyHops(Rounds):
+class NoisyHops(TrainingRounds):
     """One silo of GAP or ProGAP.
 
     Args:
@@ -110,7 +110,7 @@ class NoisyHops(Rounds):
         super().__init__(talk, preset.stages * preset.epochs, preset.selection, None)
         self._preset, self._seed, self._device = preset, seed, device or torch.device("cpu")
         devices, coins, self._response = len(self.silo.nodes), coins or SystemCoins(), None
-        adding = talk.summed == 0 if relays else np.ones(devices, dtype=np.bool_)
+        adding = talk.message_counts == 0 if relays else np.ones(devices, dtype=np.bool_)
         self._sums = NoisySums.draw(settings, adding, coins, relays or None)
         nothing = np.zeros((0, devices, preset.width))
         self.kept = {"noise": self._sums.noise, "rows": nothing, "without edges": np.zeros(COUNTS, dtype=np.int64)}
@@ -140,7 +140,7 @@ class NoisyHops(Rounds):
         self._graph = Surroundings(Matrix(sparse.csr_array(inputs), self._device), empty)
         model.response = self._response
         self._model = model
-        self._dropout = Dropout(preset.dropout, self._seed + APART * (1 + self.silo.silo) + stage)
+        self._dropout = CoinDropout(preset.dropout, self._seed + APART * (1 + self.silo.silo) + stage)
         steps = LocalSteps(preset.learning_rate, preset.weight_decay)
         self.learner = Learner(self.talk, model, steps, self._dropout, self._device)
 
@@ -151,7 +151,7 @@ class NoisyHops(Rounds):
             self._cache_sums(stage)
             self._open(stage)
         own = counts_of(self.silo, self.learner.classes(self._graph))
-        return self._scored(self.figures(own, self.learner.step(self._graph), self.learner.labelled))
+        return self._scored(self.figures(own, self.learner.step(self._graph), self.learner.training_nodes))
 
     def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
         """Score the model as it is."""
