@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from benchmarks.pieces import COPY, Part, Piece, copied
-from benchmarks.timing import Figure, Side, Timing
+from benchmarks.pieces import COPY, BenchPart, Piece, measure_copy
+from benchmarks.timing import BoundedFigure, BoundSide, Timing
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
@@ -55,27 +55,27 @@ class _Case:
 
 def _pieces() -> dict[str, Callable[[], Piece]]:
     """Every data set that is there, at hidden width 64 and T = 1, with GCN."""
-    return {COPY: copied()} | {dataset: partial(_dataset, dataset) for dataset in DATASETS}
+    return {COPY: measure_copy()} | {dataset: partial(_dataset, dataset) for dataset in DATASETS}
 
 
 def _dataset(dataset: str) -> Piece:
     try:
-        prepared = _prepared(dataset)
+        prepared = _prepare_subjects(dataset)
     except DataNotFoundError:
         name = f"{dataset}: secured epoch over plain PyG"
-        return Piece((), (Figure(name, None, Side.AT_MOST, DEFAULT_BOUND, "no data"),))
-    return _measured(prepared)
+        return Piece((), (BoundedFigure(name, None, BoundSide.AT_MOST, DEFAULT_BOUND, "no data"),))
+    return _measure_passes(prepared)
 
 
-def _prepared(dataset: str) -> tuple[HiFGLSubject, ...]:
+def _prepare_subjects(dataset: str) -> tuple[HiFGLSubject, ...]:
     """Raises `DataNotFoundError` where the data set is not there."""
     return cast(tuple[HiFGLSubject, ...], HiFGL().plan(dataset, PROTOCOLS).subjects)
 
 
-def _measured(subjects: tuple[HiFGLSubject, ...]) -> Piece:
+def _measure_passes(subjects: tuple[HiFGLSubject, ...]) -> Piece:
     prepared = subjects[0]
     name = prepared.graph.graph.name
-    cases = [_Case("plain PyG", plain_epoch(prepared), None), *map(_secured, subjects)]
+    cases = [_Case("plain PyG", plain_epoch(prepared), None), *map(_secure_case, subjects)]
     first, started = {}, {}
     for case in cases:
         before = time.process_time()
@@ -92,12 +92,12 @@ def _measured(subjects: tuple[HiFGLSubject, ...]) -> Piece:
     timings += [_timing(f"{name}: epoch, {case.name}, processor time", case, worked[case.name]) for case in cases]
     timings += [_timing(f"{name}: first epoch with set-up, {case.name}", case, [first[case.name]]) for case in cases]
     figures = [
-        Figure(
+        BoundedFigure(
             f"{name}: epoch under {case.name} over plain PyG",
             statistics.median(
                 ours / plain for ours, plain in zip(seconds[case.name], seconds["plain PyG"], strict=True)
             ),
-            Side.AT_MOST,
+            BoundSide.AT_MOST,
             BOUNDS.get(case.name, DEFAULT_BOUNDS.get(name, DEFAULT_BOUND)),
             "all parties' work in one process",
             COUNTED.get(case.name, ""),
@@ -105,13 +105,13 @@ def _measured(subjects: tuple[HiFGLSubject, ...]) -> Piece:
         for case in cases[1:]
     ]
     channels = {case.name: case.channel for case in cases if case.channel is not None}
-    found = (
+    result = (
         *figures,
         _set_up(name, started[HIDING] - statistics.median(worked[HIDING]), channels[HIDING]),
-        _covered(prepared, channels[HIDING]),
+        _cover_figure(prepared, channels[HIDING]),
         *_bytes(name, channels[SHOWING]),
     )
-    return Piece(tuple(timings), found)
+    return Piece(tuple(timings), result)
 
 
 def _timing(name: str, case: _Case, seconds: Sequence[float]) -> Timing:
@@ -121,41 +121,41 @@ def _timing(name: str, case: _Case, seconds: Sequence[float]) -> Timing:
 _OPENING = (Phase.KEYS, Phase.TAGS, Phase.CIRCUITS)
 
 
-def _set_up(name: str, seconds: float, channel: Channel) -> Figure:
+def _set_up(name: str, seconds: float, channel: Channel) -> BoundedFigure:
     """What the first round takes beside an epoch: keys, pseudonyms and circuits, every seal made and opened."""
     sent = sum(b.bytes for b in channel.transcript.messages if b.phase in _OPENING)
     devices = len(channel.parties.ids(Role.DEVICE))
-    return Figure(
+    return BoundedFigure(
         f"{name}: processor seconds of set-up, {HIDING}",
         seconds,
-        Side.AT_MOST,
+        BoundSide.AT_MOST,
         SET_UP_BOUNDS.get(name, SET_UP_BOUNDS["Cora"]),
         "all parties' work in one process, every seal executed",
         basis=f"{seconds / devices * 1e3:.1f} ms and {sent // devices:,} bytes a device, all hops counted",
     )
 
 
-def _covered(prepared: HiFGLSubject, channel: Channel) -> Figure:
+def _cover_figure(prepared: HiFGLSubject, channel: Channel) -> BoundedFigure:
     """How many rows go to one relay in a pass, with dummies, for one along an edge; and what devices send."""
     of_round = [b for b in channel.transcript.messages if b.step.round == 1]
     rows = next(b.messages for b in of_round if b.phase is Phase.SEALED)
     ids = channel.parties.ids(Role.DEVICE)
     devices, sent = len(ids), sum(b.bytes for b in of_round if np.isin(b.senders[:1], ids).any())
     whole = sum(b.bytes for b in of_round)
-    each = (
+    item = (
         f"every device sends {rows // devices} in a pass, and {sent // devices:,} bytes in an epoch; "
         f"all messages of an epoch have {whole:,} bytes"
     )
-    return Figure(
+    return BoundedFigure(
         f"{prepared.graph.graph.name}: rows with dummies over those along edges, {HIDING}",
         rows / prepared.graph.edges.shape[1],
-        Side.AT_MOST,
+        BoundSide.AT_MOST,
         COVERED_BOUND,
-        basis=each,
+        basis=item,
     )
 
 
-def _bytes(name: str, channel: Channel) -> list[Figure]:
+def _bytes(name: str, channel: Channel) -> list[BoundedFigure]:
     """Bytes that a message of the hidden layer costs on its way to the relays, and with its share of the answers."""
     layer = [b for b in channel.transcript.messages if b.step.round == 1 and b.step.layer == 0]
     forward = [b for b in layer if b.step.direction == "forward"]
@@ -163,26 +163,26 @@ def _bytes(name: str, channel: Channel) -> list[Figure]:
     to_relays = sum(b.bytes for b in forward if b.phase in (Phase.SHARE_HEADERS, Phase.SHARES))
     everything = sum(b.bytes for b in forward)
     return [
-        Figure(
+        BoundedFigure(
             f"{name}: bytes a message over the published {PUBLISHED_BYTES}",
             to_relays / messages / PUBLISHED_BYTES,
-            Side.AT_MOST,
+            BoundSide.AT_MOST,
             BYTES_BOUND,
         ),
-        Figure(
+        BoundedFigure(
             f"{name}: the same with each target's answers, via two silos",
             everything / messages / PUBLISHED_BYTES,
-            Side.AT_MOST,
+            BoundSide.AT_MOST,
             BYTES_BOUND,
             "every device has an answer from every relay, whatever its degree, or silos would see degrees",
         ),
     ]
 
 
-def _secured(subject: HiFGLSubject) -> _Case:
+def _secure_case(subject: HiFGLSubject) -> _Case:
     job = silos_of(subject.graph, subject.schemes, subject.preset, device=torch.device("cpu"))
     channel = job.channel(SystemCoins())
-    return _Case(subject.name, job.opened(channel).round, channel)
+    return _Case(subject.name, job.open(channel).round, channel)
 
 
 def plain_epoch(prepared: HiFGLSubject, device: torch.device | None = None) -> Round:
@@ -216,4 +216,4 @@ def seconds_of(work: Round, number: int) -> float:
     return time.perf_counter() - start
 
 
-PART = Part(_pieces)
+PART = BenchPart(_pieces)

@@ -26,8 +26,8 @@ from fgl_secure.attacks.gradients.inversion import (
     inverting_gradients,
     total_variation,
 )
-from fgl_secure.attacks.gradients.matching import matched, recovered
-from fgl_secure.attacks.gradients.single import counted
+from fgl_secure.attacks.gradients.matching import is_recovered, match_rows
+from fgl_secure.attacks.gradients.single import count_labels
 from fgl_secure.attacks.message_passing import fingerprint
 from fgl_secure.attacks.recovery import largest_share, share_right
 from fgl_secure.attacks.row_space import solver
@@ -113,33 +113,35 @@ def match(
         >>> match([[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.9], [0.9, 0.0]], truth=[1, 0])
         Matches(score=1.000 in 0.158..1.000, baseline=0.500)
     """
-    here, there = _matrix(features, "features"), _matrix(table, "table", columns_of=features)
-    if not len(there):
+    features_matrix, table_matrix = _matrix(features, "features"), _matrix(table, "table", columns_of=features)
+    if not len(table_matrix):
         raise InputError("table must have at least 1 row; found 0")
-    both, rng = comparable(np.concatenate([here, there])), np.random.default_rng(_whole(seed, "seed"))
+    both, rng = comparable(np.concatenate([features_matrix, table_matrix])), np.random.default_rng(_whole(seed, "seed"))
     if method != "degrees":  # degrees are recovered from the features' own values
-        both = _centred(both)
-    mine, theirs = both[: len(here)], both[len(here) :]
+        both = _center(both)
+    own_rows, theirs = both[: len(features_matrix)], both[len(features_matrix) :]
     if method == "nearest":
-        rows = nearest(mine, theirs, 1, rng, rounding=0.0)[:, 0]
+        rows = nearest(own_rows, theirs, 1, rng, rounding=0.0)[:, 0]
     elif method == "assignment":
-        rows = one_to_one(mine, theirs, rng, rounding=0.0)
+        rows = one_to_one(own_rows, theirs, rng, rounding=0.0)
     elif method == "degrees":
-        found = by_degree(mine, theirs, rng)
-        if found is None:
+        result = by_degree(own_rows, theirs, rng)
+        if result is None:
             raise InputError('features must tell degrees for method="degrees"; they do not: take "nearest"')
-        rows = found[:, 0]
+        rows = result[:, 0]
     else:
         raise InputError(f'method must be "nearest", "assignment" or "degrees"; found {method!r}')
     if truth is None:
         return Matches(None, rows)
-    actual = _indices(truth, len(here), len(there), "truth")
-    prior = max(largest_share(actual[:, None]), 1 / len(there))
+    actual = _indices(truth, len(features_matrix), len(table_matrix), "truth")
+    prior = max(largest_share(actual[:, None]), 1 / len(table_matrix))
     finding = "nodes are matched with their own row."
-    return Matches(share_right("matched", rows == actual, None, finding, random=1 / len(there), prior=prior), rows)
+    return Matches(
+        share_right("matched", rows == actual, None, finding, random=1 / len(table_matrix), prior=prior), rows
+    )
 
 
-def _centred(features: Floats) -> Floats:
+def _center(features: Floats) -> Floats:
     """Features around their median: a common offset would exceed the differences between rows in squared distances."""
     centred = features - np.median(features, axis=0)
     largest = float(np.abs(centred).max(initial=0.0))
@@ -187,12 +189,14 @@ def edges_from_product(
         array([[ True,  True, False],
                [False,  True,  True]])
     """
-    known, shown = _matrix(edges, "edges"), _matrix(product, "product")
-    if len(known) != len(shown):
-        raise InputError(f"product must have one row for each of {len(known)} rows of edges; found {len(shown)}")
-    solution = solver(known)
-    rows, columns = neighbour_lists(solution.weights @ shown)
-    lists = np.zeros((known.shape[1], shown.shape[1]), dtype=np.bool_)
+    known_matrix, product_matrix = _matrix(edges, "edges"), _matrix(product, "product")
+    if len(known_matrix) != len(product_matrix):
+        raise InputError(
+            f"product must have one row for each of {len(known_matrix)} rows of edges; found {len(product_matrix)}"
+        )
+    solution = solver(known_matrix)
+    rows, columns = neighbour_lists(solution.weights @ product_matrix)
+    lists = np.zeros((known_matrix.shape[1], product_matrix.shape[1]), dtype=np.bool_)
     lists[solution.unknowns[rows], columns] = True
     nodes = np.flatnonzero(lists.any(axis=1)).astype(np.int64)
     if truth is None:
@@ -215,7 +219,7 @@ def edges_from_product(
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Pairs(Result):
+class ContainedPairs(Result):
     """Pairs of a sum and a dictionary row that it contains.
 
     Attributes:
@@ -227,7 +231,7 @@ class Pairs(Result):
     rows: Ids
 
 
-def contained(sums: ArrayLike, dictionary: ArrayLike, *, truth: ArrayLike | None = None) -> Pairs:
+def find_contained(sums: ArrayLike, dictionary: ArrayLike, *, truth: ArrayLike | None = None) -> ContainedPairs:
     """Find the terms of sums in a public dictionary of sparse, non-negative rows: the sum has all of their columns.
 
     Every exact sum reveals this to its receiver, under any scheme and any weights.
@@ -245,16 +249,16 @@ def contained(sums: ArrayLike, dictionary: ArrayLike, *, truth: ArrayLike | None
         InputError: shapes do not fit, or an entry is not finite or negative.
 
     Examples:
-        >>> contained([[2, 0, 1]], [[1, 0, 0], [0, 1, 0], [1, 0, 1]]).rows
+        >>> find_contained([[2, 0, 1]], [[1, 0, 0], [0, 1, 0], [1, 0, 1]]).rows
         array([0, 2])
     """
     totals, listed = _matrix(sums, "sums"), _matrix(dictionary, "dictionary", columns_of=sums)
     for name, values in (("sums", totals), ("dictionary", listed)):
         if (values < 0).any():
             raise InputError(f"{name} must not be negative; at least one entry is")
-    where, which = fingerprint.contained(totals, listed)
+    where, which = fingerprint.find_contained(totals, listed)
     if truth is None:
-        return Pairs(None, where, which)
+        return ContainedPairs(None, where, which)
     actual = _matrix(truth, "truth") != 0
     if actual.shape != (len(totals), len(listed)):
         raise InputError(f"truth must have shape [{len(totals)}, {len(listed)}]; found {list(actual.shape)}")
@@ -266,7 +270,7 @@ def contained(sums: ArrayLike, dictionary: ArrayLike, *, truth: ArrayLike | None
     density, right = float(actual.mean()), (claimed & actual).ravel()[either]
     finding = "rows are found in their sums, among pairs that are true or claimed."
     measured = share_right("rows found", right, either // len(listed), finding, random=density, prior=density)
-    return Pairs(measured, where, which)
+    return ContainedPairs(measured, where, which)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -343,7 +347,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _SeenOfModule:
+class _ModuleGradient:
     """The gradient of a module; see `Sought`."""
 
     call: Callable[[torch.Tensor], torch.Tensor]  # inputs to logits
@@ -356,7 +360,7 @@ class _SeenOfModule:
     box: tuple[float, float] | None
     image_shape: tuple[int, int] | None
 
-    def shown(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def gradient_of(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         value = self.loss(self.call(x), labels)
         slopes = torch.autograd.grad(value, self.parameters, create_graph=True, materialize_grads=True)
         return torch.cat([slope.reshape(-1) for slope in slopes])
@@ -422,18 +426,18 @@ def invert(
     """
     if not isinstance(method, str) or method not in _METHODS:
         raise InputError(f'method must be "cosine", "dlg" or "idlg"; found {method!r}')
-    seen = _seen(model, gradient, tuple(shape), labels, call, loss, box, image_shape)
+    observed = _observe_module(model, gradient, tuple(shape), labels, call, loss, box, image_shape)
     trying, attempt = effort or (Effort(300) if method == "cosine" else Effort(150, 2)), _METHODS[method]
-    best = min((attempt(seen, trying.steps, start) for start in trying.starts()), key=lambda each: each.distance)
-    found, batch = np.asarray(best.features), len(seen.labels)
+    best = min((attempt(observed, trying.steps, start) for start in trying.starts()), key=lambda item: item.distance)
+    result, batch = np.asarray(best.features), len(observed.labels)
     if truth is None:
-        return Inversion(None, found, best.labels, best.distance)
-    order, measured = _scored(found, batch, as_floats(truth, "truth"), box, public)
-    return Inversion(measured, found[order], best.labels[order[:batch]], best.distance)
+        return Inversion(None, result, best.labels, best.distance)
+    order, measured = _score_inputs(result, batch, as_floats(truth, "truth"), box, public)
+    return Inversion(measured, result[order], best.labels[order[:batch]], best.distance)
 
 
-def _scored(
-    found: NDArray[np.float64],
+def _score_inputs(
+    result: NDArray[np.float64],
     batch: int,
     truth: NDArray[np.float64],
     box: tuple[float, float] | None,
@@ -441,21 +445,21 @@ def _scored(
 ) -> tuple[Ids, Measurement]:
     """The order of the inputs that fits the truth best, and the share of the batch that is recovered."""
     check_finite(truth, "truth")
-    if truth.shape[1:] != found.shape[1:] or len(truth) not in (batch, len(found)):
-        raise InputError(f"truth must have shape {list(found.shape)}; found {list(truth.shape)}")
-    flat, true = found.reshape(len(found), -1), truth.reshape(len(truth), -1)
-    order = matched(flat[: len(true)], true, batch)
+    if truth.shape[1:] != result.shape[1:] or len(truth) not in (batch, len(result)):
+        raise InputError(f"truth must have shape {list(result.shape)}; found {list(truth.shape)}")
+    flat, true = result.reshape(len(result), -1), truth.reshape(len(truth), -1)
+    order = match_rows(flat[: len(true)], true, batch)
     scale = 1.0 if box is None else box[1] - box[0]
     guess = np.full(true.shape[1], 0.0 if box is None else sum(box) / 2)
     if public is not None:
         guess = _flat(public, true.shape[1]).mean(axis=0)
-    right = recovered(flat[order[:batch]] / scale, true[:batch] / scale)
-    prior = float(recovered(np.tile(guess / scale, (batch, 1)), true[:batch] / scale).mean())
+    right = is_recovered(flat[order[:batch]] / scale, true[:batch] / scale)
+    prior = float(is_recovered(np.tile(guess / scale, (batch, 1)), true[:batch] / scale).mean())
     finding = "inputs are recovered with every entry within 1/32."
     return order, share_right("inputs", right, None, finding, prior=prior)
 
 
-def _seen(
+def _observe_module(
     model: torch.nn.Module,
     gradient: Any,
     shape: tuple[int, ...],
@@ -464,17 +468,17 @@ def _seen(
     loss: Loss,
     box: tuple[float, float] | None,
     image_shape: tuple[int, int] | None,
-) -> _SeenOfModule:
+) -> _ModuleGradient:
     if box is not None and not (box[0] < box[1] and np.isfinite(box).all()):
         raise InputError(f"box must be a least and a larger finite number, or None; found {box}")
     if not shape or min(shape) < 1:
         raise InputError(f"shape must have at least one input and no empty axis; found {list(shape)}")
-    own = copy.deepcopy(model).to(device="cpu", dtype=torch.float64)
-    named = {name: value for name, value in own.named_parameters() if value.requires_grad}
-    parts = _parts(gradient, named)
+    model_copy = copy.deepcopy(model).to(device="cpu", dtype=torch.float64)
+    parameters = {name: value for name, value in model_copy.named_parameters() if value.requires_grad}
+    parts = _parts(gradient, parameters)
 
     def logits_of(x: torch.Tensor) -> torch.Tensor:
-        return own(x) if call is None else call(own, x)
+        return model_copy(x) if call is None else call(model_copy, x)
 
     middle = torch.full(shape, 0.0 if box is None else (box[0] + box[1]) / 2, dtype=torch.float64)
     try:
@@ -491,36 +495,36 @@ def _seen(
     batch, classes = logits.shape
     if labels is None:
         expected = logits.softmax(dim=1).mean(dim=0).numpy()
-        read = np.repeat(np.arange(classes), counted(_last_bias(parts, classes), expected, batch))
+        label_indices = np.repeat(np.arange(classes), count_labels(_last_bias(parts, classes), expected, batch))
     else:
-        read = _indices(labels, batch, classes, "labels")
+        label_indices = _indices(labels, batch, classes, "labels")
     goal = torch.cat([part.reshape(-1) for part in parts.values()])
-    return _SeenOfModule(
-        logits_of, loss, tuple(named.values()), goal, shape, classes, read, box, image_shape
+    return _ModuleGradient(
+        logits_of, loss, tuple(parameters.values()), goal, shape, classes, label_indices, box, image_shape
     )  # fmt: skip
 
 
-def _parts(gradient: Any, named: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _parts(gradient: Any, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The gradient by name, float64, in the order of the parameters."""
-    size = sum(value.numel() for value in named.values())
+    size = sum(value.numel() for value in parameters.values())
     if isinstance(gradient, Mapping):
-        if set(gradient) != set(named):
-            raise InputError(f"gradient must have the parameters {list(named)}; found {list(gradient)}")
-        listed = [gradient[name] for name in named]
+        if set(gradient) != set(parameters):
+            raise InputError(f"gradient must have the parameters {list(parameters)}; found {list(gradient)}")
+        listed = [gradient[name] for name in parameters]
     elif isinstance(gradient, torch.Tensor):
         if gradient.shape != (size,):
             raise InputError(f"gradient must have shape [{size}] if it is one tensor; found {list(gradient.shape)}")
-        listed = list(torch.split(gradient, [value.numel() for value in named.values()]))
+        listed = list(torch.split(gradient, [value.numel() for value in parameters.values()]))
     else:
         listed = list(gradient)
-    if len(listed) != len(named):
-        raise InputError(f"gradient must have a tensor for each of {len(named)} parameters; found {len(listed)}")
+    if len(listed) != len(parameters):
+        raise InputError(f"gradient must have a tensor for each of {len(parameters)} parameters; found {len(listed)}")
     parts = {}
-    for (name, value), part in zip(named.items(), listed, strict=True):
-        there = torch.zeros_like(value) if part is None else torch.as_tensor(part)
-        if there.numel() != value.numel():
-            raise InputError(f"gradient of {name} must have shape {list(value.shape)}; found {list(there.shape)}")
-        parts[name] = there.detach().to(device="cpu", dtype=torch.float64).reshape(value.shape)
+    for (name, value), part in zip(parameters.items(), listed, strict=True):
+        part_tensor = torch.zeros_like(value) if part is None else torch.as_tensor(part)
+        if part_tensor.numel() != value.numel():
+            raise InputError(f"gradient of {name} must have shape {list(value.shape)}; found {list(part_tensor.shape)}")
+        parts[name] = part_tensor.detach().to(device="cpu", dtype=torch.float64).reshape(value.shape)
         if not torch.isfinite(parts[name]).all():
             raise InputError(f"gradient must be finite; that of {name} is not")
     if not any(part.any() for part in parts.values()):
@@ -542,8 +546,8 @@ def _matrix(values: Any, name: str, *, columns_of: Any = None) -> Floats:
         raise InputError(f"{name} must be a matrix; found {matrix.ndim} axes")
     if not np.isfinite(matrix).all():
         raise InputError(f"{name} must be finite; found NaN or infinity")
-    if columns_of is not None and matrix.shape[1] != (wanted := _matrix(columns_of, name).shape[1]):
-        raise InputError(f"{name} must have {wanted} columns; found {matrix.shape[1]}")
+    if columns_of is not None and matrix.shape[1] != (width := _matrix(columns_of, name).shape[1]):
+        raise InputError(f"{name} must have {width} columns; found {matrix.shape[1]}")
     return matrix
 
 
@@ -562,8 +566,10 @@ def _whole(number: Any, name: str) -> int:
 
 
 def _indices(values: ArrayLike, count: int, below: int, name: str) -> Ids:
-    found = np.asarray(values)
-    inside = found.dtype.kind in "iu" and ((found >= 0) & (found < below)).all()
-    if found.shape != (count,) or not inside:
-        raise InputError(f"{name} must be {count} integers in 0..{below - 1}; found {found.dtype} {list(found.shape)}")
-    return found.astype(np.int64)
+    indices = np.asarray(values)
+    inside = indices.dtype.kind in "iu" and ((indices >= 0) & (indices < below)).all()
+    if indices.shape != (count,) or not inside:
+        raise InputError(
+            f"{name} must be {count} integers in 0..{below - 1}; found {indices.dtype} {list(indices.shape)}"
+        )
+    return indices.astype(np.int64)

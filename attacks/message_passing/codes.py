@@ -67,11 +67,13 @@ def _held_codes(view: View, T: int) -> Iterator[_HeldCodes]:
     keys, parameters = _own_parameters(view)
     for batch in view.messages(Phase.CODES):
         silo = silo_of_receiver[batch.receivers]
-        wanted = np.where(silo >= 0, batch.observers * len(view.parties) + silo, -1)
-        place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-        held = np.flatnonzero((keys[place] == wanted) if len(keys) else np.zeros(len(wanted), dtype=np.bool_))
-        for start in range(0, len(held), CHUNK):
-            rows = held[start : start + CHUNK]
+        wanted_keys = np.where(silo >= 0, batch.observers * len(view.parties) + silo, -1)
+        place = np.minimum(np.searchsorted(keys, wanted_keys), max(len(keys) - 1, 0))
+        matches = np.flatnonzero(
+            (keys[place] == wanted_keys) if len(keys) else np.zeros(len(wanted_keys), dtype=np.bool_)
+        )
+        for start in range(0, len(matches), CHUNK):
+            rows = matches[start : start + CHUNK]
             mu = parameters[place[rows]].astype(np.int64)
             points, z = mu[:, : 2 * T + 2], mu[:, 2 * T + 2 :].reshape(len(rows), T, -1)
             yield _HeldCodes(batch, rows, np.asarray(batch.payload)[rows], points[:, : T + 1], points[:, T + 1 :], z)
@@ -131,14 +133,14 @@ class _CodeReader(RowReader):
         if public.modulus is None or public.T is None:
             return None
         field = PrimeField(public.modulus)
-        found = [
-            RecoveredRows(held.batch.step, held.batch.senders[held.rows], self._read(field, held))
-            for held in _held_codes(view, public.T)
+        result = [
+            RecoveredRows(code.batch.step, code.batch.senders[code.rows], self._read(field, code))
+            for code in _held_codes(view, public.T)
         ]
-        return tuple(found) or None
+        return tuple(result) or None
 
     @abstractmethod
-    def _read(self, field: PrimeField, held: _HeldCodes) -> NDArray[Any]:
+    def _read(self, field: PrimeField, held_codes: _HeldCodes) -> NDArray[Any]:
         """The rows [k, d] behind some codes."""
 
 
@@ -156,11 +158,11 @@ class _OneCodeAndMu(_CodeReader):
         Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, truth=MessageTruth,
     )  # fmt: skip
 
-    def _read(self, field: PrimeField, held: _HeldCodes) -> NDArray[Any]:
-        weights = basis_at(field, held.betas, held.alphas[:, 0])
-        h = held.codes[:, 0].astype(np.int64)
-        for j in range(held.z.shape[1]):
-            h = field.subtract(h, field.multiply(weights[:, 1 + j, None], held.z[:, j, : h.shape[1]]))
+    def _read(self, field: PrimeField, held_codes: _HeldCodes) -> NDArray[Any]:
+        weights = basis_at(field, held_codes.betas, held_codes.alphas[:, 0])
+        h = held_codes.codes[:, 0].astype(np.int64)
+        for j in range(held_codes.z.shape[1]):
+            h = field.subtract(h, field.multiply(weights[:, 1 + j, None], held_codes.z[:, j, : h.shape[1]]))
         return field.multiply(h, field.inverse(weights[:, :1]))
 
 
@@ -174,8 +176,8 @@ class _AllCodesOfOneSender(_CodeReader):
         Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, truth=MessageTruth,
     )  # fmt: skip
 
-    def _read(self, field: PrimeField, held: _HeldCodes) -> NDArray[Any]:
-        return weighted_rows(field, basis_at(field, held.alphas, held.betas[:, 0]), held.codes)
+    def _read(self, field: PrimeField, held_codes: _HeldCodes) -> NDArray[Any]:
+        return weighted_rows(field, basis_at(field, held_codes.alphas, held_codes.betas[:, 0]), held_codes.codes)
 
 
 class _SmallFieldBruteForce(RowReader):
@@ -201,17 +203,17 @@ class _SmallFieldBruteForce(RowReader):
             return None
         field = PrimeField(public.modulus)
         weights = decoders(field, public.T)
-        found = [RecoveredRows(b.step, b.senders, _most_binary(field, weights, b)) for b in view.messages(Phase.CODES)]
-        return tuple(found) or None
+        result = [RecoveredRows(b.step, b.senders, _most_binary(field, weights, b)) for b in view.messages(Phase.CODES)]
+        return tuple(result) or None
 
 
 def decoders(field: PrimeField, T: int) -> NDArray[np.int64]:
     """All coefficient vectors that some choice of points gives: int64 [count, T + 1], beta_1 shifted to 0."""
-    found = {
+    result = {
         tuple(lagrange_matrix(field, alphas, (0,))[0].tolist())
         for alphas in permutations(range(1, field.modulus), T + 1)
     }
-    return np.array(sorted(found), dtype=np.int64)
+    return np.array(sorted(result), dtype=np.int64)
 
 
 def _most_binary(field: PrimeField, weights: NDArray[np.int64], batch: ReceivedRows) -> NDArray[np.signedinteger]:
@@ -256,7 +258,7 @@ class _DifferenceReader(Attack[tuple[_Differences, ...], MessageTruth]):
         """
         measured = []
         for direction, metric in DIFFERENCES.items():
-            same = tuple(each for each in guess if each.step.direction is direction)
+            same = tuple(item for item in guess if item.step.direction is direction)
             figure = _score_one_way(metric, same, truth)
             measured += [figure] if figure is not None else []
         return tuple(measured)
@@ -281,18 +283,18 @@ class _SharedMask(_DifferenceReader):
         if public.modulus is None or public.T is None:
             return None
         field = PrimeField(public.modulus)
-        found = [_differences(field, held) for held in _held_codes(view, public.T)]
-        return tuple(each for each in found if len(each.first)) or None
+        result = [_differences(field, code) for code in _held_codes(view, public.T)]
+        return tuple(item for item in result if len(item.first)) or None
 
 
-def _differences(field: PrimeField, held: _HeldCodes) -> _Differences:
-    receivers = held.batch.receivers[held.rows]
+def _differences(field: PrimeField, held_codes: _HeldCodes) -> _Differences:
+    receivers = held_codes.batch.receivers[held_codes.rows]
     pairs = np.flatnonzero(receivers[1:] == receivers[:-1])  # a view is sorted by receiver
-    weights = basis_at(field, held.betas[pairs], held.alphas[pairs, 0])
-    codes = held.codes[:, 0]
+    weights = basis_at(field, held_codes.betas[pairs], held_codes.alphas[pairs, 0])
+    codes = held_codes.codes[:, 0]
     values = field.multiply(field.subtract(codes[pairs], codes[pairs + 1]), field.inverse(weights[:, :1]))
-    senders = held.batch.senders[held.rows]
-    return _Differences(held.batch.step, senders[pairs], senders[pairs + 1], values, field.modulus)
+    senders = held_codes.batch.senders[held_codes.rows]
+    return _Differences(held_codes.batch.step, senders[pairs], senders[pairs + 1], values, field.modulus)
 
 
 def _score_one_way(metric: str, batches: tuple[_Differences, ...], truth: MessageTruth) -> Measurement | None:
@@ -344,15 +346,15 @@ def are_differences(values: NDArray[np.signedinteger], rows: NDArray[Any], field
     rng = np.random.default_rng(0)
     forms = [rng.integers(1, field.modulus, rows.shape[1]) for _ in range(2)]
     reduced = np.concatenate([rows.astype(np.int64) % field.modulus, np.zeros((1, rows.shape[1]), dtype=np.int64)])
-    known, wanted = ([field.dot(field.elements(each), form) for form in forms] for each in (reduced, values))
+    known, expected = ([field.dot(field.elements(item), form) for form in forms] for item in (reduced, values))
     pairs = np.sort(_as_one(known[0], known[1], field))
-    found = np.zeros(len(values), dtype=np.bool_)
+    differences = np.zeros(len(values), dtype=np.bool_)
     for some in np.array_split(np.arange(len(values)), 1 + len(values) * len(pairs) // 2**18):
-        first, second = (field.add(ours, theirs[some, None]) for ours, theirs in zip(known, wanted, strict=True))
+        first, second = (field.add(ours, theirs[some, None]) for ours, theirs in zip(known, expected, strict=True))
         sums = _as_one(first, second, field)
-        at = np.minimum(np.searchsorted(pairs, sums), len(pairs) - 1)
-        found[some] = (pairs[at] == sums).any(axis=1)
-    return found
+        index = np.minimum(np.searchsorted(pairs, sums), len(pairs) - 1)
+        differences[some] = (pairs[index] == sums).any(axis=1)
+    return differences
 
 
 def _as_one(first: NDArray[Any], second: NDArray[Any], field: PrimeField) -> Ids:
@@ -381,8 +383,8 @@ class _SingleShares(RowReader):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:
-        found = [RecoveredRows(step, senders, rows) for step, _, senders, rows in _unscaled(view, public)]
-        return tuple(found) or None
+        result = [RecoveredRows(step, senders, rows) for step, _, senders, rows in _divide_by_weight(view, public)]
+        return tuple(result) or None
 
 
 class _ShareDifferences(_DifferenceReader):
@@ -398,23 +400,23 @@ class _ShareDifferences(_DifferenceReader):
     def infer(self, view: View, public: PublicParameters) -> tuple[_Differences, ...] | None:
         if public.modulus is None:
             return None
-        field, found = PrimeField(public.modulus), []
-        for step, relays, senders, rows in _unscaled(view, public):
+        field, result = PrimeField(public.modulus), []
+        for step, relays, senders, rows in _divide_by_weight(view, public):
             others = (senders[1:] != senders[:-1]) | (senders[1:] == UNNAMED)
             pairs = np.flatnonzero((relays[1:] == relays[:-1]) & others)
             if len(pairs):
                 values = field.subtract(rows[pairs], rows[pairs + 1])
-                found.append(_Differences(step, senders[pairs], senders[pairs + 1], values, field.modulus))
-        return tuple(found) or None
+                result.append(_Differences(step, senders[pairs], senders[pairs + 1], values, field.modulus))
+        return tuple(result) or None
 
 
-def _unscaled(view: View, public: PublicParameters) -> Iterator[Unscaled]:
+def _divide_by_weight(view: View, public: PublicParameters) -> Iterator[Unscaled]:
     """Shares of rows, divided by the weight of the secret at the relay's point."""
     if public.modulus is None or public.T is None:
         return
     field, shown = PrimeField(public.modulus), view.messages(Phase.SHARES)
     plain = [batch for batch in shown if batch["share"].dtype != np.uint32]  # others are masked once more
-    seen = [(batch.step, batch.receivers, _named(batch, view), np.asarray(batch["share"])) for batch in plain]
+    seen = [(batch.step, batch.receivers, _sender_ids(batch, view), np.asarray(batch["share"])) for batch in plain]
     seen += [
         (batch.step, batch.owners, np.full(len(batch.owners), UNNAMED), batch.values)
         for batch in view.own(OPENED_SHARES)
@@ -429,7 +431,7 @@ def _unscaled(view: View, public: PublicParameters) -> Iterator[Unscaled]:
         yield step, relays, senders, field.multiply(shares, factors[:, None])
 
 
-def _named(batch: ReceivedRows, view: View) -> Ids:
+def _sender_ids(batch: ReceivedRows, view: View) -> Ids:
     """Whose shares these are: silos forward the messages of devices that they do not name."""
     of_devices = bool(np.isin(batch.senders, view.parties.ids(Role.DEVICE)).all())
     return batch.senders if of_devices else np.full(len(batch.senders), UNNAMED)

@@ -49,8 +49,8 @@ class _ClearValues(RowReader):
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:  # noqa: ARG002  # needs no parameter
         """Reads every message of values; None where there are none."""
-        found = [RecoveredRows(b.step, b.senders, np.asarray(b.payload)) for b in view.messages(Phase.VALUES)]
-        return tuple(found) or None
+        result = [RecoveredRows(b.step, b.senders, np.asarray(b.payload)) for b in view.messages(Phase.VALUES)]
+        return tuple(result) or None
 
 
 ONE_A_NEIGHBOUR = (
@@ -71,7 +71,7 @@ class _CountedMessages:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counting(Attack[_CountedMessages, MessageTruth]):
+class _MessageCounting(Attack[_CountedMessages, MessageTruth]):
     """Observers count each device's messages in one step, payload or not."""
 
     card: Card = field()  # no default: the base class has a property of that name
@@ -84,8 +84,8 @@ class _Counting(Attack[_CountedMessages, MessageTruth]):
         here = [batch for batch in batches if (batch.step.round, batch.step.layer) == first]
         keys, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         for batch in here:
-            found = np.unique(batch.observers * len(view.parties) + batch.senders, return_counts=True)
-            keys, counts = np.append(keys, found[0]), np.append(counts, found[1])
+            result = np.unique(batch.observers * len(view.parties) + batch.senders, return_counts=True)
+            keys, counts = np.append(keys, result[0]), np.append(counts, result[1])
         unique, place = np.unique(keys, return_inverse=True)
         most = np.zeros(len(unique), dtype=np.int64)
         np.maximum.at(most, place, counts)
@@ -136,12 +136,12 @@ class _VisibleDevices(Attack[_NamedDevices, MessageTruth]):
         if not own:
             return None
         parties, devices = len(view.parties), view.parties.ids(Role.DEVICE)
-        mine = own[0].owners * parties + own[0].values
+        own_pairs = own[0].owners * parties + own[0].values
         pairs = np.empty(0, dtype=np.int64)
-        ends = {(id(each.senders), id(each.receivers)): (each.senders, each.receivers) for each in view.received}
+        ends = {(id(item.senders), id(item.receivers)): (item.senders, item.receivers) for item in view.received}
         for senders, receivers in ends.values():
             pairs = np.union1d(pairs, receivers * parties + senders)
-        pairs = np.setdiff1d(pairs, mine)
+        pairs = np.setdiff1d(pairs, own_pairs)
         pairs = pairs[np.isin(pairs % parties, devices)]
         return _NamedDevices(view.parties.index_of(pairs // parties, Role.SILO), pairs % parties)
 
@@ -152,27 +152,27 @@ class _VisibleDevices(Attack[_NamedDevices, MessageTruth]):
         where most devices are on a boundary, naming some at random would be right most of the time.
         """
         actual = foreign_neighbours(truth)
-        named = np.zeros_like(actual)
-        named[truth.parties.index_of(guess.devices, Role.DEVICE), guess.silos] = True
-        return (_share_seen(named, actual), _advantage_over_pairs(named, actual, truth.silo_of))
+        named_devices = np.zeros_like(actual)
+        named_devices[truth.parties.index_of(guess.devices, Role.DEVICE), guess.silos] = True
+        return (_share_seen(named_devices, actual), _advantage_over_pairs(named_devices, actual, truth.silo_of))
 
 
-def _share_seen(named: NDArray[np.bool_], actual: NDArray[np.bool_]) -> Measurement:
-    certain = ~(named & ~actual).any(axis=0)
-    seen: NDArray[np.bool_] = np.asarray((named & certain).any(axis=1))
+def _share_seen(named_devices: NDArray[np.bool_], actual: NDArray[np.bool_]) -> Measurement:
+    certain = ~(named_devices & ~actual).any(axis=0)
+    visible: NDArray[np.bool_] = np.asarray((named_devices & certain).any(axis=1))
     what = "devices are known by name to a silo that is not theirs."
-    return share_right("vis_node", seen, None, what, reachable=float(actual.any(axis=1).mean()))
+    return share_right("vis_node", visible, None, what, reachable=float(actual.any(axis=1).mean()))
 
 
-def _advantage_over_pairs(named: NDArray[np.bool_], actual: NDArray[np.bool_], silo_of: Ids) -> Measurement:
+def _advantage_over_pairs(named_devices: NDArray[np.bool_], actual: NDArray[np.bool_], silo_of: Ids) -> Measurement:
     foreign = np.ones_like(actual)
     foreign[np.arange(len(silo_of)), silo_of] = False
     positive, negative = actual & foreign, ~actual & foreign
-    found, wrong = int((named & positive).sum()), int((named & negative).sum())
+    result, wrong = int((named_devices & positive).sum()), int((named_devices & negative).sum())
     device = np.broadcast_to(np.arange(len(silo_of))[:, None], foreign.shape)
-    gain = clustered_advantage(named[foreign], positive[foreign], device[foreign], seed=0)
+    gain = clustered_advantage(named_devices[foreign], positive[foreign], device[foreign], seed=0)
     finding = (
-        f"Of {int(positive.sum()):,} pairs of a device and a foreign silo with a neighbour of it, {found:,} are "
+        f"Of {int(positive.sum()):,} pairs of a device and a foreign silo with a neighbour of it, {result:,} are "
         f"known to the silo, with {wrong:,} false ones."
     )
     return Measurement.of_advantage("advantage", gain, wrong / max(int(negative.sum()), 1), finding)
@@ -205,18 +205,20 @@ class _VisibleEdges(Attack[ClaimedEdges, MessageTruth]):
         devices = len(truth.silo_of)
         crossing = truth.edges[:, truth.silo_of[truth.edges[0]] != truth.silo_of[truth.edges[1]]]
         source, target = (truth.parties.index_of(ids, Role.DEVICE) for ids in (guess.sources, guess.targets))
-        named, there = source * devices + target, truth.edges[0] * devices + truth.edges[1]
-        certain = bool(np.isin(named, there).all())
-        hit = np.isin(crossing[0] * devices + crossing[1], named) & certain
+        named_edges, there = source * devices + target, truth.edges[0] * devices + truth.edges[1]
+        certain = bool(np.isin(named_edges, there).all())
+        hit = np.isin(crossing[0] * devices + crossing[1], named_edges) & certain
         share = node_block_proportion(hit, crossing, devices, seed=0)
         density = crossing.shape[1] / max(devices * (devices - 1), 1)
         finding = (
             f"{int(hit.sum()):,} of {len(hit):,} cross-silo messages show a silo both of their ends."
-            if len(named)
+            if len(named_edges)
             else "No message to a silo names both ends of an edge, so there was nothing to read."
         )
         return (
-            Measurement.of_share("vis_edge", share, finding, random=density, prior=density, context=not len(named)),
+            Measurement.of_share(
+                "vis_edge", share, finding, random=density, prior=density, context=not len(named_edges)
+            ),
         )
 
 
@@ -267,7 +269,7 @@ class _DeviceGradients(Attack[_GradientGuess, MessageTruth]):
 
     def score(self, guess: _GradientGuess, truth: MessageTruth) -> tuple[Measurement, ...]:
         label, rows = _score_labels(guess, truth), _score_rows(guess, truth)
-        return tuple(each for each in (label, rows) if each is not None)
+        return tuple(item for item in (label, rows) if item is not None)
 
 
 def _by_layer(view: View) -> dict[int, list[ReceivedRows]]:
@@ -282,24 +284,24 @@ def _by_layer(view: View) -> dict[int, list[ReceivedRows]]:
 def _rows(weight: ReceivedRows, bias: ReceivedRows) -> tuple[Ids, Floats]:
     """The largest column of each weight gradient, with a length: devices [r] and rows [r, d_in]."""
     factors, delta = np.asarray(weight.payload), np.asarray(bias.payload)
-    sent, rows = [np.empty(0, dtype=np.int64)], [np.empty((0, factors.shape[1] - delta.shape[1]), dtype=delta.dtype)]
-    for chosen, dense in _dense(factors, delta.shape[1]):
+    senders, rows = [np.empty(0, dtype=np.int64)], [np.empty((0, factors.shape[1] - delta.shape[1]), dtype=delta.dtype)]
+    for columns, dense in _dense(factors, delta.shape[1]):
         sizes = np.abs(dense).max(axis=1)
         telling = np.flatnonzero(sizes.any(axis=1))
         column = dense[telling, :, sizes[telling].argmax(axis=1)]
-        sent.append(chosen[telling])
-        rows.append(column / _length(dense[telling], column, delta[chosen[telling]])[:, None])
-    return weight.senders[np.concatenate(sent)], np.concatenate(rows)
+        senders.append(columns[telling])
+        rows.append(column / _length(dense[telling], column, delta[columns[telling]])[:, None])
+    return weight.senders[np.concatenate(senders)], np.concatenate(rows)
 
 
 def _length(dense: Floats, column: Floats, delta: Floats) -> Floats:
     """Entries of the bias gradient, where those go with their columns; else the columns' largest: float32 [k]."""
-    at, which = np.abs(column).argmax(axis=1), np.arange(len(column))
-    across = dense[which, at]  # the largest entry of each column
+    index, which = np.abs(column).argmax(axis=1), np.arange(len(column))
+    across = dense[which, index]  # the largest entry of each column
     first = np.abs(across).argmax(axis=1)
     ratio = np.divide(across, delta, out=np.full_like(delta, np.nan), where=delta != 0)
     alike = np.abs(ratio - ratio[which, first, None]) <= RELATIVE_ERROR * np.abs(ratio[which, first, None])
-    return np.asarray(np.where(alike.all(axis=1), delta[which, first], column[which, at]))
+    return np.asarray(np.where(alike.all(axis=1), delta[which, first], column[which, index]))
 
 
 def _dense(factors: Floats, d_out: int) -> Iterator[tuple[Ids, Floats]]:
@@ -344,13 +346,13 @@ ATTACKS: tuple[Attack[Any, Any], ...] = (
     _VisibleDevices(),
     _VisibleEdges(),
     _DeviceGradients(),
-    _Counting(Card(
+    _MessageCounting(Card(
         "message-counts-silo",
         "a silo counts each device's messages in one step: its neighbours among the silo's devices",
         "on HiFGL 4.2.3, step 1b: one request for every message",
         Role.SILO, Secret.DEGREE, TRAINING, SECMP, truth=MessageTruth,
     )),
-    _Counting(Card(
+    _MessageCounting(Card(
         "message-counts-relay",
         "a relay counts each device's messages in one step: its neighbours",
         "what every scheme with relays gives away that does not pad",

@@ -128,11 +128,11 @@ def claimed_edges(forward: sparse.csr_array, answering: NDArray[np.bool_] | None
         rows, columns = np.flatnonzero(answering), np.flatnonzero(forward[able].sum(axis=0))
     core = forward[rows][:, columns]
     colours = refine(core, np.zeros(len(rows), dtype=np.int64), np.zeros(len(columns), dtype=np.int64))
-    named = _Colours(np.full(n, -1, dtype=np.int64), colours.tags)
-    named.devices[rows] = colours.devices
+    node_names = _Colours(np.full(n, -1, dtype=np.int64), colours.tags)
+    node_names.devices[rows] = colours.devices
     rest = int(max(colours.devices.max(initial=-1), colours.tags.max(initial=-1))) + 1
-    named.devices[named.devices < 0] = rest  # without a tag in the core, so in no colour of one
-    return certain_edges(forward[:, columns], named)
+    node_names.devices[node_names.devices < 0] = rest  # without a tag in the core, so in no colour of one
+    return certain_edges(forward[:, columns], node_names)
 
 
 class _TagMatching(Attack[ClaimedEdges, MessageTruth]):
@@ -146,12 +146,12 @@ class _TagMatching(Attack[ClaimedEdges, MessageTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ClaimedEdges | None:  # noqa: ARG002  # needs no parameter
-        forward, backward = (_from_devices(view, each) for each in (Direction.FORWARD, Direction.BACKWARD))
+        forward, backward = (_from_devices(view, item) for item in (Direction.FORWARD, Direction.BACKWARD))
         if not forward:
             return None
         relays = np.unique(np.concatenate([batch.observers for batch in forward]))
-        found = [_at_relay(forward, backward, relay, view) for relay in relays.tolist()]
-        sources, targets = (np.concatenate(ends) for ends in zip(*found, strict=True))
+        result = [_at_relay(forward, backward, relay, view) for relay in relays.tolist()]
+        sources, targets = (np.concatenate(ends) for ends in zip(*result, strict=True))
         devices = view.parties.ids(Role.DEVICE)
         return ClaimedEdges(devices[sources], devices[targets])
 
@@ -172,23 +172,23 @@ def _from_devices(view: View, direction: Direction) -> list[ReceivedRows]:
 
 
 def _at_relay(forward: list[ReceivedRows], backward: list[ReceivedRows], relay: int, view: View) -> tuple[Ids, Ids]:
-    sender, words = _received(forward, relay, view)
+    sender, words = _received_messages(forward, relay, view)
     tags, tag = np.unique(words, axis=0, return_inverse=True)
     shape = (view.parties.counts[Role.DEVICE], len(tags))
     incidence = sparse.csr_array((np.ones(len(sender), dtype=np.int64), (sender, tag.ravel())), shape=shape)
     incidence.data[:] = 1  # a message that is sent again counts once
-    back, _ = _received(backward, relay, view)
+    back, _ = _received_messages(backward, relay, view)
     answering = np.bincount(back, minlength=shape[0]) > 0
     return claimed_edges(incidence, answering if len(back) else None)
 
 
-def _received(batches: list[ReceivedRows], relay: int, view: View) -> tuple[Ids, Ids]:
+def _received_messages(batches: list[ReceivedRows], relay: int, view: View) -> tuple[Ids, Ids]:
     """What one relay got: int64 [m] device indices of the senders, and int64 [m, 2] pseudonyms of groups."""
     senders, words = [np.empty(0, dtype=np.int64)], [np.empty((0, 2), dtype=np.int64)]
     for batch in batches:
-        mine = batch.observers == relay
-        senders.append(view.parties.index_of(batch.senders[mine], Role.DEVICE))
-        words.append(batch["pseudonym"][mine])
+        is_own = batch.observers == relay
+        senders.append(view.parties.index_of(batch.senders[is_own], Role.DEVICE))
+        words.append(batch["pseudonym"][is_own])
     return np.concatenate(senders), np.concatenate(words)
 
 
@@ -220,10 +220,10 @@ class _SiloPattern(Attack[_Patterns, MessageTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> _Patterns | None:  # noqa: ARG002  # needs no parameter
-        found = [_counted(circuits, view) for circuits in _opened(view).values()]
-        if not sum(len(each.tags) for each in found):
+        result = [_count_patterns(circuits, view) for circuits in _opened(view).values()]
+        if not sum(len(item.tags) for item in result):
             return None
-        return _Patterns(*(np.concatenate([getattr(each, name) for each in found]) for name in ("tags", "counts")))
+        return _Patterns(*(np.concatenate([getattr(item, name) for item in result]) for name in ("tags", "counts")))
 
     def score(self, guess: _Patterns, truth: MessageTruth) -> tuple[Measurement, ...]:
         """The share of groups whose counts are right for the device behind, of those that have a neighbour abroad.
@@ -232,21 +232,21 @@ class _SiloPattern(Attack[_Patterns, MessageTruth]):
         holds dummies. The prior gives all the most frequent counts.
         """
         known = dict(zip(map(tuple, truth.tags[:, 1:].tolist()), truth.tags[:, 0].tolist(), strict=True))
-        named = np.array([known.get(tag, -1) for tag in map(tuple, guess.tags.tolist())], dtype=np.int64)
+        guesses = np.array([known.get(tag, -1) for tag in map(tuple, guess.tags.tolist())], dtype=np.int64)
         actual = _neighbours_by_silo(truth)
-        shown = named >= 0
-        shown[shown] = actual[named[shown]].any(axis=1)
-        if not shown.any():
+        is_named = guesses >= 0
+        is_named[is_named] = actual[guesses[is_named]].any(axis=1)
+        if not is_named.any():
             return ()
-        theirs, width = actual[named[shown]], guess.counts.shape[1]
-        counts = guess.counts[shown]
-        counts[np.arange(len(counts)), truth.silo_of[named[shown]]] = 0
+        theirs, width = actual[guesses[is_named]], guess.counts.shape[1]
+        counts = guess.counts[is_named]
+        counts[np.arange(len(counts)), truth.silo_of[guesses[is_named]]] = 0
         right = (np.pad(theirs, ((0, 0), (0, width - theirs.shape[1]))) == counts).all(axis=1)
         what = "groups show in which silos, and how many, neighbours an unnamed device has."
-        return (share_right("neighbours by silo", right, named[shown], what, prior=largest_share(theirs)),)
+        return (share_right("neighbours by silo", right, guesses[is_named], what, prior=largest_share(theirs)),)
 
 
-def _counted(circuits: Ids, view: View) -> _Patterns:
+def _count_patterns(circuits: Ids, view: View) -> _Patterns:
     """What one relay counts of circuits that silos hand over."""
     tags, of_each = np.unique(circuits[:, 2:], axis=0, return_inverse=True)
     counts = np.zeros((len(tags), view.parties.counts[Role.SILO]), dtype=np.int64)
@@ -313,12 +313,12 @@ class _SilentPartners(_SilentDevices[_CountedPartners]):
     )  # fmt: skip
 
     def _read(self, missing: list[dict[int, Counter[int]]], silent: Ids) -> _CountedPartners | None:
-        found = [
+        result = [
             (device, max(len(groups) - 1, 0))
             for at_relay in missing
             for device, groups in _alone(at_relay, silent).items()
         ]
-        return _CountedPartners(*np.array(found, dtype=np.int64).T) if found else None
+        return _CountedPartners(*np.array(result, dtype=np.int64).T) if result else None
 
     def score(self, guess: _CountedPartners, truth: MessageTruth) -> tuple[Measurement, ...]:
         """The share of silent devices whose number of partners is right; the prior is the most frequent number."""
@@ -340,17 +340,17 @@ class _SilentPairs(_SilentDevices[_JudgedPairs]):
     )  # fmt: skip
 
     def _read(self, missing: list[dict[int, Counter[int]]], silent: Ids) -> _JudgedPairs | None:
-        found = []
+        result = []
         for at_relay in missing:
             alone = _alone(at_relay, silent)
-            found += [
+            result += [
                 (one, other, _own_group(alone[other]) in alone[one])
                 for one, other in silent.tolist()
                 if {one, other} <= alone.keys()
             ]
-        if not found:
+        if not result:
             return None
-        one, other, joined = np.array(found, dtype=np.int64).T
+        one, other, joined = np.array(result, dtype=np.int64).T
         return _JudgedPairs(np.stack([one, other]), joined == 1)
 
     def score(self, guess: _JudgedPairs, truth: MessageTruth) -> tuple[Measurement, ...]:

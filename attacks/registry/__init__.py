@@ -68,14 +68,14 @@ def attacks() -> Mapping[str, Attack[Any, Any]]:
     Raises:
         InputError: an entry point names something else than an attack, or two attacks have one name.
     """
-    found: dict[str, Attack[Any, Any]] = {}
-    for each in (*IN_TREE, *(_loaded(point) for point in plugins.installed_plugins(GROUP))):
-        name = each.card.name
-        if name in found:
-            kinds = " and ".join(f"{type(one).__module__}.{type(one).__qualname__}" for one in (found[name], each))
+    result: dict[str, Attack[Any, Any]] = {}
+    for item in (*IN_TREE, *(_load_attack(point) for point in plugins.installed_plugins(GROUP))):
+        name = item.card.name
+        if name in result:
+            kinds = " and ".join(f"{type(one).__module__}.{type(one).__qualname__}" for one in (result[name], item))
             raise InputError(f"attack must have a name of its own; found {name} for {kinds}")
-        found[name] = each
-    return MappingProxyType(found)
+        result[name] = item
+    return MappingProxyType(result)
 
 
 def attack(name: str) -> Attack[Any, Any]:
@@ -91,20 +91,20 @@ def attack(name: str) -> Attack[Any, Any]:
     return known[name]
 
 
-def _loaded(point: EntryPoint) -> Attack[Any, Any]:
+def _load_attack(point: EntryPoint) -> Attack[Any, Any]:
     """The attack that an entry point names."""
-    named = plugins.load_plugin(point)
+    target = plugins.load_plugin(point)
     try:
-        made = named() if isinstance(named, type) else named
+        instance = target() if isinstance(target, type) else target
     except Exception as error:
         raise InputError(
             f"entry point {point.name} of {GROUP} must name an attack that is made without arguments; found {error!r}"
         ) from error
-    if not isinstance(made, Attack):
+    if not isinstance(instance, Attack):
         raise InputError(f"entry point {point.name} of {GROUP} must name an attack; found {point.value}")
-    if not isinstance(made.card, Card):
-        raise InputError(f"card of {point.value} must be a Card; found {made.card!r}")
-    return made
+    if not isinstance(instance.card, Card):
+        raise InputError(f"card of {point.value} must be a Card; found {instance.card!r}")
+    return instance
 
 
 PAPERS: Mapping[str, str] = MappingProxyType({
@@ -141,5 +141,5 @@ def papers(source: str) -> dict[str, str]:
 
     An attack from outside writes the address itself into its source.
     """
-    named = {name: PAPERS[name] for name in _NAMES.findall(source)}
-    return named | {address.removeprefix("https://"): address for address in _ADDRESS.findall(source)}
+    references = {name: PAPERS[name] for name in _NAMES.findall(source)}
+    return references | {address.removeprefix("https://"): address for address in _ADDRESS.findall(source)}

@@ -26,11 +26,13 @@ class TwoHeads(MessageLayer):
     def source_scale(self, degrees):
         return torch.ones_like(degrees.heard)
 
-    def kept(self, h):
-        return torch.hstack([head.kept(h) for head in self.heads])
+    def local_state(self, h):
+        return torch.hstack([head.local_state(h) for head in self.heads])
 
     def message(self, kept, degrees):
-        return torch.hstack([one.message(h, degrees) for one, h in zip(self.heads, kept.chunk(HEADS, 1), strict=True)])
+        return torch.hstack(
+            [head.message(h, degrees) for head, h in zip(self.heads, kept.chunk(HEADS, 1), strict=True)]
+        )
 
     def update(self, kept, sums, degrees):
         parts = zip(self.heads, kept.chunk(HEADS, 1), sums.chunk(HEADS, 1), strict=True)

@@ -74,11 +74,11 @@ class Cell:
             ValueError: no secret or state has that name.
         """
         check_types(cls, values)
-        known = {str(secret): secret for secret in SecretKind.every()}
-        if values["secret"] not in known:
+        secret_kinds = {str(secret): secret for secret in SecretKind.every()}
+        if values["secret"] not in secret_kinds:
             raise ValueError(f"no secret is called {values['secret']!r}")
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return cls(**{**values, **lists, "secret": known[values["secret"]], "state": State(values["state"])})
+        return cls(**{**values, **lists, "secret": secret_kinds[values["secret"]], "state": State(values["state"])})
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values."""
@@ -100,15 +100,17 @@ def matrix(
         cards: of the attacks that ran, by name.
         blind: by name of a run, the attacks that looked at it and found nothing to read.
     """
-    by_run = {run: [r for r in records if r.protocol in own and r.attack in cards] for run, own in claims.items()}
-    own = {run: variants[run] for run, variants in claims.items()}
+    by_run = {
+        run: [r for r in records if r.protocol in protocols and r.attack in cards] for run, protocols in claims.items()
+    }
+    protocols = {run: variants[run] for run, variants in claims.items()}
     return tuple(
         _cell(
             run, secret, role, claim,
             [r for r in by_run[run] if _is_about(cards[r.attack], secret, role)], cards, blind.get(run, ()),
         )
-        for secret, role in _rows(own.values(), records, cards)
-        for run, claim in own.items()
+        for secret, role in _rows(protocols.values(), records, cards)
+        for run, claim in protocols.items()
     )  # fmt: skip
 
 
@@ -125,19 +127,19 @@ def _rows(
     A promise against coalitions of several roles has a row for those roles that a scheme admits something to, or that
     an attack looks from; and for the first of them where there is none.
     """
-    made = tuple(claims)
-    measured = [cards[each.attack] for each in records if each.attack in cards and each.verdict.is_measured]
+    run_names = tuple(claims)
+    measured = [cards[item.attack] for item in records if item.attack in cards and item.verdict.is_measured]
     looked = {
         (card.secret, card.observer) for card in measured if card.circumstance is not Circumstance.MALICIOUS_DEVICE
     }
-    admitted = {(leak.secret, leak.role) for claim in made for leak in claim.leaks_by_design}
-    wanted = looked | admitted
-    for promise in (each for claim in made for each in claim.guarantees):
+    admitted = {(leak.secret, leak.role) for claim in run_names for leak in claim.leaks_by_design}
+    relevant = looked | admitted
+    for promise in (item for claim in run_names for item in claim.guarantees):
         roles = [role for role, most in promise.coalition.items() if most > 0]
-        if roles and not any((promise.secret, role) in wanted for role in roles):
-            wanted.add((promise.secret, roles[0]))
-    known = SecretKind.every()
-    yield from sorted(wanted, key=lambda pair: (known.index(pair[0]), list(Role).index(pair[1])))
+        if roles and not any((promise.secret, role) in relevant for role in roles):
+            relevant.add((promise.secret, roles[0]))
+    secret_kinds = SecretKind.every()
+    yield from sorted(relevant, key=lambda pair: (secret_kinds.index(pair[0]), list(Role).index(pair[1])))
 
 
 def _cell(
@@ -149,44 +151,44 @@ def _cell(
     cards: Mapping[str, Card],
     blind: Collection[str],
 ) -> Cell:
-    promised = [each for each in claim.guarantees if each.secret is secret and each.coalition.get(role, 0) > 0]
-    admitted = [each for each in claim.leaks_by_design if each.secret is secret and each.role is role]
-    against = [each for each in about if each.violates_guarantee]
-    exposed = [each for each in about if each.verdict.is_exposure and each.controls_hold]
+    promised = [item for item in claim.guarantees if item.secret is secret and item.coalition.get(role, 0) > 0]
+    admitted = [item for item in claim.leaks_by_design if item.secret is secret and item.role is role]
+    against = [item for item in about if item.violates_guarantee]
+    exposed = [item for item in about if item.verdict.is_exposure and item.controls_hold]
     tested = [
-        each
-        for each in about
-        if each.protocol == run and each.verdict.is_measured and each.controls_hold and each.could_tell
-        and claim.borne_on(secret, cards[each.attack].coalition, cards[each.attack].circumstance)
+        item
+        for item in about
+        if item.protocol == run and item.verdict.is_measured and item.controls_hold and item.could_tell
+        and claim.borne_on(secret, cards[item.attack].coalition, cards[item.attack].circumstance)
     ]  # fmt: skip
     looked = (card for name in blind if _is_about(card := cards[name], secret, role))
     unread = any(claim.borne_on(secret, card.coalition, card.circumstance) for card in looked)
-    state, shown = _judged(bool(promised), admitted, against, exposed, tested)
+    state, basis = _judge(bool(promised), admitted, against, exposed, tested)
     state = State.NOT_APPLICABLE if state is State.NOT_TESTED and unread else state
     best = (
-        max(shown, key=lambda each: each.value - each.prior, default=None) if state is not State.NOT_VIOLATED else None
+        max(basis, key=lambda item: item.value - item.prior, default=None) if state is not State.NOT_VIOLATED else None
     )
     return Cell(
         scheme=run,
         secret=secret,
         role=str(role),
         state=state,
-        promises=tuple(dict.fromkeys(each.statement for each in promised)),
-        admits=tuple(dict.fromkeys(each.statement for each in admitted)),
-        attacks=tuple(dict.fromkeys(each.attack for each in shown)),
+        promises=tuple(dict.fromkeys(item.statement for item in promised)),
+        admits=tuple(dict.fromkeys(item.statement for item in admitted)),
+        attacks=tuple(dict.fromkeys(item.attack for item in basis)),
         value=None if best is None else best.value,
         prior=None if best is None else best.prior,
         metric="" if best is None else best.metric,
     )
 
 
-def _judged(
+def _judge(
     promised: bool, admitted: list[Leak], against: list[Record], exposed: list[Record], tested: list[Record]
 ) -> tuple[State, list[Record]]:
     """The state, and the findings that it rests on; a leak that was not met leaves a promise beside it as it is."""
     if against:
         return State.VIOLATED, against
-    met = exposed or any(each.circumstance is Circumstance.ANY for each in admitted)
+    met = exposed or any(item.circumstance is Circumstance.ANY for item in admitted)
     if admitted and (met or not promised):
         return State.DECLARED, exposed
     if promised:

@@ -33,7 +33,7 @@ _EXAMPLES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ClaimRow:
     """One promise under each scheme.
 
     Attributes:
@@ -60,8 +60,8 @@ class Row:
     def is_quiet(self) -> bool:
         """Whether no cell of it says more than what is promised."""
         return all(
-            each.state in (State.NOT_APPLICABLE, State.NOT_TESTED, State.NO_GUARANTEE) and each.value is None
-            for each in self.cells
+            cell.state in (State.NOT_APPLICABLE, State.NOT_TESTED, State.NO_GUARANTEE) and cell.value is None
+            for cell in self.cells
         )
 
 
@@ -70,11 +70,11 @@ def schemes(report: Report) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cell.scheme for cell in report.matrix))
 
 
-def rows(report: Report) -> tuple[Row, ...]:
+def rows(report: Report) -> tuple[ClaimRow, ...]:
     """The rows, in the order of the report."""
     keys = dict.fromkeys((cell.secret, cell.role) for cell in report.matrix)
     return tuple(
-        Row(secret, role, tuple(each for each in report.matrix if (each.secret, each.role) == (secret, role)))
+        ClaimRow(secret, role, tuple(item for item in report.matrix if (item.secret, item.role) == (secret, role)))
         for secret, role in keys
     )
 
@@ -87,11 +87,11 @@ def cell_text(cell: Cell) -> str:
     return f"{cell.state} {value}, baseline {baseline}"
 
 
-def named(attacks: Sequence[str]) -> str:
+def join_names(attacks: Sequence[str]) -> str:
     """Names of attacks, the first few of many."""
     more = len(attacks) - _EXAMPLES
-    shown = attacks if more <= 1 else attacks[:_EXAMPLES]
-    return ", ".join(shown) + (f" and {more} more" if more > 1 else "")
+    examples = attacks if more <= 1 else attacks[:_EXAMPLES]
+    return ", ".join(examples) + (f" and {more} more" if more > 1 else "")
 
 
 _OTHER = "the graph and its partition"
@@ -128,16 +128,16 @@ class UnderScheme:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was found, what that leaves open and what it violates, each sentence once."""
-        said: list[str] = []
+        sentences: list[str] = []
         for record in self.records:
-            said += [record.finding, wording.limits(record), wording.knowledge(record)]
-            said.append(wording.control_failures(record))
+            sentences += [record.finding, wording.limits(record), wording.knowledge(record)]
+            sentences.append(wording.control_failures(record))
             if record.verdict.is_measured and record.in_the_clear is None:
-                said.append(f"Unprotected {wording.in_the_clear(record)}.")
-        return tuple(dict.fromkeys(each for each in said if each))
+                sentences.append(f"Unprotected {wording.in_the_clear(record)}.")
+        return tuple(dict.fromkeys(item for item in sentences if item))
 
     @property
-    def violated(self) -> tuple[str, ...]:
+    def violated_claims(self) -> tuple[str, ...]:
         """The promises that fell."""
         return tuple(dict.fromkeys(record.claim for record in self.records if record.violates_guarantee))
 
@@ -162,9 +162,9 @@ class AttackEntry:
         return "attack-" + "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in self.name)
 
     @cached_property
-    def found(self) -> bool:
+    def has_exposure(self) -> bool:
         """Whether anything was read under any scheme."""
-        return any(each.tone in ("violated", "found") for each in self.schemes)
+        return any(scheme.tone in ("violated", "found") for scheme in self.schemes)
 
     @property
     def needs(self) -> str:
@@ -180,8 +180,8 @@ class AttackEntry:
     @property
     def papers(self) -> tuple[tuple[str, str], ...]:
         """Names and addresses of the papers that it is from."""
-        known = self.about.get("papers")
-        return tuple((name, str(address)) for name, address in known.items()) if isinstance(known, dict) else ()
+        papers = self.about.get("papers")
+        return tuple((name, str(address)) for name, address in papers.items()) if isinstance(papers, dict) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,21 +206,21 @@ def groups(report: Report) -> tuple[_Group, ...]:
     for entry in sorted(entries, key=_seriousness):
         by_secret.setdefault(str(entry.about.get("secret", _OTHER)), []).append(entry)
     return tuple(
-        _Group(secret, tuple(e for e in found if e.found), tuple(e for e in found if not e.found))
-        for secret, found in by_secret.items()
+        _Group(secret, tuple(e for e in result if e.has_exposure), tuple(e for e in result if not e.has_exposure))
+        for secret, result in by_secret.items()
     )
 
 
 def _entry(report: Report, name: str) -> AttackEntry:
-    mine = [record for record in report.records if record.attack == name]
+    records = [record for record in report.records if record.attack == name]
     about = report.attacks.get(name)
     return AttackEntry(
         name,
         about if isinstance(about, dict) else {},
         tuple(
-            UnderScheme(scheme, tuple(wording.by_severity([r for r in mine if r.protocol == scheme])))
-            for scheme in dict.fromkeys((*report.protocols, *(record.protocol for record in mine)))
-            if any(record.protocol == scheme for record in mine)
+            UnderScheme(scheme, tuple(wording.by_severity([r for r in records if r.protocol == scheme])))
+            for scheme in dict.fromkeys((*report.protocols, *(record.protocol for record in records)))
+            if any(record.protocol == scheme for record in records)
         ),
     )
 
@@ -229,8 +229,8 @@ def _seriousness(entry: AttackEntry) -> tuple[int, float]:
     """Violated guarantees first, then what exceeds its prior most."""
     order = ("violated", "found", "quiet", "context")
     return (
-        min(order.index(each.tone) for each in entry.schemes),
-        -max(_gain(each.headline) for each in entry.schemes),
+        min(order.index(item.tone) for item in entry.schemes),
+        -max(_gain(item.headline) for item in entry.schemes),
     )
 
 
@@ -242,7 +242,7 @@ def by_protocol(report: Report, table: Mapping[str, object]) -> dict[str, Mappin
     """The part of `accuracy` or `cost` of each protocol, in the report's order."""
     inner = table.get("protocols")
     parts = dict(inner) if isinstance(inner, Mapping) else {}
-    parts.setdefault(report.audited, table)
+    parts.setdefault(report.audited_protocol, table)
     order = [name for name in report.protocols if name in parts]
     return {name: parts[name] for name in dict.fromkeys([*order, *parts])}
 
@@ -267,9 +267,9 @@ def cost_rows(report: Report) -> list[tuple[bool, tuple[str, ...]]]:
     """By protocol a row a phase, summed over roles, then its whole run: whether it is that, and its cells."""
     rows: list[tuple[bool, tuple[str, ...]]] = []
     for name, part in by_protocol(report, report.cost).items():
-        mine = [row for row in report.exposures if row.protocol == name]
-        for phase in dict.fromkeys(row.phase for row in mine):
-            counts = [(row.messages, row.bytes) for row in mine if row.phase == phase]
+        exposures = [row for row in report.exposures if row.protocol == name]
+        for phase in dict.fromkeys(row.phase for row in exposures):
+            counts = [(row.messages, row.bytes) for row in exposures if row.phase == phase]
             messages, size = (sum(column) for column in zip(*counts, strict=True))
             rows.append((False, (name, phase, wording.count_text(messages), wording.bytes_text(size), "", "")))
         rows.append((True, (name, "whole run", *_costs(part))))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fgl_secure.auditing.method import Method, Source, check_method
-from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.plan import AuditPlan
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.report import accuracy_figures, cost_figures
 from fgl_secure.auditing.wording import plural, score_text, seconds_text
@@ -19,7 +19,7 @@ from fgl_secure.training.loop import Accuracy, Progress, TrainingResult
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Trained:
+class TrainedRun:
     """One training run.
 
     Attributes:
@@ -30,7 +30,7 @@ class Trained:
         hosted: declared leakage to processes that host all devices of a silo; empty for runs without such processes.
     """
 
-    plan: Plan
+    plan: AuditPlan
     scheme: str
     result: TrainingResult
     privacy: PrivacyCost | None
@@ -100,7 +100,7 @@ def train(
     device: str = "auto",
     coins: Coins | None = None,
     progress: Callable[[str], Progress] | None = None,
-) -> Trained:
+) -> TrainedRun:
     """Trains a method once.
 
         from fgl_secure import train
@@ -130,7 +130,7 @@ def train(
     bars = progress or silent
     result = subject.train(coins=coins, progress=bars(f"training under {subject.name}"))
     cost = subject.privacy_cost(result, lambda name: bars(f"training under {name}"))
-    return Trained(plan, subject.name, result, cost)
+    return TrainedRun(plan, subject.name, result, cost)
 
 
 def silent(_name: str) -> Progress:

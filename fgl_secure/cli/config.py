@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fgl_secure import __version__
-from fgl_secure.cli.parser import Parser, meant
+from fgl_secure.cli.parser import Parser, suggest
 from fgl_secure.errors import InputError
 
 RUN_FILE = "run.toml"
@@ -31,9 +31,9 @@ _OF_THIS_CALL = {"config", "json", "verbose", "quiet"}
 
 def file_of(words: Sequence[str]) -> Path | None:
     """The file that words name with --config; None where they name none."""
-    for at, word in enumerate(words):
-        if word == "--config" and at + 1 < len(words):
-            return Path(words[at + 1])
+    for index, word in enumerate(words):
+        if word == "--config" and index + 1 < len(words):
+            return Path(words[index + 1])
         if word.startswith("--config="):
             return Path(word.removeprefix("--config="))
     return None
@@ -52,7 +52,7 @@ def read(path: Path) -> dict[str, Any]:
         raise InputError(f"config must be a TOML file that can be read; found {path} ({error})") from error
 
 
-def commanded(table: Mapping[str, Any], words: Sequence[str]) -> list[str]:
+def command_words(table: Mapping[str, Any], words: Sequence[str]) -> list[str]:
     """The words with the method of a file after the command, where they name none themselves.
 
     Raises:
@@ -81,19 +81,19 @@ def with_options(table: Mapping[str, Any], parser: Parser, words: Sequence[str],
     Raises:
         InputError: the file has an option that the command hasn't, or a value that no option takes.
     """
-    known = {_key(action): action for action in parser.options()}
-    said = {word.partition("=")[0] for word in words}
+    actions = {_key(action): action for action in parser.options()}
+    given_options = {word.partition("=")[0] for word in words}
     options: list[str] = []
     places: list[str] = []
     for key, value in table.items():
         if key in ("command", "method"):
             continue
-        if key not in known or key in _OF_THIS_CALL:
-            raise InputError(f"config must name options of {parser.prog}; found {key}{meant(key, list(known))}")
-        if said.isdisjoint(known[key].option_strings):
-            (options if known[key].option_strings else places).extend(_words(key, value, known[key]))
-    taken = places if len(words) == at or words[at].startswith("-") else []
-    return [*words[:at], *taken, *options, *words[at:]]
+        if key not in actions or key in _OF_THIS_CALL:
+            raise InputError(f"config must name options of {parser.prog}; found {key}{suggest(key, list(actions))}")
+        if given_options.isdisjoint(actions[key].option_strings):
+            (options if actions[key].option_strings else places).extend(_words(key, value, actions[key]))
+    option_places = places if len(words) == at or words[at].startswith("-") else []
+    return [*words[:at], *option_places, *options, *words[at:]]
 
 
 def _key(action: argparse.Action) -> str:
@@ -103,7 +103,7 @@ def _key(action: argparse.Action) -> str:
 
 def _words(key: str, value: Any, action: argparse.Action) -> Iterator[str]:
     values = value if isinstance(value, list) else [value]
-    if not all(isinstance(each, str | int | float) for each in values):
+    if not all(isinstance(item, str | int | float) for item in values):
         raise InputError(
             f"{key} of a config must be text, a number, true or false, or a list of these; found {value!r}"
         )
@@ -118,21 +118,21 @@ def _words(key: str, value: Any, action: argparse.Action) -> Iterator[str]:
     else:
         if len(values) != 1 and not isinstance(action, argparse._AppendAction):
             raise InputError(f"{key} of a config must be one value; found {value!r}")
-        yield from (f"--{key}={each}" for each in values)
+        yield from (f"--{key}={item}" for item in values)
 
 
-def run_file(chosen: argparse.Namespace, names: Sequence[str]) -> str:
+def run_file(options: argparse.Namespace, names: Sequence[str]) -> str:
     """The file that repeats a run, with every option that it had, defaults included.
 
     Args:
-        chosen: the parsed options, with the parser that read them.
+        options: the parsed options, with the parser that read them.
         names: of the command and, where it has them, of its method.
     """
-    parser: Parser = chosen.parser
+    parser: Parser = options.parser
     lines = [f"# fgl-secure {__version__}; repeat it with: fgl-secure {' '.join(names)} --config {RUN_FILE}"]
     lines += [f"{key} = {_toml(name)}" for key, name in zip(("command", "method"), names, strict=False)]
     for action in parser.options():
-        value = getattr(chosen, action.dest, None)
+        value = getattr(options, action.dest, None)
         if value is not None and _key(action) not in _OF_THIS_CALL:
             lines.append(f"{_key(action)} = {_toml(value)}")
     return "\n".join(lines) + "\n"

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from fgl_secure.cli.config import commanded, file_of, read, with_options
+from fgl_secure.cli.config import command_words, file_of, read, with_options
 from fgl_secure.cli.output import (
     BAD_INPUT,
     FAULT,
@@ -70,7 +70,7 @@ def _status(words: list[str]) -> int:
 def _warn_in_a_line(*, quiet: bool) -> None:
     """Warnings about the user's own data are a line each on the standard error stream; with --quiet there are none."""
 
-    def shown(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    def show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, DataWarning):
             complain(f"fgl-secure: {message}")
         else:
@@ -78,30 +78,30 @@ def _warn_in_a_line(*, quiet: bool) -> None:
 
     before = warnings.showwarning
     warnings.filterwarnings("ignore" if quiet else "default", category=DataWarning)
-    warnings.showwarning = shown
+    warnings.showwarning = show_warning
 
 
 def _run(words: list[str]) -> int:
     _check_working_directory()
     if words[:1] == [ASKED]:
-        asked = words[1:] or [""]
-        say("\n".join(candidates(parser_for(asked), asked)))
+        requested = words[1:] or [""]
+        say("\n".join(candidates(parser_for(requested), requested)))
         return OK
     try:
         file = file_of(words)
         table = {} if file is None else read(file)
-        named = with_method(commanded(table, words) if words else words)
-        parser = parser_for(named)
-        one = parser.reached(named)
-        depth = next((i for i in range(len(named) + 1) if parser.reached(named[:i]) is one), 0)
-        said = with_options(table, one, named, depth) if table else named
-        chosen, unknown = parser.parse_known_args(said)
+        named_words = with_method(command_words(table, words) if words else words)
+        parser = parser_for(named_words)
+        one = parser.parser_of(named_words)
+        depth = next((i for i in range(len(named_words) + 1) if parser.parser_of(named_words[:i]) is one), 0)
+        full_words = with_options(table, one, named_words, depth) if table else named_words
+        options, unknown = parser.parse_known_args(full_words)
         if unknown:
             one.unknown(unknown)
     finally:
         flush()  # help and the version, which argparse prints
-    chosen.parser = one
-    return int(chosen.run(chosen, words))
+    options.parser = one
+    return int(options.run(options, words))
 
 
 def _check_working_directory() -> None:

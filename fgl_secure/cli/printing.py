@@ -14,9 +14,9 @@ from fgl_secure.auditing.wording import Score, bytes_text, figure
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.privacy_cost import PrivacyCost
-    from fgl_secure.auditing.train import Trained
-    from fgl_secure.ledger import Entry
-    from fgl_secure.methods.comparison import Comparison
+    from fgl_secure.auditing.train import TrainedRun
+    from fgl_secure.ledger import LedgerEntry
+    from fgl_secure.methods.comparison import MethodComparison
     from fgl_secure.methods.seeds import SeedReports
     from fgl_secure.training.loop import TrainingResult
 
@@ -26,34 +26,36 @@ _STYLES = {"violated": "red", "found": "yellow", "quiet": "default"}
 _RIGHT = (2, 3, 4, 7)
 
 
-def describe(done: Trained) -> str:
+def describe(run: TrainedRun) -> str:
     """The figures of a training run."""
-    plan, result = done.plan, done.result
+    plan, result = run.plan, run.result
     graph, accuracy, transcript = plan.graph, result.accuracy, result.transcript
-    shown = _percent if plan.score is Score.ACCURACY else _value
-    per_silo = "  ".join(shown(share) for share in accuracy.per_silo) or "known to each silo alone"
+    format_score = _percent if plan.score is Score.ACCURACY else _value
+    per_silo = "  ".join(format_score(share) for share in accuracy.per_silo) or "known to each silo alone"
     rows = {
         "method": f"{plan.method}, {plan.backbone}, {plan.preset} preset",
         "graph": f"{graph.graph.name}, {graph.num_devices:,} devices, "
         f"{plan.messages:,} messages a layer, "
         f"{graph.num_silos} silos ({graph.partition})",
-        "scheme": done.scheme,
-        "test accuracy" if plan.score is Score.ACCURACY else "test error": f"{shown(accuracy.test)} {plan.averaged}",
+        "scheme": run.scheme,
+        "test accuracy"
+        if plan.score is Score.ACCURACY
+        else "test error": f"{format_score(accuracy.test)} {plan.averaged}",
         "per silo": per_silo,
-        "validation": shown(accuracy.validation),
+        "validation": format_score(accuracy.validation),
         "rounds": f"{result.rounds}, reported is round {result.selected_round}, {plan.chosen_on}",
-        "messages": _counted(transcript.message_count),
-        "bytes": _counted(transcript.byte_count),
+        "messages": _format_count(transcript.message_count),
+        "bytes": _format_count(transcript.byte_count),
         "seconds": f"{result.seconds:.2f}, {result.seconds_per_round:.4f} a round (median), on {plan.device}",
     }
-    rows |= {} if done.privacy is None else _privacy_rows(done.privacy, result)
-    rows |= {"hosted devices": "; ".join(done.hosted)} if done.hosted else {}
+    rows |= {} if run.privacy is None else _privacy_rows(run.privacy, result)
+    rows |= {"hosted devices": "; ".join(run.hosted)} if run.hosted else {}
     return "\n".join(f"{name:<14} {text}" for name, text in rows.items())
 
 
 def _privacy_rows(cost: PrivacyCost, result: TrainingResult) -> dict[str, str]:
     bound = cost.measured.bound
-    lost = (cost.accuracy_without or 0.0) - (result.accuracy.test or 0.0)
+    accuracy_loss = (cost.accuracy_without or 0.0) - (result.accuracy.test or 0.0)
     times = f"over {cost.releases} release{'' if cost.releases == 1 else 's'}"
     without = cost.accuracy_without_features
     baseline = "" if without is None else f"; {_percent(without)} without features (epsilon 0)"
@@ -63,7 +65,8 @@ def _privacy_rows(cost: PrivacyCost, result: TrainingResult) -> dict[str, str]:
         f"{times}, by {cost.measured.accountant}{stopped}",
         "measured": f"epsilon is at least {bound.epsilon:.3f} ({bound.method}, {bound.n} canaries, "
         f"{bound.confidence:.0%} confidence)",
-        "price": f"{100 * lost:.2f} points of test accuracy; {_percent(cost.accuracy_without)} without noise{baseline}",
+        "price": f"{100 * accuracy_loss:.2f} points of test accuracy; "
+        f"{_percent(cost.accuracy_without)} without noise{baseline}",
     }
 
 
@@ -71,7 +74,7 @@ def _percent(share: float | None) -> str:
     return "not measured" if share is None else f"{share:.2%}"
 
 
-def _counted(number: int) -> str:
+def _format_count(number: int) -> str:
     """There is no run without messages, but there are runs that nobody has all messages of."""
     return f"{number:,}" if number else "not counted"
 
@@ -80,23 +83,23 @@ def _value(error: float | None) -> str:
     return "not measured" if error is None else f"{error:.4g}"
 
 
-def describe_comparison(found: Comparison) -> str:
+def describe_comparison(comparison: MethodComparison) -> str:
     """Title, table, what was left out and why; colours only on a terminal."""
     from fgl_secure.methods.comparison import columns, rows, summary, title
 
-    there, here = Console(), io.StringIO()
-    console = Console(file=here, force_terminal=there.is_terminal, width=there.width if there.is_terminal else _WIDTH)
-    console.print(title(found), style="bold", markup=False, highlight=False)
+    there, buffer = Console(), io.StringIO()
+    console = Console(file=buffer, force_terminal=there.is_terminal, width=there.width if there.is_terminal else _WIDTH)
+    console.print(title(comparison), style="bold", markup=False, highlight=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    for index, heading in enumerate(columns(found)):
+    for index, heading in enumerate(columns(comparison)):
         table.add_column(heading, justify="right" if index in _RIGHT else "left", overflow="fold")
-    for tone, cells in rows(found):
+    for tone, cells in rows(comparison):
         table.add_row(*(cell.replace("[", "\\[") for cell in cells), style=_STYLES[tone])
     console.print(table)
-    console.print(summary(found), markup=False, highlight=False)
-    for each in found.left_out:
-        console.print(f"{each.title} is left out: {each.reason}.", markup=False, highlight=False)
-    return "\n".join(line.rstrip() for line in here.getvalue().splitlines())
+    console.print(summary(comparison), markup=False, highlight=False)
+    for item in comparison.left_out:
+        console.print(f"{item.title} is left out: {item.reason}.", markup=False, highlight=False)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
 
 
 def describe_seeds(found: SeedReports) -> str:
@@ -117,11 +120,11 @@ def describe_seeds(found: SeedReports) -> str:
     return "\n".join(line.rstrip() for line in here.getvalue().splitlines())
 
 
-def describe_entry(entry: Entry) -> str:
+def describe_entry(entry: LedgerEntry) -> str:
     """What one run came to, on one line."""
-    found = cast("Mapping[str, Any]", entry.found)
-    if "refused" in found:
-        return f"left out, {found['refused']}"
+    result = cast("Mapping[str, Any]", entry.found)
+    if "refused" in result:
+        return f"left out, {result['refused']}"
     return "; ".join(
-        f"{side['scheme']} {figure(side['score'])}, {bytes_text(side['bytes'])}" for side in found["sides"]
+        f"{side['scheme']} {figure(side['score'])}, {bytes_text(side['bytes'])}" for side in result["sides"]
     )

@@ -18,13 +18,13 @@ from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 
 from fgl_secure.aggregation.client_round import ClientRound
-from fgl_secure.aggregation.sums import Request as RoundRequest
+from fgl_secure.aggregation.sums import SumRequest as RoundRequest
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError, StateFileError
-from fgl_secure.flower.kept import Keeper, state_file
+from fgl_secure.flower.kept import StateStore, state_file
 from fgl_secure.flower.records import (
-    Answer,
-    Request,
+    AnswerRecord,
+    RequestRecord,
     arrays_of,
     digest_of,
     digest_of_configuration,
@@ -52,7 +52,7 @@ class _AppFailedError(ProtocolError):
     """The app of this client failed, or answered with an error; its own log says how."""
 
 
-def _called(call_next: ClientAppCallable, message: Message, context: Context) -> Message:
+def _call_app(call_next: ClientAppCallable, message: Message, context: Context) -> Message:
     """Call the app; what an exception of it says, such as sizes and values, stays in the log of this client."""
     try:
         return call_next(message, context)
@@ -79,16 +79,16 @@ def _training_reply(message: Message, terms: RoundTerms, context: Context, call_
             "they are not"
         )
     message.content = without_request(message.content)
-    reply = _called(call_next, message, context)
+    reply = _call_app(call_next, message, context)
     if reply.has_error():  # replies to training are not for the server, an error among them is not either
         log(ERROR, "the app replied with error %s: %s", reply.error.code, reply.error.reason)
         raise _AppFailedError(APP_FAILED)
     return reply
 
 
-def _check_ranges(asked: RoundRequest) -> None:
+def _check_ranges(request: RoundRequest) -> None:
     """Raise unless named ranges are powers of two, as a secure maximum finds them: others would locate a client's."""
-    bounds = None if asked.opening is None else asked.opening.bounds
+    bounds = None if request.opening is None else request.opening.bounds
     if any(math.frexp(bound)[0] != 0.5 for bound in (bounds or {}).values()):
         raise ProtocolError("ranges must be powers of two, as a secure maximum finds them; one is not")
 
@@ -96,12 +96,12 @@ def _check_ranges(asked: RoundRequest) -> None:
 def _contribution(reply: Message, terms: RoundTerms) -> tuple[dict[str, Any], float]:
     """Return what of an app's reply goes into the sum, and with what weight."""
     metrics = only_metrics(reply.content, "reply of the app")
-    wanted = {name: _number(metrics, name) for name in terms.metrics}
+    values = {name: _number(metrics, name) for name in terms.metrics}
     arrays = {
         name: value.astype(value.dtype.newbyteorder("="), copy=False)
         for name, value in arrays_of(only_arrays(reply.content, "reply of the app")).items()
     }
-    return mapping_of(arrays, wanted), _number(metrics, terms.weight_key)
+    return mapping_of(arrays, values), _number(metrics, terms.weight_key)
 
 
 def _number(metrics: MetricRecord, name: str) -> float:
@@ -154,8 +154,8 @@ class Memory:
 
     def before(self, terms: RoundTerms) -> bytes:
         """The sessions before the one of some terms, which is the latest or a new one."""
-        own = bytes.fromhex(self.terms.session)
-        return self.earlier if terms.session == self.terms.session else self.earlier + own
+        session = bytes.fromhex(self.terms.session)
+        return self.earlier if terms.session == self.terms.session else self.earlier + session
 
     @staticmethod
     def check_new(memory: Memory | None, terms: RoundTerms) -> None:
@@ -175,7 +175,7 @@ class Memory:
             raise StaleMessageError(f"round must come after round {memory.terms.number}; found {terms.number}")
         earlier = memory.before(terms)
         if bytes.fromhex(terms.session) in (
-            earlier[at : at + SESSION_BYTES] for at in range(0, len(earlier), SESSION_BYTES)
+            earlier[index : index + SESSION_BYTES] for index in range(0, len(earlier), SESSION_BYTES)
         ):
             raise StaleMessageError("session must be the latest one or a new one; found one that was left")
         if len(earlier) >= MOST_SESSIONS * SESSION_BYTES:
@@ -237,33 +237,40 @@ class SecureAggregationMod:
             InputError: the terms of a round are none that can be.
         """
         if message.metadata.message_type.split(".")[0] != _TRAIN:
-            return _called(call_next, message, context)
-        request = Request.of(message.content)
+            return _call_app(call_next, message, context)
+        request = RequestRecord.of(message.content)
         if request is None:
             raise ProtocolError("training must be asked for under secure aggregation; the message is without it")
         if request.asks_for_introduction:
-            own = b"" if self._identity is None else self._identity(context).public
-            return Answer(identity=own, configuration=digest_of_configuration(context.run_config)).to(message)
+            public_key = b"" if self._identity is None else self._identity(context).public
+            return AnswerRecord(identity=public_key, configuration=digest_of_configuration(context.run_config)).to(
+                message
+            )
         try:
-            with Keeper(context, state_file(context)) as keeper:
-                return self._answered(request, message, context, call_next, keeper)
+            with StateStore(context, state_file(context)) as keeper:
+                return self._answer(request, message, context, call_next, keeper)
         except StateFileError as error:
             return _takes_no_part(message, error, NO_STATE)
 
-    def _answered(
-        self, request: Request, message: Message, context: Context, call_next: ClientAppCallable, keeper: Keeper
+    def _answer(
+        self,
+        request: RequestRecord,
+        message: Message,
+        context: Context,
+        call_next: ClientAppCallable,
+        keeper: StateStore,
     ) -> Message:
         run = b"run %d" % context.run_id
-        known = keeper.load(run)
-        memory = None if known is None else Memory.from_arrays(known)
+        stored = keeper.load(run)
+        memory = None if stored is None else Memory.from_arrays(stored)
         part, terms, trained = (
-            self._joined(request, memory, context) if request.terms else self._resumed(memory, context)
+            self._join_round(request, memory, context) if request.terms else self._resume_round(memory, context)
         )
-        asked = RoundRequest.from_bytes(request.message)
-        _check_ranges(asked)
+        round_request = RoundRequest.from_bytes(request.message)
+        _check_ranges(round_request)
         part.check(request.message)  # before the app trains: what fails later is this client's own, and is counted
         failures, earlier = (0, b"") if memory is None else (memory.failures, memory.before(terms))
-        trains = asked.opening is not None and not trained
+        trains = round_request.opening is not None and not trained
         reply: Message | None = None
         try:
             reply = _training_reply(message, terms, context, call_next) if trains else None
@@ -280,26 +287,26 @@ class SecureAggregationMod:
             return _takes_no_part(message, error)
         secrets = b"" if part.over else part.state()
         keeper.store(run, Memory(terms, secrets, trained or trains, failures, earlier).arrays)
-        return Answer(answer).to(message)
+        return AnswerRecord(answer).to(message)
 
-    def _joined(
-        self, request: Request, memory: Memory | None, context: Context
+    def _join_round(
+        self, request: RequestRecord, memory: Memory | None, context: Context
     ) -> tuple[ClientRound, RoundTerms, bool]:
         """A round that starts, if it is one that this client takes part in."""
         terms = RoundTerms.from_bytes(request.terms)
         Memory.check_new(memory, terms)
         rules = terms.rules()
-        self._policy.tightened(context.node_config, context.run_config).check(terms, rules.threshold)
+        self._policy.tighten(context.node_config, context.run_config).check(terms, rules.threshold)
         self._policy.check_failures(0 if memory is None else memory.failures)
         return ClientRound(rules, terms.place, SystemCoins(), *self._signing(terms, context)), terms, False
 
-    def _resumed(self, memory: Memory | None, context: Context) -> tuple[ClientRound, RoundTerms, bool]:
+    def _resume_round(self, memory: Memory | None, context: Context) -> tuple[ClientRound, RoundTerms, bool]:
         """The round that is under way."""
         if memory is None or not memory.secrets:
             raise StaleMessageError("a round must be under way for this message; none is")
         terms = memory.terms
         signing = self._signing(terms, context)
-        return ClientRound.restored(terms.rules(), memory.secrets, SystemCoins(), *signing), terms, memory.trained
+        return ClientRound.restore(terms.rules(), memory.secrets, SystemCoins(), *signing), terms, memory.trained
 
     def _signing(self, terms: RoundTerms, context: Context) -> tuple[Identity | None, Identities | None]:
         """This client's identity and the others', who must all be trusted and differ."""
@@ -308,10 +315,10 @@ class SecureAggregationMod:
         roster = [bytes.fromhex(one) for one in terms.roster]
         if len(roster) != terms.clients or len(set(roster)) != len(roster) or not self._trusted.issuperset(roster):
             raise ProtocolError("roster must name a different trusted identity for each client; it does not")
-        own = self._identity(context)
-        if roster[terms.index] != own.public:
+        identity = self._identity(context)
+        if roster[terms.index] != identity.public:
             raise ProtocolError(f"roster must name this client's own identity at {terms.index}; it does not")
-        return own, Identities(dict(enumerate(roster)))
+        return identity, Identities(dict(enumerate(roster)))
 
 
 secure_aggregation_mod = SecureAggregationMod()

@@ -34,7 +34,7 @@ from fgl_secure.typing import Array
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.method import Method, Source
-    from fgl_secure.auditing.train import Trained
+    from fgl_secure.auditing.train import TrainedRun
     from fgl_secure.schemes import Assignment
 
 IDENTITIES = "identities"
@@ -68,10 +68,10 @@ def app_of(run: ProgramRun, shares: Path) -> ClientApp:
 
 def save_identities(parties: int, folder: Path) -> None:
     """Makes identities: a file of its own for each party, and one of their public keys for all."""
-    made = [Identity.generate(SystemCoins()) for _ in range(parties)]
-    for number, identity in enumerate(made):
+    identities = [Identity.generate(SystemCoins()) for _ in range(parties)]
+    for number, identity in enumerate(identities):
         identity.save(folder / f"identity{number}")
-    Identities({number: identity.public for number, identity in enumerate(made)}).save(folder / IDENTITIES)
+    Identities({number: identity.public for number, identity in enumerate(identities)}).save(folder / IDENTITIES)
 
 
 def save_shares(job: Job, folder: Path) -> None:
@@ -101,17 +101,17 @@ def run_in_simulation(job: Job, timeout: float | None = None, *, gpu: bool = Fal
         InputError: it cannot be run with a process for each silo.
         RunStoppedError: a party failed, or was silent; it has what was finished.
     """
-    run = ProgramRun(job.told, job.graph.num_silos)
+    run = ProgramRun(job.complete_task, job.graph.num_silos)
     from flwr.simulation import run_simulation  # noqa: PLC0415  # Ray comes with it
 
-    found: dict[int, dict[str, Array]] = {}
+    result: dict[int, dict[str, Array]] = {}
     failed: list[Exception] = []
     server = ServerApp()
 
     @server.main()
     def serve(grid: Grid, _context: Context) -> None:
         try:
-            found.update(SiloMailbox(grid, run.server(fresh_session()), run.parties, timeout).run())
+            result.update(SiloMailbox(grid, run.server(fresh_session()), run.parties, timeout).run())
         except Exception as error:  # the engine would swallow it
             failed.append(error)
 
@@ -129,9 +129,9 @@ def run_in_simulation(job: Job, timeout: float | None = None, *, gpu: bool = Fal
         )
     if failed:
         raise failed[0]
-    if not found:
+    if not result:
         raise ProtocolError("the run must leave a report; it did not")
-    return found
+    return result
 
 
 @library_settings()
@@ -143,7 +143,7 @@ def train_on_flower(
     seed: int = 0,
     device: str = "auto",
     timeout: float | None = None,
-) -> Trained:
+) -> TrainedRun:
     """Trains a method once, with a process for each silo, to the bits of `fgl_secure.train`.
 
     Nobody but a silo knows its own accuracy there, and nobody counts messages: the result has neither.
@@ -160,7 +160,7 @@ def train_on_flower(
         FglSecureError: a choice breaks a rule, or a party failed.
     """
     from fgl_secure.auditing.method import check_method  # noqa: PLC0415  # processes of silos do without audits
-    from fgl_secure.auditing.train import Trained, silent  # noqa: PLC0415  # the same
+    from fgl_secure.auditing.train import TrainedRun, silent  # noqa: PLC0415  # the same
 
     check_method(method)
     gpu = compute_device(device).type == "cuda"
@@ -191,4 +191,4 @@ def train_on_flower(
     )
     leaks = subject.claims[subject.name].leaks_by_design
     hosted = tuple(leak.statement for leak in leaks if leak.circumstance is Circumstance.HOSTED_DEVICES)
-    return Trained(plan, subject.name, result, subject.privacy_cost(result, silent), hosted)
+    return TrainedRun(plan, subject.name, result, subject.privacy_cost(result, silent), hosted)

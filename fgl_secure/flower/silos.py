@@ -21,7 +21,7 @@ from flwr.clientapp import ClientApp
 from flwr.common.logger import log
 
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
-from fgl_secure.flower.kept import KEY, Keeper, state_file
+from fgl_secure.flower.kept import KEY, StateStore, state_file
 from fgl_secure.flower.records import digest_of_configuration
 from fgl_secure.host import library_settings
 from fgl_secure.protocols.identity import Identities, Identity
@@ -76,9 +76,9 @@ class Turn:
             case [bytes(session), int(number), list(ends), list(post), bytes(report), bool(over), str(due)] if (
                 len(session) == SESSION_BYTES and len(due) <= _MOST_DUE and (not due or due.isprintable())
             ):
-                who, what = [end for end in ends if isinstance(end, int)], [d for d in post if isinstance(d, bytes)]
-                if len(who) == len(set(who)) == len(ends) == len(what) == len(post):
-                    return cls(session, number, dict(zip(who, what, strict=True)), report, over, due)
+                senders, what = [end for end in ends if isinstance(end, int)], [d for d in post if isinstance(d, bytes)]
+                if len(senders) == len(set(senders)) == len(ends) == len(what) == len(post):
+                    return cls(session, number, dict(zip(senders, what, strict=True)), report, over, due)
         raise MalformedMessageError(f"message must hold a turn under {KEY!r}; it does not")
 
     @property
@@ -130,8 +130,10 @@ def load_identities(context: Context) -> tuple[Identity | None, Identities | Non
     Raises:
         InputError: a file holds something else.
     """
-    own, public = (str(context.node_config.get(name, "")) for name in ("identity", "identities"))
-    return Identity.load(Path(own)) if own else None, Identities.load(Path(public)) if public else None
+    identity_path, public = (str(context.node_config.get(name, "")) for name in ("identity", "identities"))
+    return Identity.load(Path(identity_path)) if identity_path else None, Identities.load(
+        Path(public)
+    ) if public else None
 
 
 def silo_app(
@@ -167,15 +169,15 @@ def silo_app(
 
     @app.query()
     def turn(message: Message, context: Context) -> Message:
-        asked = Turn.of(message.content)
+        turn_request = Turn.of(message.content)
         try:
-            if asked.number == WHO:
-                return Message(Turn(asked.session, party_number(context), {}).content(), reply_to=message)
+            if turn_request.number == WHO:
+                return Message(Turn(turn_request.session, party_number(context), {}).content(), reply_to=message)
             if silos is not None:
                 _check_silos(silos(context), least)
             # no decorators of this function: Flower's simulation pickles it, and they can't be
-            with library_settings(), one_thread(), Keeper(context, keep(context)) as keeper:
-                answer = _turned(asked, party_number(context), context, keeper, make, told, least)
+            with library_settings(), one_thread(), StateStore(context, keep(context)) as keeper:
+                answer = _run_turn(turn_request, party_number(context), context, keeper, make, told, least)
             return Message(answer.content(), reply_to=message)
         except _RefusedError:
             raise
@@ -190,18 +192,18 @@ class _RefusedError(ProtocolError):
     """A turn that this node does not take; the text has nothing of the silo."""
 
 
-def _check_silos(found: int, least: int) -> None:
-    if found < least:
-        raise _RefusedError(f"silos must number at least {least} for this node; found {found}")
+def _check_silos(result: int, least: int) -> None:
+    if result < least:
+        raise _RefusedError(f"silos must number at least {least} for this node; found {result}")
 
 
-def _turned(
-    asked: Turn,
+def _run_turn(
+    turn: Turn,
     number: int,
     context: Context,
-    keeper: Keeper,
+    keeper: StateStore,
     make: MakeParty,
-    told: Collection[str],
+    public_names: Collection[str],
     least: int,
 ) -> Turn:
     """One turn of the party that the node keeps; its state changes last, and only if all went well.
@@ -209,39 +211,39 @@ def _turned(
     After a turn that failed, the state has a digest of that turn's messages in addition, and other messages for it are
     refused.
     """
-    kept = keeper.load(asked.session)
-    if kept is None and keeper.session is not None:
+    stored = keeper.load(turn.session)
+    if stored is None and keeper.session is not None:
         raise _RefusedError(
             f"session must be the one that {keeper} belongs to; found another one, and a new run needs another file in "
             "`state` of the node's configuration"
         )
-    if kept is not None and int(kept["number"]) != number:
+    if stored is not None and int(stored["number"]) != number:
         raise _RefusedError(
-            f"{keeper} must be of one party; found party {int(kept['number'])} in it, and {number} here: give each "
+            f"{keeper} must be of one party; found party {int(stored['number'])} in it, and {number} here: give each "
             "node a `state` of its own"
         )
-    if kept is not None and int(kept["reply/number"]) == asked.number:
-        return Turn.from_arrays(asked.session, within("reply", kept))
-    incoming = _digest_of_post(asked.post)
-    if kept is not None and FAILED_POST in kept and not np.array_equal(kept[FAILED_POST], incoming):
+    if stored is not None and int(stored["reply/number"]) == turn.number:
+        return Turn.from_arrays(turn.session, within("reply", stored))
+    incoming = _digest_of_post(turn.post)
+    if stored is not None and FAILED_POST in stored and not np.array_equal(stored[FAILED_POST], incoming):
         raise _RefusedError("a turn that failed must be repeated with the same messages; found others")
-    party = make(context, asked.session)
+    party = make(context, turn.session)
     with closing(party.program):
         party.agreed = digest_of_configuration(context.run_config)
-        if kept is not None:
-            party.restore(within("party", kept))
-        elif not party.signed:
+        if stored is not None:
+            party.restore(within("party", stored))
+        elif not party.is_signed:
             log(WARNING, _UNSIGNED)
         try:
-            answer = _turn_of(party, asked, told, least)
+            answer = _turn_of(party, turn, public_names, least)
         except _RefusedError:
             raise
         except Exception:
-            if kept is not None:
-                keeper.store(asked.session, {**kept, FAILED_POST: incoming})
+            if stored is not None:
+                keeper.store(turn.session, {**stored, FAILED_POST: incoming})
             raise
         state = {**under("party", party.state()), **under("reply", answer.arrays)}
-        keeper.store(asked.session, {"number": np.asarray(number, dtype=np.int64), **state})
+        keeper.store(turn.session, {"number": np.asarray(number, dtype=np.int64), **state})
     return answer
 
 
@@ -253,12 +255,12 @@ def _digest_of_post(post: Post) -> Array:
     return np.frombuffer(digest.digest(), np.uint8)
 
 
-def _turn_of(party: SealedParty, asked: Turn, told: Collection[str], least: int) -> Turn:
-    if asked.number != party.turns:
-        raise _RefusedError(f"turn must be the next one, {party.turns}; found {asked.number}")
-    post = party.turn(asked.post)
-    if asked.number == 0:
+def _turn_of(party: SealedParty, turn: Turn, public_names: Collection[str], least: int) -> Turn:
+    if turn.number != party.turns:
+        raise _RefusedError(f"turn must be the next one, {party.turns}; found {turn.number}")
+    post = party.turn(turn.post)
+    if turn.number == 0:
         _check_silos(len(post) + 1, least)  # a key for each of the others
-    found = party.program.found
-    report = b"" if found is None else named_to_bytes({name: found[name] for name in found if name in told})
-    return Turn(asked.session, asked.number, post, report, party.program.report is not None, party.due)
+    result = party.program.round_report
+    report = b"" if result is None else named_to_bytes({name: result[name] for name in result if name in public_names})
+    return Turn(turn.session, turn.number, post, report, party.program.report is not None, party.due)

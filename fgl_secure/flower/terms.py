@@ -103,10 +103,12 @@ class RoundTerms:
 
     def _scheme_text(self) -> str:
         """The scheme with its parameters, and with everybody for a neighbour where it would take a sparse graph."""
-        given = [f"{name}={value}" for name in ("threshold", "precision") if (value := getattr(self, name)) is not None]
+        parameters = [
+            f"{name}={value}" for name in ("threshold", "precision") if (value := getattr(self, name)) is not None
+        ]
         if self.scheme == PairwiseMasking.label and not self.sparse and self.clients > COMPLETE_UP_TO:
-            given.append(f"degree={self.clients // 2 * 2}")  # even, and at least clients - 1
-        return f"{self.scheme}[{','.join(given)}]" if given else self.scheme
+            parameters.append(f"degree={self.clients // 2 * 2}")  # even, and at least clients - 1
+        return f"{self.scheme}[{','.join(parameters)}]" if parameters else self.scheme
 
     def to_bytes(self) -> bytes:
         """As JSON."""
@@ -120,15 +122,15 @@ class RoundTerms:
             MalformedMessageError: they are none, or a value is not of its type.
         """
         try:
-            found = json.loads(data) if len(data) <= MOST_BYTES else None
+            result = json.loads(data) if len(data) <= MOST_BYTES else None
         except (ValueError, RecursionError) as error:
             raise MalformedMessageError("terms must be JSON; they are not") from error
-        if not isinstance(found, dict) or set(found) != {field.name for field in fields(cls)}:
+        if not isinstance(result, dict) or set(result) != {field.name for field in fields(cls)}:
             raise MalformedMessageError("terms must have the fields of a round and no others; they do not")
-        wrong = next((name for name, fits in _FITS.items() if not fits(found[name])), None)
+        wrong = next((name for name, fits in _FITS.items() if not fits(result[name])), None)
         if wrong is not None:
             raise MalformedMessageError(f"{wrong} of the terms must be of its type; it is not")
-        return cls(**{**found, "metrics": tuple(found["metrics"]), "roster": tuple(found["roster"])})
+        return cls(**{**result, "metrics": tuple(result["metrics"]), "roster": tuple(result["roster"])})
 
 
 def mapping_of(arrays: Mapping[str, Any], metrics: Mapping[str, float]) -> dict[str, Any]:
@@ -237,7 +239,7 @@ class ClientPolicy:
         if self.max_clients is not None and self.max_clients < self.min_clients:
             raise InputError(f"max_clients must be at least min_clients = {self.min_clients}; found {self.max_clients}")
 
-    def tightened(self, *configs: Mapping[str, object]) -> ClientPolicy:
+    def tighten(self, *configs: Mapping[str, object]) -> ClientPolicy:
         """The same with the larger numbers of what configurations ask under MIN_CLIENTS_KEY and MIN_THRESHOLD_KEY.
 
         A configuration can only raise a number. The node's own (`--node-config`) is its operator's; the run's comes
@@ -263,8 +265,8 @@ class ClientPolicy:
             ProtocolError: it is not; names the rule and what was found.
         """
         if terms.scheme not in self.schemes:
-            known = ", ".join(self.schemes)
-            raise ProtocolError(f"scheme must be one of {known} for this client; found {terms.scheme!r}")
+            scheme_names = ", ".join(self.schemes)
+            raise ProtocolError(f"scheme must be one of {scheme_names} for this client; found {terms.scheme!r}")
         if terms.clients < self.min_clients:
             raise ProtocolError(
                 f"clients must number at least {self.min_clients} for this client; found {terms.clients}"

@@ -29,7 +29,7 @@ from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report, dataframe, write_files
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.ledger import Entry, Key, Ledger, Run, Watch, completed, provenance
+from fgl_secure.ledger import Key, LedgerEntry, Run, RunLedger, Watch, complete_runs, provenance
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import Progress
 
@@ -143,7 +143,7 @@ def audit_each_seed(
         FglSecureError: a choice breaks a rule, before anything ran.
     """
     named, wanted = several("schemes", schemes), chosen_attacks(attacks)
-    ledger, jobs = Ledger(runs), []
+    ledger, jobs = RunLedger(runs), []
     for seed, source in data.items():
         plan = method.plan(source, named, seed=seed, device=device)  # all choices are checked before a first run
         key = {"of": "audit", **data_facts(plan.graph), "seed": seed, "device": device,
@@ -152,7 +152,7 @@ def audit_each_seed(
         work = partial(_audited, method, source, named, attacks, seed=seed, device=device, command=command(seed),
                        progress=progress)  # fmt: skip
         jobs.append(Run(key, f"{method.title}, seed {seed}", (method.name,), work))
-    entries = completed(jobs, ledger, watch)
+    entries = complete_runs(jobs, ledger, watch)
     if ledger.error is not None:
         raise ledger.error
     return SeedReports(tuple(Report.from_json(cast("dict[str, Any]", entry.found)) for entry in entries))
@@ -199,7 +199,7 @@ def method_options(method: Method) -> Mapping[str, object]:
     }
 
 
-def describe_entry(entry: Entry) -> str:
+def describe_entry(entry: LedgerEntry) -> str:
     """Return what one seed came to, on one line."""
     records = cast("Mapping[str, Any]", entry.found)["records"]
     return f"{len(records)} findings, {sum(each['violates_guarantee'] for each in records)} violate a guarantee"

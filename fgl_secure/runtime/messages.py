@@ -29,7 +29,7 @@ class MessageKind(Enum):
     Examples:
         >>> class Greeting(MessageKind):
         ...     HELLO = ("hello", "which silos are there")
-        >>> MessageKind.named("HELLO").content
+        >>> MessageKind.find("HELLO").content
         'which silos are there'
     """
 
@@ -40,7 +40,7 @@ class MessageKind(Enum):
         _KNOWN[self.name] = self
 
     @classmethod
-    def named(cls, name: str) -> MessageKind | None:
+    def find(cls, name: str) -> MessageKind | None:
         """Return the kind of a name, of whatever package; None if there is none."""
         return _KNOWN.get(name)
 
@@ -145,7 +145,7 @@ _HEAD = struct.Struct(f">5s{SESSION_BYTES}sBIIiBBiBQB")
 _FIELD = struct.Struct(">BBB")
 
 
-class Later:
+class LazyArray:
     """A field that is not laid out: rows [m, d] are made when somebody reads them, a few at a time.
 
     For what is large and goes by once, between parties of one process that keeps sizes alone. Whoever wants all of it,
@@ -178,10 +178,10 @@ class Later:
         """Bytes of a number."""
         return self.dtype.itemsize
 
-    def take(self, places: Ids) -> Later:
+    def take(self, places: Ids) -> LazyArray:
         """Some of the rows, not laid out either."""
         which = places if self._which is None else self._which[places]
-        return Later(self._make, (len(places), self.shape[1]), self.dtype, which)
+        return LazyArray(self._make, (len(places), self.shape[1]), self.dtype, which)
 
     def rows(self, places: Ids) -> Array:
         """Some of the rows: [k, d]."""
@@ -195,9 +195,9 @@ class Later:
         return self.rows(np.arange(len(self))).astype(dtype or self.dtype, copy=False)
 
 
-def taken(value: Any, places: Ids, axis: int = 0) -> Any:
+def take_rows(value: Any, places: Ids, axis: int = 0) -> Any:
     """Some rows of a field, an array [*tapes, m, ...] or one that is not laid out, as that is."""
-    return value.take(places) if isinstance(value, Later) else np.take(value, places, axis=axis)
+    return value.take(places) if isinstance(value, LazyArray) else np.take(value, places, axis=axis)
 
 
 class Fields(Mapping[str, Array]):
@@ -231,7 +231,7 @@ def _read_only_fields(arrays: dict[str, Array]) -> Fields:
     return Fields(arrays)
 
 
-class _Taken(Mapping[str, Array]):
+class _LazyRows(Mapping[str, Array]):
     """Some rows of other fields, which are laid out when they are read: what is handed on twice is copied once."""
 
     __slots__ = ("_axis", "_laid_out", "base", "which")
@@ -239,14 +239,14 @@ class _Taken(Mapping[str, Array]):
     def __init__(self, fields: Mapping[str, Array], which: Ids, axis: int) -> None:
         self.base: Mapping[str, Array] = fields
         self.which: Ids = which
-        if isinstance(fields, _Taken):
+        if isinstance(fields, _LazyRows):
             self.base, self.which = fields.base, fields.which[which]
         self._axis = axis
         self._laid_out: dict[str, Array] = {}
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._laid_out:
-            value = taken(self.base[name], self.which, self._axis)
+            value = take_rows(self.base[name], self.which, self._axis)
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
             self._laid_out[name] = value
@@ -274,7 +274,7 @@ class Messages:
         step: when they are sent.
         senders: int64 [m], party identifiers.
         receivers: int64 [m], party identifiers.
-        fields: by name, [*tapes, m, ...]; large ones may be `Later` while they stay in a process.
+        fields: by name, [*tapes, m, ...]; large ones may be `LazyArray` while they stay in a process.
         tape_axes: leading axes of every field: 0, or 1 when all coin tapes run at once.
         overhead: bytes that a transport adds to each message beside its fields, such as authentication; below 0 where
             fields repeat what its sequence numbers tell.
@@ -294,7 +294,7 @@ class Messages:
         m = len(self.senders)
         if len(self.receivers) != m:
             raise InputError(f"receivers must be as many as senders; found {len(self.receivers)} and {m}")
-        if isinstance(self.fields, _Taken) and len(self.fields.which) == m:
+        if isinstance(self.fields, _LazyRows) and len(self.fields.which) == m:
             return
         for name, value in self.fields.items():
             if value.ndim <= self.tape_axes or value.shape[self.tape_axes] != m:
@@ -321,7 +321,7 @@ class Messages:
     @property
     def kinds(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """Type and shape of the fields of one message, by name."""
-        fields = self.fields.base if isinstance(self.fields, _Taken) else self.fields
+        fields = self.fields.base if isinstance(self.fields, _LazyRows) else self.fields
         return {name: (value.dtype, value.shape[self.tape_axes + 1 :]) for name, value in fields.items()}
 
     @property
@@ -339,23 +339,23 @@ class Messages:
         ends = last + 1 == len(self) and (last < 0 or (places[0] == 0 and places[last] == last))
         if ends and bool((places == np.arange(len(places))).all()):
             return self
-        fields = _Taken(self.fields, places, self.tape_axes)
+        fields = _LazyRows(self.fields, places, self.tape_axes)
         return replace(self, senders=self.senders[places], receivers=self.receivers[places], fields=fields)
 
     def laid_out(self) -> Messages:
         """The same with arrays alone."""
         kept = dict(self.fields)
-        if not any(isinstance(value, Later) for value in kept.values()):
+        if not any(isinstance(value, LazyArray) for value in kept.values()):
             return self
         return replace(self, fields={name: np.asarray(value) for name, value in kept.items()})
 
     def read_only(self, *, own: bool) -> Messages:
         """The same with fields that nobody can write to; copies of them if they must be a recording's own."""
-        if isinstance(self.fields, _Taken) and not own:
+        if isinstance(self.fields, _LazyRows) and not own:
             return self
         fields = {}
         for name, value in self.fields.items():
-            if isinstance(value, Later) and not own:
+            if isinstance(value, LazyArray) and not own:
                 fields[name] = value
                 continue
             kept = _own_copy(value, self.tape_axes) if own else value.view()
@@ -374,7 +374,7 @@ def is_frozen(value: Array) -> bool:
 
 def _own_copy(value: Array, tape_axes: int) -> Array:
     """A copy, unless it needs none; of what is the same on all tapes, one that serves them all."""
-    if isinstance(value, Later):
+    if isinstance(value, LazyArray):
         return np.asarray(value)
     if is_frozen(value):
         return value
@@ -432,7 +432,7 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
     if where != session:
         raise StaleMessageError("messages must be of this session; found some of another")
     name = reader.take(phase_bytes).decode("ascii", errors="replace")
-    phase = MessageKind.named(name)
+    phase = MessageKind.find(name)
     if phase is None:
         raise MalformedMessageError("messages must name a phase that is known; they do not")
     if kind > 3 or final > 1 or sealed > 1:
@@ -442,14 +442,14 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
     direction = Direction.BACKWARD if kind & 2 else Direction.FORWARD
     step = Step(number, layer, direction, bool(kind & 1), part, bool(final))
     senders, receivers = (reader.array("<i8", (count,)).astype(np.int64, copy=False) for _ in range(2))
-    found: dict[str, Array] = {}
+    result: dict[str, Array] = {}
     for _ in range(fields):
         title, value = _field(reader, count)
-        if title in found:
+        if title in result:
             raise MalformedMessageError("fields must each have a name of their own; at least one has not")
-        found[title] = value
+        result[title] = value
     reader.end()
-    return Messages(phase, step, senders, receivers, Fields(found), 0, overhead, bool(sealed))
+    return Messages(phase, step, senders, receivers, Fields(result), 0, overhead, bool(sealed))
 
 
 def _field(reader: Reader, count: int) -> tuple[str, Array]:

@@ -233,7 +233,7 @@ def clustered_proportion(
     Raises:
         InputError: for arrays of unequal length or wrong kind, or too few draws.
     """
-    return _proportion(_clustered(success, cluster, seed, draws))
+    return _proportion(_cluster_rate(success, cluster, seed, draws))
 
 
 def clustered_advantage(
@@ -255,12 +255,12 @@ def clustered_advantage(
     Raises:
         InputError: for arrays of unequal length or wrong kind, or too few draws.
     """
-    arms = (_clustered(hit[kind], cluster[kind], seed, draws) for kind in (positive, ~positive))
+    arms = (_cluster_rate(hit[kind], cluster[kind], seed, draws) for kind in (positive, ~positive))
     return _difference(*arms)
 
 
 def pair_advantage(
-    read: npt.NDArray[np.bool_],
+    is_read: npt.NDArray[np.bool_],
     edges: npt.NDArray[np.integer],
     wrong: npt.NDArray[np.integer],
     others: int,
@@ -271,7 +271,7 @@ def pair_advantage(
     """TPR - FPR over pairs of nodes, with nodes resampled for both rates.
 
     Args:
-        read: bool [m], which edges are claimed.
+        is_read: bool [m], which edges are claimed.
         edges: int [2, m], their ends.
         wrong: int [2, k], the ends of claims that are none.
         others: how many pairs are none.
@@ -283,7 +283,9 @@ def pair_advantage(
         InputError: for arrays of unequal length, wrong kind or out of range, or too few draws.
     """
     _check_endpoints("wrong", wrong, wrong.shape[1], n_nodes)
-    return _difference(_on_edges(read, edges, n_nodes, seed, draws), _false_claims(wrong, others, n_nodes, seed, draws))
+    return _difference(
+        _on_edges(is_read, edges, n_nodes, seed, draws), _false_claims(wrong, others, n_nodes, seed, draws)
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -305,7 +307,7 @@ class _Rate:
     units: int
 
     @property
-    def planned(self) -> float:
+    def planned_units(self) -> float:
         """Independent units to count on before anything was measured."""
         return self.independent * self._students if self.clusters >= _FEW else self.independent
 
@@ -315,11 +317,11 @@ class _Rate:
         variance = float(self.shares.var(ddof=1)) if self.shares.size > 1 else 0.0
         if variance < 1e-24 or not 0 < self.value < 1 or self.clusters < 2:
             return self.independent
-        found = self.value * (1 - self.value) / variance * (self.clusters - 1) / self.clusters
-        found = min(found, float(self.units))
+        result = self.value * (1 - self.value) / variance * (self.clusters - 1) / self.clusters
+        result = min(result, float(self.units))
         weight = min((_FEW / self.clusters) ** 2, 1.0)
-        found = 1 / ((1 - weight) / found + weight / min(self.independent, found))
-        return found * self._students if weight < 1 else found
+        result = 1 / ((1 - weight) / result + weight / min(self.independent, result))
+        return result * self._students if weight < 1 else result
 
     @property
     def _students(self) -> float:
@@ -335,16 +337,16 @@ def _proportion(rate: _Rate) -> Proportion:
 
 
 def _difference(yes: _Rate, no: _Rate) -> Proportion:
-    found = difference(yes.value, yes.effective, no.value, no.effective)
+    result = difference(yes.value, yes.effective, no.value, no.effective)
     arms = _whole(yes), _whole(no)
-    return Proportion(found.value, found.interval, sum(arms), arms)
+    return Proportion(result.value, result.interval, sum(arms), arms)
 
 
 def _whole(rate: _Rate) -> int:
-    return max(int(rate.planned), 1) if rate.units else 0
+    return max(int(rate.planned_units), 1) if rate.units else 0
 
 
-def _clustered(success: npt.NDArray[np.bool_], cluster: npt.NDArray[np.integer], seed: int, draws: int) -> _Rate:
+def _cluster_rate(success: npt.NDArray[np.bool_], cluster: npt.NDArray[np.integer], seed: int, draws: int) -> _Rate:
     _check_units("success", success, draws)
     if cluster.shape != success.shape or cluster.dtype.kind not in "iu":
         raise InputError(
@@ -409,8 +411,8 @@ def _false_claims(wrong: npt.NDArray[np.integer], others: int, n_nodes: int, see
     pairs = (wrong[0].astype(np.int64), wrong[1].astype(np.int64))
     claims = sparse.coo_array((np.ones(k), pairs), shape=(n_nodes, n_nodes)).tocsr()
     shares = []
-    for drawn in _resamples(n_nodes, seed, max(100, min(draws, _PRODUCTS // k))):
-        weights = _multiplicities(drawn, n_nodes)
+    for resample in _resamples(n_nodes, seed, max(100, min(draws, _PRODUCTS // k))):
+        weights = _multiplicities(resample, n_nodes)
         all_pairs = np.maximum(n_nodes**2 - (weights**2).sum(axis=0), 1.0) / max(n_nodes * (n_nodes - 1), 1)
         shares.append((weights * (claims @ weights)).sum(axis=0) / all_pairs / others)
     return _Rate(k / others, np.concatenate(shares), halves, n_nodes, others)
@@ -422,25 +424,25 @@ def _kish(sizes: _Floats) -> float:
 
 
 def _cluster_shares(hits: _Floats, sizes: _Floats, seed: int, draws: int) -> Iterator[_Floats]:
-    for drawn in _resamples(sizes.size, seed, draws):
-        yield hits[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+    for resample in _resamples(sizes.size, seed, draws):
+        yield hits[resample].sum(axis=1) / sizes[resample].sum(axis=1)
 
 
 def _edge_shares(
     good: sparse.csr_array, every: sparse.csr_array, n_nodes: int, seed: int, draws: int
 ) -> Iterator[_Floats]:
-    for drawn in _resamples(n_nodes, seed, draws):
-        weights = _multiplicities(drawn, n_nodes)
+    for resample in _resamples(n_nodes, seed, draws):
+        weights = _multiplicities(resample, n_nodes)
         total = (weights * (every @ weights)).sum(axis=0)
         right = (weights * (good @ weights)).sum(axis=0)
         filled = total > 0  # a draw may miss every edge of a small graph
         yield right[filled] / total[filled]
 
 
-def _multiplicities(drawn: _Ints, n: int) -> _Floats:
-    """How often each of n items occurs in each row of `drawn` [r, n]; returned as [n, r]."""
-    rows = drawn.shape[0]
-    cells = drawn + n * np.arange(rows)[:, None]
+def _multiplicities(resample: _Ints, n: int) -> _Floats:
+    """How often each of n items occurs in each row of `resample` [r, n]; returned as [n, r]."""
+    rows = resample.shape[0]
+    cells = resample + n * np.arange(rows)[:, None]
     counts = np.bincount(cells.ravel(), minlength=rows * n).reshape(rows, n)
     return np.ascontiguousarray(counts.T, dtype=np.float64)
 

@@ -41,7 +41,7 @@ class Figures:
     score: float | None = None
 
 
-class Rounds(Program):
+class TrainingRounds(Program):
     """A program that trains, keeps the best round, and stops where nothing has been gained for long.
 
     Args:
@@ -93,7 +93,7 @@ class Rounds(Program):
         """Return what each of the silo's nodes adds to the counts, float [m, COUNTS or more]."""
         return marks_of(self.silo, predicted).astype(np.float32)
 
-    def told(
+    def sum_figures(
         self, predicted: Array, losses: NDArray[np.floating[Any]] | None = None, values: Array = NOTHING
     ) -> tuple[Floats, Figures]:
         """Sums figures up: over the silo's devices, and with them, and a vector of the silo's own, over all silos.
@@ -108,9 +108,9 @@ class Rounds(Program):
         """
         marks = self.marks(predicted)
         own_losses = np.zeros(len(marks), dtype=np.float32) if losses is None else losses
-        own = self.talk.members(np.concatenate([np.asarray(own_losses, dtype=np.float32)[:, None], marks], axis=1))
-        facts, counts = self.silo.facts, np.rint(own[1:] * self.count_scales).astype(np.int64)
-        row, parts = np.append(values, own[0] / max(facts.labelled, 1)), (len(values),) * bool(len(values))
+        members = self.talk.members(np.concatenate([np.asarray(own_losses, dtype=np.float32)[:, None], marks], axis=1))
+        facts, counts = self.silo.facts, np.rint(members[1:] * self.count_scales).astype(np.int64)
+        row, parts = np.append(values, members[0] / max(facts.labelled, 1)), (len(values),) * bool(len(values))
         sums, everybodys = self.talk.server(row, counts, parts=parts)
         return sums[:-1] / facts.silos, Figures(float(sums[-1]), everybodys, counts)
 
@@ -160,7 +160,7 @@ def run(
     """Runs all rounds of a program that trains.
 
     Args:
-        process: its silos; their programs are `Rounds`.
+        process: its silos; their programs are `TrainingRounds`.
         most: most rounds that there can be.
         transcript: what is said in them.
         progress: called after each round.
@@ -171,7 +171,7 @@ def run(
         What the silos report; `accuracy.per_silo` is put together from what each of them knows of its own nodes.
     """
     first, log = process.programs[0], RoundLog(most, progress, start)
-    assert isinstance(first, Rounds)
+    assert isinstance(first, TrainingRounds)
     process.begin()
     show = shown or (lambda: None)
     show()

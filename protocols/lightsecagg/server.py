@@ -9,13 +9,13 @@ import numpy as np
 
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan
-from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
-from fgl_secure.protocols.one_sum.terms import Stage, bytes_of, elements_of, flags_of
+from fgl_secure.protocols.secagg.server import AggregationServer, Hear
+from fgl_secure.protocols.secagg.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.runtime import Messages, Phase, Step
 from fgl_secure.typing import Array, Bytes, Flags
 
 
-class Server(OneSumServer):
+class LightSecAggServer(AggregationServer):
     """The party that adds up.
 
     Args:
@@ -57,15 +57,15 @@ class Server(OneSumServer):
     def _hear_shares(self, messages: Messages) -> Hear:
         """A sealed box for each other client."""
         n = self.terms.n
-        given = flags_of(messages, "given", n)
+        flags = flags_of(messages, "given", n)
         boxes = bytes_of(messages, "boxes", n - 1, self._box_bytes)
 
         def hear(row: int, client: int) -> None:
             others = self._listed.copy()
             others[client] = False
-            if not np.array_equal(given[row], others):
+            if not np.array_equal(flags[row], others):
                 raise ProtocolError(f"boxes must be for those whose keys client {client} was told; they are not")
-            self._given[client], self._boxes[client] = given[row], boxes[row]
+            self._given[client], self._boxes[client] = flags[row], boxes[row]
 
         return hear
 
@@ -75,9 +75,9 @@ class Server(OneSumServer):
         self._told = self._given.T & shared & shared[:, None]
         boxes, self._boxes = self._boxes, {}
         self._here.go(Stage.VECTORS, shared)
-        return self._forwarded(boxes, shared, self._told, self.now)
+        return self._forward_boxes(boxes, shared, self._told, self.now)
 
-    def _forwarded(self, boxes: dict[int, Bytes], shared: Flags, told: Flags, step: Step) -> Iterator[Messages]:
+    def _forward_boxes(self, boxes: dict[int, Bytes], shared: Flags, told: Flags, step: Step) -> Iterator[Messages]:
         """Client by client: all boxes together are as large as what everybody shared."""
         nothing = np.zeros(self._box_bytes, dtype=np.uint8)
         for client in np.flatnonzero(shared).tolist():
@@ -140,7 +140,7 @@ class Server(OneSumServer):
         mask, wrong = self._plan.code.recover(sums, holders.tolist(), self._coins)
         total = field.subtract(self._total, mask.astype(np.int64, copy=False)).astype(np.int64, copy=False)
         if not terms.split:
-            self._sums = terms.opened(total, int(self._included.sum()), field.modulus)[..., None, :]
+            self._sums = terms.decode_total(total, int(self._included.sum()), field.modulus)[..., None, :]
         for client in wrong:
             self.remark(self.now, int(terms.clients[client]), "its sum of coded masks is wrong: corrected")
         self._here.go(None)

@@ -20,7 +20,7 @@ import numpy as np
 
 from fgl_secure.algebra import Elements
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
-from fgl_secure.protocols.partnering import Contributors, computed
+from fgl_secure.protocols.partnering import Contributors, is_computed
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.agreement import SendersKeys, check_setup
 from fgl_secure.protocols.relay_coded.answers import Answers, Decoder
@@ -29,7 +29,7 @@ from fgl_secure.protocols.relay_coded.cryptography import Cryptography, attempt_
 from fgl_secure.protocols.relay_coded.plan import COVER, Carried, CircuitPlan, Parameters, passes
 from fgl_secure.protocols.relay_coded.wire import Wire, as_array, found_among, names_of, numbered, ranks
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
-from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
+from fgl_secure.runtime import PAYLOAD, Direction, Draws, LazyArray, Messages, Phase, Step
 from fgl_secure.runtime.packing import under, within
 from fgl_secure.runtime.transcript import Numbers
 from fgl_secure.typing import Array, Flags, Ids
@@ -163,12 +163,12 @@ class Devices(CheckpointedMachine):
         """See `SumMachine.sums`."""
         return self._sums
 
-    def rest(self) -> None:
+    def reset(self) -> None:
         """See `SumMachine.rest`."""
         self._clear()
         self._step, self._due, self._q = None, _Due.NOTHING, self._q[:0, :0].copy()
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """See the module's description."""
         queue, self._queue = self._queue, []
         self._silent = max(self._silent - 1, 0)
@@ -197,7 +197,7 @@ class Devices(CheckpointedMachine):
             self._decode()
         return ()
 
-    def settle(self) -> bool:
+    def on_idle(self) -> bool:
         """Makes do with the answers that there are; they are given up in the second silent turn in a row."""
         if self._due in (_Due.ANSWERS, _Due.OPENING, _Due.REOPENING):
             self._silent += 2
@@ -357,7 +357,7 @@ class Devices(CheckpointedMachine):
             silos = np.full(max(int(senders.max(initial=0)), int(owners.max(initial=0))) + 1, -1)
             silos[plan.way.row_owner] = plan.way.row_custodian
             foreign = (senders >= _FIRST_ALIAS) | (silos[senders] != silos[owners])
-        enough = computed(groups, self._scheme.k_min, foreign, counted).astype(np.uint8)
+        enough = is_computed(groups, self._scheme.k_min, foreign, counted).astype(np.uint8)
         return [enough[: len(plan.near)], enough[len(plan.near) :]]
 
     # An opening: circuits
@@ -495,7 +495,7 @@ class Devices(CheckpointedMachine):
         make = partial(self._hidden, self.now)
         rows: Any
         if self._alone and not is_laid_out(shape, self._draws.batch_shape):
-            rows = Later(make, shape, np.dtype(np.uint32))
+            rows = LazyArray(make, shape, np.dtype(np.uint32))
         else:
             several = len(plan) if self._draws.batch_shape else max(AT_ONCE // shape[1], 1)
             parts = [np.arange(at, min(at + several, len(plan))) for at in range(0, len(plan), several)]
@@ -542,14 +542,14 @@ class Devices(CheckpointedMachine):
             fields: dict[str, Any] = {wire.SHARE: share, wire.SLOT: plan.slots[sent].astype(np.uint32)}
             yield self._wire.say(Phase.SHARES, self.now, (senders, np.full(len(sent), relay)), size, fields)
 
-    def _by_relay(self, sent: Ids) -> Sequence[Elements | Later]:
+    def _by_relay(self, sent: Ids) -> Sequence[Elements | LazyArray]:
         """The shares of messages for each relay that is sent one, laid out unless they are many in one process."""
         shape, first = (len(sent), self._q.shape[1]), self._crypto.expanded
         if not self._alone or is_laid_out(shape, self._draws.batch_shape):
             masks = self.masks(sent if len(sent) < len(self._plan) else None)
             return [*masks[first:], *self.shares(masks, sent)]
         makes = (partial(self._some_shares, self.now, sent, j) for j in range(self._scheme.R - first))
-        return [Later(make, shape, self._scheme.field.dtype) for make in makes]
+        return [LazyArray(make, shape, self._scheme.field.dtype) for make in makes]
 
     def _some_shares(self, step: Step, sent: Ids, j: int, places: Ids) -> Elements:
         if step != self._step:
@@ -591,7 +591,7 @@ class Devices(CheckpointedMachine):
 
     # Messages that arrive
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`."""
         self._check_ends(messages)
         if messages.phase is Phase.KEYS:

@@ -239,10 +239,10 @@ def _matched(wanted: tuple[Ids, Ids], known: tuple[Ids, Ids]) -> Ids:
 def passes(grouping: Grouping, scheme: Parameters) -> dict[Direction, tuple[Grouping, Grouping]]:
     """Return for either direction all messages, and those that go into sums."""
     counted = scheme.k_min, scheme.contributors
-    answered = grouping.answered(*counted)
+    answered = grouping.answered_grouping(*counted)
     return {
         Direction.FORWARD: (grouping, answered),
-        Direction.BACKWARD: (grouping.reversed(), answered.reversed().answered(*counted)),
+        Direction.BACKWARD: (grouping.reverse(), answered.reverse().answered_grouping(*counted)),
     }
 
 

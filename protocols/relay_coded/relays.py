@@ -18,9 +18,9 @@ from fgl_secure.protocols.relay_coded.cryptography import Cryptography, attempt_
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.wire import Wire, as_array, by_value, found_among, names_of, numbered
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
-from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
+from fgl_secure.runtime import PAYLOAD, Direction, Draws, LazyArray, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP
-from fgl_secure.runtime.messages import taken
+from fgl_secure.runtime.messages import take_rows
 from fgl_secure.runtime.packing import under, within
 from fgl_secure.typing import Array, Bytes, Flags, Ids
 
@@ -185,7 +185,7 @@ class Relays(CheckpointedMachine):
         for relay in self._relays:
             relay.clear()
 
-    def rest(self) -> None:
+    def reset(self) -> None:
         """See `SumMachine.rest`."""
         self._step = None
         self._clear()
@@ -205,7 +205,7 @@ class Relays(CheckpointedMachine):
 
     # What arrives
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`."""
         self._check_ends(messages)
         if messages.phase is Phase.KEYS:
@@ -358,7 +358,7 @@ class Relays(CheckpointedMachine):
 
     # Turns
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """What each relay says now."""
         out = [*self._keys.answer(), *self._publish()]
         for relay in self._relays if self._step is not None else ():
@@ -441,7 +441,7 @@ class Relays(CheckpointedMachine):
         kept = names[first]
         for copy in np.setdiff1d(np.arange(len(names)), first).tolist():
             original = first[np.searchsorted(kept, names[copy])]
-            pair = np.asarray(taken(shares, np.array([original, copy]), -2))
+            pair = np.asarray(take_rows(shares, np.array([original, copy]), -2))
             sender = int(names[copy]) >> 32
             if not np.array_equal(pair[..., 0, :], pair[..., 1, :]):
                 raise ProtocolError(
@@ -612,7 +612,9 @@ class Relays(CheckpointedMachine):
 
         def read(some: Ids) -> Elements:
             places = at[some]
-            rows = shares.rows(places) if isinstance(shares, Later) else np.take(shares, places, axis=self._wire.axes)
+            rows = (
+                shares.rows(places) if isinstance(shares, LazyArray) else np.take(shares, places, axis=self._wire.axes)
+            )
             if not self._mixes:
                 return rows
             found, good = self._crypto.reveal(self.now, attempt, table.keys[some], rows, field.dtype)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.kernels import MERSENNE_31, inlined
+from fgl_secure.algebra.kernels import MERSENNE_31, inline
 from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.threads import Thread, parallel, range_of, read_only
 from fgl_secure.typing import Array, Bytes, Flags
@@ -120,7 +120,7 @@ def _pass(source: Any, stream: Any, target: Any, tags: Any, opening: bool, threa
                 tags[first + lane, a] = np.uint32(value) ^ stream[first + lane, TAG_WORDS + a]
 
 
-@inlined
+@inline
 def _horner(sums: Any, points: Any, words: Any) -> None:
     """Each sum times its point, plus the word: below 2^31 + 4 at any time. The loop takes wide steps."""
     for lane in range(len(sums)):

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
-from fgl_secure.choices import name_members
+from fgl_secure.config_fields import name_members
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
@@ -126,7 +126,7 @@ class RelayCoded(Scheme):
         "reopen_every",
         "keys",
     )
-    keyed: ClassVar[bool] = False
+    uses_keys: ClassVar[bool] = False
     """Where one process hosts everybody, the session's name is drawn with the keys."""
 
     @classmethod
@@ -219,7 +219,7 @@ class RelayCoded(Scheme):
         """Half of the field."""
         return (self.field.modulus - 1) // 2
 
-    def fitted(self, topology: Topology) -> RelayCoded:
+    def adapt(self, topology: Topology) -> RelayCoded:
         """The scheme over 2^61 - 1 for members: the gradient of a device with many neighbours has room there."""
         if topology.name != MEMBERS:
             return self
@@ -243,9 +243,9 @@ class RelayCoded(Scheme):
         """The scheme in which everybody sends as many messages as it may have partners."""
         return replace(self, max_degree=partners.most)
 
-    def answered(self, grouping: Grouping) -> Grouping:
+    def answered_grouping(self, grouping: Grouping) -> Grouping:
         """Without the messages to groups of fewer than k_min, and those of too few other silos' devices."""
-        return grouping.answered(self.k_min, self.contributors)
+        return grouping.answered_grouping(self.k_min, self.contributors)
 
     @property
     def helpers(self) -> Mapping[Role, int]:
@@ -259,7 +259,7 @@ class RelayCoded(Scheme):
 
     def encoding(self, topology: Topology) -> FixedPoint:
         """As `fixed_point` says; of gradients over the larger field."""
-        return self.fitted(topology).fixed_point(topology.terms)
+        return self.adapt(topology).fixed_point(topology.terms)
 
     def fixed_point(self, terms: int) -> FixedPoint:
         """The map into the field for sums of up to `terms` rows.

@@ -28,7 +28,7 @@ from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.wire import PartyIndex, Wire, as_array, found_among, names_of, numbered, ranks
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
-from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
+from fgl_secure.runtime import PAYLOAD, Direction, Draws, LazyArray, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP
 from fgl_secure.runtime.packing import under, within
 from fgl_secure.typing import Array, Flags, Ids
@@ -177,7 +177,7 @@ class Silos(CheckpointedMachine):
         if self._mixes and not self._opening and 0 < self._scheme.reopen_every < self._age:
             self._reopen(self._joined | spoke, self._number + 1)
 
-    def rest(self) -> None:
+    def reset(self) -> None:
         """See `SumMachine.rest`."""
         spoke = self._spoke
         self._step = None
@@ -198,7 +198,7 @@ class Silos(CheckpointedMachine):
 
     # What arrives
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`."""
         self._check_ends(messages)
         if messages.phase is Phase.KEYS:
@@ -266,7 +266,7 @@ class Silos(CheckpointedMachine):
 
     # Turns
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """See the module's description."""
         out, self._queue = [*self._pass_keys(), *self._queue], []
         forced, self._forced = self._forced, False
@@ -280,7 +280,7 @@ class Silos(CheckpointedMachine):
             out += self._release()
         return out
 
-    def settle(self) -> bool:
+    def on_idle(self) -> bool:
         """Goes on without those that are silent, if any device was heard of."""
         waits = self._stage in (_Stage.HANDED, _Stage.CONFIRMING)
         waits |= self._stage is _Stage.GATHERING and bool(self._spoke.any())
@@ -575,8 +575,8 @@ def _columns(value: Any, start: int, stop: int) -> Any:
     """Some columns of rows, laid out or not."""
     if (start, stop) == (0, value.shape[-1]):
         return value
-    if isinstance(value, Later):
-        return Later(lambda places: value.rows(places)[:, start:stop], (len(value), stop - start), value.dtype)
+    if isinstance(value, LazyArray):
+        return LazyArray(lambda places: value.rows(places)[:, start:stop], (len(value), stop - start), value.dtype)
     return value[..., start:stop]
 
 

@@ -34,7 +34,7 @@ from fgl_secure.runtime import (
     Role,
     Step,
     Strength,
-    Tampered,
+    TamperedBatch,
     Transcript,
 )
 from fgl_secure.runtime.channel import Loss, Tamper
@@ -56,7 +56,7 @@ def ideal(grouping: Grouping, values: Reals) -> NDArray[np.float64]:
 
 def along(grouping: Grouping, direction: Direction) -> Grouping:
     """The grouping in the direction of a pass."""
-    return grouping if direction is Direction.FORWARD else grouping.reversed()
+    return grouping if direction is Direction.FORWARD else grouping.reverse()
 
 
 def channel_of(parties: Directory, loss: Loss | None = None) -> Channel:
@@ -168,7 +168,7 @@ class SchemeConformance(ABC):
         case = self.fit(case)
         channel, g = channel_of(case.directory), case.grouping
         session = opened(self.scheme, channel, g, 1)
-        for step, way in ((FORWARD, g), (BACKWARD, g.reversed())):
+        for step, way in ((FORWARD, g), (BACKWARD, g.reverse())):
             session.sum(np.zeros((len(way.row_owner), 1)), step)
         involved = {*g.row_owner.tolist(), *g.group_owner.tolist()}
         involved |= {*g.row_custodian.tolist(), *g.group_custodian.tolist()}
@@ -243,11 +243,11 @@ def doubling(phase: Phase, modulus: int | None) -> Tamper:
     def twice(value: NDArray[Any]) -> NDArray[Any]:
         return value * 2 if modulus is None else (value.astype(np.int64) * 2 % modulus).astype(value.dtype)
 
-    def tamper(messages: Messages) -> Tampered | None:
+    def tamper(messages: Messages) -> TamperedBatch | None:
         if messages.phase is not phase:
             return None
         carried = (PAYLOAD, "share")
         fields = {name: twice(value) if name in carried else value for name, value in messages.fields.items()}
-        return Tampered(np.arange(len(messages)), fields)
+        return TamperedBatch(np.arange(len(messages)), fields)
 
     return tamper

@@ -84,7 +84,7 @@ def send_carelessly(
     masks = np.repeat(one, len(grouping.source), axis=0)
     if not len(masks):
         return
-    for way, step in ((grouping, Step(0, 0)), (grouping.reversed(), Step(0, 0, Direction.BACKWARD))):
+    for way, step in ((grouping, Step(0, 0)), (grouping.reverse(), Step(0, 0, Direction.BACKWARD))):
         channel.note_inputs("values", step, way.row_owner, q)
         points = range(scheme.T + 1, scheme.R + 1)
         shares = source_shares(scheme.field, scheme.T, points, q, way.source, [masks] * scheme.T)
@@ -158,7 +158,7 @@ def _both_ways(scheme: Scheme, graph: FederatedGraph) -> RecordedRun:
 
 
 def _small_field() -> RecordedRun:
-    return _both_ways(next(each for each in SecretMessagePassing().variants if in_small_field(each)), _tree())
+    return _both_ways(next(variant for variant in SecretMessagePassing().variants if in_small_field(variant)), _tree())
 
 
 def _dropping_out() -> RecordedRun:
@@ -169,7 +169,7 @@ def _dropping_out() -> RecordedRun:
 
 def _falling_silent() -> RecordedRun:
     """Every device may have all neighbours as partners, and none has others."""
-    run = silent_run(UNCONFIRMED, _meshed(), 0)
+    run = silent_run(UNCONFIRMED, _attachment_graph(), 0)
     assert run is not None, "silos forward what devices send"
     return run
 
@@ -182,21 +182,21 @@ def _deviating() -> RecordedRun:
 
 def _tree() -> FederatedGraph:
     """A preferential-attachment tree: most devices have one neighbour, a few have many."""
-    return _federated(nx.barabasi_albert_graph(300, 1, seed=0), 64, 0.1)
+    return _deal_graph(nx.barabasi_albert_graph(300, 1, seed=0), 64, 0.1)
 
 
-def _meshed() -> FederatedGraph:
+def _attachment_graph() -> FederatedGraph:
     """A preferential-attachment graph in which hardly two devices have the same surroundings."""
-    return _federated(nx.barabasi_albert_graph(300, 2, seed=0), 64, 0.1)
+    return _deal_graph(nx.barabasi_albert_graph(300, 2, seed=0), 64, 0.1)
 
 
 def _half_graphs(copies: int = 25, size: int = 6) -> FederatedGraph:
     """Bipartite half graphs, a_i joined to b_j where i + j <= size + 1: a device's neighbours differ in degree."""
     half = nx.Graph((("a", i), ("b", j)) for i in range(1, size + 1) for j in range(1, size + 2 - i))
-    return _federated(nx.disjoint_union_all([half] * copies), 256, 0.08)
+    return _deal_graph(nx.disjoint_union_all([half] * copies), 256, 0.08)
 
 
-def _federated(graph: nx.Graph, columns: int, share: float, silos: int = 3) -> FederatedGraph:
+def _deal_graph(graph: nx.Graph, columns: int, share: float, silos: int = 3) -> FederatedGraph:
     """A graph with random 0/1 features and two classes, its devices dealt to silos in turn."""
     devices = graph.number_of_nodes()
     pairs: NDArray[np.int64] = np.array(graph.edges, dtype=np.int64).T
@@ -212,8 +212,8 @@ _MADE: dict[str, Callable[[], RecordedRun]] = {
     SECMP: lambda: _both_ways(SecretMessagePassing(), _tree()),
     SMALL_FIELD: _small_field,
     SILO_PATH: lambda: _both_ways(Plaintext(Path.SILO), _tree()),
-    FRESH_TAGS: lambda: _both_ways(RelayCoded(k_min=1, profile=Profile.SHOWN), _meshed()),
-    OWN_SILOS: lambda: _both_ways(OF_OWN_SILOS, _meshed()),
+    FRESH_TAGS: lambda: _both_ways(RelayCoded(k_min=1, profile=Profile.SHOWN), _attachment_graph()),
+    OWN_SILOS: lambda: _both_ways(OF_OWN_SILOS, _attachment_graph()),
     UNMASKED_SHARES: lambda: _careless_run(_tree(), 0, masked=False),
     SHARED_MASKS: lambda: _careless_run(_tree(), 0, masked=True),
     SECMP_STATIC: lambda: static_run(SecretMessagePassing(), _half_graphs(), 0),

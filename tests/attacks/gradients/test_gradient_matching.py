@@ -13,7 +13,7 @@ from fgl_secure.attacks.gradients.inversion import Effort
 from fgl_secure.attacks.gradients.knowledge import UPDATES, GradientKnowledge
 from fgl_secure.attacks.gradients.matching import (
     GradientMatching,
-    Inverted,
+    InvertedGradients,
     class_means,
     exhibits,
 )
@@ -59,7 +59,7 @@ class MatchingConformance(GradientConformance):
         guess = guess_of(replace(self.attack, effort=SHORT), view, run.public, run.knowledge)
         return Counter() if guess is None else self.claims(guess)
 
-    def claims(self, guess: Inverted) -> Claims:
+    def claims(self, guess: InvertedGradients) -> Claims:
         """Whose gradient it was, and what it was taken over."""
         pairs = zip(guess.exhibits, guess.found, strict=True)
         return Counter((tuple(each.clients.tolist()), found.features.tobytes()) for each, found in pairs)
@@ -164,7 +164,7 @@ def test_clipping_alone_stops_nothing() -> None:
         assert np.linalg.norm(shown.seen.gradient) == pytest.approx(0.1, rel=1e-3)
         members = run.truth(GradientTruth).fields[int(shown.clients[0])]
         x, labels = torch.tensor(GRAPH.features[members], dtype=torch.float64), torch.from_numpy(shown.seen.labels)
-        again = shown.seen.of(x, torch.from_numpy(shown.seen.field.counted), labels)
+        again = shown.seen.of(x, torch.from_numpy(shown.seen.field.edges_with_loops), labels)
         assert np.allclose(again.detach().numpy(), shown.seen.gradient, atol=1e-4)
 
 

@@ -13,7 +13,7 @@ from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.lightsecagg.plan import MaskCode, check_roster
 from fgl_secure.runtime import Draws, OwnDraws, Role
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import SESSION, topology_of
+from tests.protocols.secagg.rounds import SESSION, topology_of
 
 Ints = NDArray[np.int64]
 
@@ -104,7 +104,7 @@ def test_any_sums_of_codes_decode_to_the_sum_of_masks(holders: tuple[int, ...]) 
     """Whichever U clients answer, in whatever order, three masks of a length that parts do not divide come out."""
     masks, pieces = zip(*map(coded, range(3)), strict=True)
     assert CODE.width == 3
-    sums = np.stack([np.asarray(CODE.added(np.stack([piece[v] for piece in pieces]))) for v in holders])
+    sums = np.stack([np.asarray(CODE.add_coded(np.stack([piece[v] for piece in pieces]))) for v in holders])
     found, faulty = CODE.recover(sums, holders, SimulationCoins(9))
     assert found.tolist() == (sum(masks) % 101).tolist()
     assert faulty == ()

@@ -32,7 +32,7 @@ from fgl_secure.runtime import (
     Recording,
     Role,
     Step,
-    Tampered,
+    TamperedBatch,
     Transcript,
 )
 from fgl_secure.runtime.channel import Loss, Tamper
@@ -103,7 +103,7 @@ def is_of_some(sums: NDArray[np.float64]) -> bool:
 
 
 Fields = Mapping[str, NDArray[Any]]
-Act = Callable[[Messages, Fields | None], Tampered]
+Act = Callable[[Messages, Fields | None], TamperedBatch]
 
 CONTENT = ("whole", "width", "share", "sum", "held", "agreed", PAYLOAD)
 """What a message is about, where it has it; the first of them is what is changed."""
@@ -114,12 +114,12 @@ def content_of(messages: Messages) -> str:
     return next(name for name in reversed(CONTENT) if name in messages.fields)
 
 
-def altered(messages: Messages, change: Callable[[NDArray[Any]], None], *, by_network: bool = False) -> Tampered:
+def altered(messages: Messages, change: Callable[[NDArray[Any]], None], *, by_network: bool = False) -> TamperedBatch:
     """All messages, with a change to what they are about."""
     name = content_of(messages)
     value = messages[name].copy()
     change(value)
-    return Tampered(np.arange(len(messages)), {**messages.fields, name: value}, by_network=by_network)
+    return TamperedBatch(np.arange(len(messages)), {**messages.fields, name: value}, by_network=by_network)
 
 
 def flipped(value: NDArray[Any]) -> None:
@@ -130,45 +130,45 @@ def flipped_all(value: NDArray[Any]) -> None:
     value ^= 1
 
 
-def changed(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+def changed(messages: Messages, earlier: Fields | None) -> TamperedBatch:  # noqa: ARG001
     """The first message carries other contents."""
     return altered(messages, flipped, by_network=True)
 
 
-def changed_all(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+def changed_all(messages: Messages, earlier: Fields | None) -> TamperedBatch:  # noqa: ARG001
     """All messages carry other contents."""
     return altered(messages, flipped_all, by_network=True)
 
 
-def swapped(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+def swapped(messages: Messages, earlier: Fields | None) -> TamperedBatch:  # noqa: ARG001
     """Contents change places between messages."""
     fields = {name: value[::-1].copy() for name, value in messages.fields.items()}
-    return Tampered(np.arange(len(messages)), fields, by_network=True)
+    return TamperedBatch(np.arange(len(messages)), fields, by_network=True)
 
 
-def reordered(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+def reordered(messages: Messages, earlier: Fields | None) -> TamperedBatch:  # noqa: ARG001
     """Messages arrive last first."""
     fields = {name: value[::-1].copy() for name, value in messages.fields.items()}
-    return Tampered(np.arange(len(messages))[::-1].copy(), fields, by_network=True)
+    return TamperedBatch(np.arange(len(messages))[::-1].copy(), fields, by_network=True)
 
 
-def duplicated(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+def duplicated(messages: Messages, earlier: Fields | None) -> TamperedBatch:  # noqa: ARG001
     """Every message arrives twice."""
     twice = np.tile(np.arange(len(messages)), 2)
-    return Tampered(twice, {name: value[twice] for name, value in messages.fields.items()}, by_network=True)
+    return TamperedBatch(twice, {name: value[twice] for name, value in messages.fields.items()}, by_network=True)
 
 
-def truncated(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+def truncated(messages: Messages, earlier: Fields | None) -> TamperedBatch:  # noqa: ARG001
     """The first message arrives without its last byte."""
     sizes = np.full(len(messages), messages.item_bytes)
     sizes[0] -= 1
-    return Tampered(np.arange(len(messages)), messages.fields, sizes, by_network=True)
+    return TamperedBatch(np.arange(len(messages)), messages.fields, sizes, by_network=True)
 
 
-def replayed(messages: Messages, earlier: Fields | None) -> Tampered:
+def replayed(messages: Messages, earlier: Fields | None) -> TamperedBatch:
     """Messages carry what those of the earlier step carried."""
     assert earlier is not None
-    return Tampered(np.arange(len(messages)), earlier, by_network=True)
+    return TamperedBatch(np.arange(len(messages)), earlier, by_network=True)
 
 
 ACTS: tuple[Act, ...] = (changed, changed_all, swapped, reordered, duplicated, truncated, replayed)
@@ -191,7 +191,7 @@ class Hostile:
     acted: int = 0
     seen: dict[tuple[int, int], Fields] = field(default_factory=dict)
 
-    def __call__(self, messages: Messages) -> Tampered | None:
+    def __call__(self, messages: Messages) -> TamperedBatch | None:
         if messages.phase is not self.phase or not len(messages):
             return None
         answers = messages.phase is Phase.SHARE_SUMS
@@ -251,7 +251,7 @@ def test_one_relays_lost_answers_are_made_up_for(phase: Phase, act: Act) -> None
     relay = int(meshed(3).directory.ids(Role.RELAY)[1])
     hostile = Hostile(phase, act, relay)
 
-    def of_relay(messages: Messages) -> Tampered | None:
+    def of_relay(messages: Messages) -> TamperedBatch | None:
         return hostile(messages) if messages.senders[0] == relay else None
 
     hostile.only = None
@@ -265,8 +265,8 @@ def test_one_relays_lost_answers_are_made_up_for(phase: Phase, act: Act) -> None
 def test_authentication_is_what_catches_a_changed_share() -> None:
     """The same change made by the sender itself gives another sum: the tests above see what a twin without would do."""
 
-    def by_sender(messages: Messages, _: Fields | None) -> Tampered:
-        return Tampered(np.arange(len(messages)), {**messages.fields, "share": messages["share"] // 2})
+    def by_sender(messages: Messages, _: Fields | None) -> TamperedBatch:
+        return TamperedBatch(np.arange(len(messages)), {**messages.fields, "share": messages["share"] // 2})
 
     end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), tamper=Hostile(Phase.SHARES, by_sender))
     assert end.sums is not None
@@ -400,9 +400,9 @@ def test_a_lie_that_cannot_be_located_stops_the_run(profile: Profile, knows: str
 def test_a_wrong_digest_leads_to_full_rosters_and_no_harm() -> None:
     """A relay that says another digest than its own makes relays compare message by message; the sums are whole."""
 
-    def tamper(messages: Messages) -> Tampered | None:
+    def tamper(messages: Messages) -> TamperedBatch | None:
         wrong = messages.phase is Phase.ROSTERS and messages.step == STEP and PAYLOAD in messages.fields
-        return Tampered.of_payload(np.arange(len(messages)), messages[PAYLOAD] ^ 1) if wrong else None
+        return TamperedBatch.of_payload(np.arange(len(messages)), messages[PAYLOAD] ^ 1) if wrong else None
 
     end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), tamper=tamper)
     assert end.sums is not None
@@ -414,7 +414,7 @@ def test_a_sender_with_two_groups_for_one_circuit_is_named() -> None:
     """Circuits that differ between relays stop the run, which names their sender."""
     second = meshed(2).directory.ids(Role.RELAY)[1]
 
-    def tamper(messages: Messages) -> Tampered | None:
+    def tamper(messages: Messages) -> TamperedBatch | None:
         if (
             messages.phase is not Phase.CIRCUITS
             or "pseudonym" not in messages.fields
@@ -422,7 +422,7 @@ def test_a_sender_with_two_groups_for_one_circuit_is_named() -> None:
         ):
             return None
         fields = {**messages.fields, "pseudonym": messages["pseudonym"] ^ 1}
-        return Tampered(np.arange(len(messages)), fields)
+        return TamperedBatch(np.arange(len(messages)), fields)
 
     end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), tamper=tamper)
     assert end.sums is None
@@ -432,13 +432,13 @@ def test_a_sender_with_two_groups_for_one_circuit_is_named() -> None:
 def test_two_contents_under_one_slot_are_named() -> None:
     """A sender that sends a message twice with different contents stops the run and is named."""
 
-    def tamper(messages: Messages) -> Tampered | None:
+    def tamper(messages: Messages) -> TamperedBatch | None:
         if messages.phase is not Phase.SHARES or messages.step != STEP:
             return None
         rows = np.array([*range(len(messages)), 0])
         again = {name: value[rows].copy() for name, value in messages.fields.items()}
         again["share"][-1] ^= 1
-        return Tampered(rows, again)
+        return TamperedBatch(rows, again)
 
     end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), tamper=tamper)
     assert "device 0 must send one row a circuit" in str(end.error)
@@ -454,7 +454,7 @@ def test_a_device_without_keys_is_left_out(act: Act | None) -> None:
 
     silos = case.directory.ids(Role.SILO)
 
-    def tamper(messages: Messages) -> Tampered | None:
+    def tamper(messages: Messages) -> TamperedBatch | None:
         of_silos = np.isin([messages.senders[0], messages.receivers[0]], silos).any() if len(messages) else True
         return act(messages, None) if act and messages.phase is Phase.KEYS and not of_silos else None
 

@@ -36,9 +36,9 @@ def opened(pairs: Pairs, nodes: int, seed: int = 0, scheme: RelayCoded = SCHEME)
 
 def ideal(grouping: Grouping, rows: NDArray[Any], step: Step) -> NDArray[Any]:
     """What the sums must be: over k_min at least, backward along what was sent forward."""
-    way = grouping.answered(SCHEME.k_min)
+    way = grouping.answered_grouping(SCHEME.k_min)
     if step.direction is Direction.BACKWARD:
-        way = way.reversed().answered(SCHEME.k_min)
+        way = way.reverse().answered_grouping(SCHEME.k_min)
     out = np.zeros((len(way.group_owner), rows.shape[1]), dtype=rows.dtype)
     np.add.at(out, way.target, rows[way.source])
     return out
@@ -76,7 +76,7 @@ def test_sums_are_the_same_with_a_process_for_each_silo_and_relay() -> None:
             own = np.isin(grouping.row_owner, machine.parties)
             machine.begin(step, rows[own] if own.any() else None)
         while not all(machine.sums is not None for machine in machines if isinstance(machine, Devices)):
-            said = [encode(messages) for machine in machines for messages in machine.turn()]
+            said = [encode(messages) for machine in machines for messages in machine.step()]
             states, machines = [machine.state() for machine in machines], made()
             for machine, state in zip(machines, states, strict=True):
                 machine.restore(state)
@@ -84,7 +84,7 @@ def test_sums_are_the_same_with_a_process_for_each_silo_and_relay() -> None:
                 for machine in machines:
                     mine = np.isin(messages.receivers, machine.parties)
                     if mine.any():
-                        machine.take(messages.rows(mine))
+                        machine.receive(messages.rows(mine))
         found = np.zeros((12, 2), dtype=np.int64)
         for machine in machines:
             if machine.sums is not None:

@@ -208,17 +208,17 @@ class Prying(Relays):
         self.told: list[Messages] = []
         self.shown: list[Array] = []
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         if messages.phase is Phase.SHARE_SUMS:
             self.told.append(messages)
             return
         if messages.phase is Phase.CIRCUITS and "payload" in messages.fields and messages["payload"].ndim == 3:
             own = np.isin(messages.receivers, self._all[:1]) & np.isin(messages.senders, self._all, invert=True)
             self.shown += [messages["payload"][own]] if own.any() else []
-        super().take(messages)
+        super().receive(messages)
 
-    def turn(self) -> Any:
-        yield from super().turn()
+    def step(self) -> Any:
+        yield from super().step()
         shown, self.shown = self.shown, []
         for place, other in enumerate(self._all.tolist()):
             for openings in shown if place else []:

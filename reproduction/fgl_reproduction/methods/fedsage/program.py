@@ -26,7 +26,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER
 from fgl_secure.runtime import MessageKind
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.averaging import Averaged
+from fgl_secure.training.averaging import AveragedRounds
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.loop import COUNTS
@@ -55,9 +55,9 @@ class FedSagePreset(AveragedPreset):
 
     def with_generator(self, rounds: int | None, most: int | None) -> FedSagePreset:
         """The same preset with other rounds for generators or other neighbours; None changes nothing."""
-        chosen = self.generator
-        rounds, most = chosen.rounds if rounds is None else rounds, chosen.most if most is None else most
-        return replace(self, generator=replace(chosen, rounds=rounds, most=most))
+        generator = self.generator
+        rounds, most = generator.rounds if rounds is None else rounds, generator.most if most is None else most
+        return replace(self, generator=replace(generator, rounds=rounds, most=most))
 
 
 HONEST = FedSagePreset("honest", hidden=64, epochs=100, learning_rate=0.5, descent=True, weight_decay=5e-4)
@@ -90,7 +90,7 @@ class SageMessage(MessageKind):
     GENERATOR = ("generator", "parameters of a client's generator of neighbours' features")
 
 
-class FedSageClient(Averaged):
+class FedSageClient(AveragedRounds):
     """One client of FedSage+.
 
     Args:
@@ -156,7 +156,7 @@ class FedSageClient(Averaged):
 
     def surroundings(self) -> Surroundings:
         """The client's graph with its generated neighbours."""
-        features, edges = self.neighgen.mended()
+        features, edges = self.neighgen.mend_graph()
         return graph_of(features, edges, self._kind, self.device)
 
     @property
