@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from fgl_secure.auditing.method import ProgramMethod
-from fgl_secure.choices import choice
+from fgl_secure.config_fields import choice
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.rounds import Rounds
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fgl_secure.choices import check_choices, choices_of
+from fgl_secure.config_fields import check_choices, choices_of
 from fgl_secure.errors import InputError
 from fgl_secure.graph.data import THIRDS, Data, GraphSets
 from fgl_secure.graph.federated_graph import FederatedGraph
@@ -77,7 +77,7 @@ class Asked:
 class Method(ABC):
     """A learning method with its choices, checked when it is made.
 
-    Subclasses are frozen dataclasses whose fields are made by `fgl_secure.choices.choice`.
+    Subclasses are frozen dataclasses whose fields are made by `fgl_secure.config_fields.choice`.
 
     Attributes:
         name: in lists, reports and on the command line.

@@ -13,7 +13,7 @@ from dataclasses import Field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fgl_secure.choices import Choice, choices_of, default_of
+from fgl_secure.config_fields import Choice, choices_of, default_of
 from fgl_secure.cli.parser import place
 from fgl_secure.errors import InputError
 

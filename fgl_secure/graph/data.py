@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fgl_secure.choices import check_choices, choice
+from fgl_secure.config_fields import check_choices, choice
 from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import Graph
 from fgl_secure.graph.datasets import find_dataset, load, load_set

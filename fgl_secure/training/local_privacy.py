@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fgl_secure.choices import check_choices, choice, required
+from fgl_secure.config_fields import check_choices, choice, required
 from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:  # the options of a command line are made without numpy and torch

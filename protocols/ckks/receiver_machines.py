@@ -26,8 +26,8 @@ from fgl_secure.protocols.ckks.wire import (
     secret_keys,
     unpadded,
 )
-from fgl_secure.protocols.one_sum.server import Attendance
-from fgl_secure.protocols.one_sum.terms import OneSumMachine, Stage, bytes_of, each_row, flags_of
+from fgl_secure.protocols.secagg.server import Attendance
+from fgl_secure.protocols.secagg.terms import OneSumMachine, Stage, bytes_of, each_row, flags_of
 from fgl_secure.runtime import Messages, Phase, Step
 from fgl_secure.typing import Array, Ids, Integers
 

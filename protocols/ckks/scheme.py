@@ -16,8 +16,8 @@ from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
 from fgl_secure.protocols.ckks.shared_server import SharedKeyServer
 from fgl_secure.protocols.ckks.wire import SharedKeyPlan
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.scheme import OneSumScheme, threshold_of
-from fgl_secure.protocols.one_sum.terms import OneSum
+from fgl_secure.protocols.secagg.scheme import OneSumScheme, threshold_of
+from fgl_secure.protocols.secagg.terms import OneSum
 from fgl_secure.protocols.pairwise_masking.scheme import sum_leaks
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology

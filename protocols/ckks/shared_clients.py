@@ -38,9 +38,9 @@ from fgl_secure.protocols.ckks.wire import (
     unwrapped,
     wrapped,
 )
-from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, Vector
-from fgl_secure.protocols.one_sum.pairs import Pairs
-from fgl_secure.protocols.one_sum.terms import USUAL, Stage, bytes_of, elements_of, flags_of
+from fgl_secure.protocols.secagg.clients import SEALING, Answer, Hear, OneSumClients, Vector
+from fgl_secure.protocols.secagg.pairs import Pairs
+from fgl_secure.protocols.secagg.terms import USUAL, Stage, bytes_of, elements_of, flags_of
 from fgl_secure.protocols.stepwise import check_arrays
 from fgl_secure.runtime import Messages, Phase, Step
 from fgl_secure.typing import Array, Flags, Ids, Integers

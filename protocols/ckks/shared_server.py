@@ -27,8 +27,8 @@ from fgl_secure.protocols.ckks.wire import (
     sealed_bytes,
     unpadded,
 )
-from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
-from fgl_secure.protocols.one_sum.terms import Stage, bytes_of, elements_of, flags_of
+from fgl_secure.protocols.secagg.server import Hear, OneSumServer
+from fgl_secure.protocols.secagg.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.protocols.stepwise import check_arrays
 from fgl_secure.runtime import Messages, Phase
 from fgl_secure.typing import Array

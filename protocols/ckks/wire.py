@@ -32,7 +32,7 @@ from fgl_secure.crypto.ckks_parameters import OVERHEAD_BYTES, Parameters
 from fgl_secure.crypto.cryptography import Context, Purpose
 from fgl_secure.crypto.streams import KEY_BYTES, FieldStream, Ring
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
-from fgl_secure.protocols.one_sum.terms import SumPlan, as_elements
+from fgl_secure.protocols.secagg.terms import SumPlan, as_elements
 from fgl_secure.runtime import Messages
 from fgl_secure.typing import Array, Bytes, Flags, Integers
 

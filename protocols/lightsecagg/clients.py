@@ -16,9 +16,9 @@ import numpy as np
 from fgl_secure.crypto.cryptography import Context, Elements, Mask, Purpose
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan, check_roster
-from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, MaskedClients
-from fgl_secure.protocols.one_sum.pairs import Pairs
-from fgl_secure.protocols.one_sum.terms import USUAL, Stage, bytes_of, flags_of
+from fgl_secure.protocols.secagg.clients import SEALING, Answer, Hear, MaskedClients
+from fgl_secure.protocols.secagg.pairs import Pairs
+from fgl_secure.protocols.secagg.terms import USUAL, Stage, bytes_of, flags_of
 from fgl_secure.runtime import Messages, Phase, Step
 from fgl_secure.typing import Array, Flags, Ids
 

@@ -20,7 +20,7 @@ from fgl_secure.algebra import Elements, LagrangeCode, PrimeField
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
-from fgl_secure.protocols.one_sum.terms import SumPlan
+from fgl_secure.protocols.secagg.terms import SumPlan
 from fgl_secure.typing import Flags
 
 

@@ -22,8 +22,8 @@ from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.lightsecagg.clients import Clients
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan, MaskCode, colluding_of, lying_of
 from fgl_secure.protocols.lightsecagg.server import Server
-from fgl_secure.protocols.one_sum.receiver import Receiver
-from fgl_secure.protocols.one_sum.scheme import MaskedScheme
+from fgl_secure.protocols.secagg.receiver import Receiver
+from fgl_secure.protocols.secagg.scheme import MaskedScheme
 from fgl_secure.protocols.pairwise_masking.scheme import SUM_LEAKS, primitives
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology

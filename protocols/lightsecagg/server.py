@@ -9,8 +9,8 @@ import numpy as np
 
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan
-from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
-from fgl_secure.protocols.one_sum.terms import Stage, bytes_of, elements_of, flags_of
+from fgl_secure.protocols.secagg.server import Hear, OneSumServer
+from fgl_secure.protocols.secagg.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.runtime import Messages, Phase, Step
 from fgl_secure.typing import Array, Bytes, Flags
 

@@ -25,9 +25,9 @@ from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask
 from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, stacked
-from fgl_secure.protocols.one_sum.pairs import Pairs, Publics, check_usable
-from fgl_secure.protocols.one_sum.terms import Stage, bytes_of, flags_of
+from fgl_secure.protocols.secagg.clients import SEALING, Answer, Hear, stacked
+from fgl_secure.protocols.secagg.pairs import Pairs, Publics, check_usable
+from fgl_secure.protocols.secagg.terms import Stage, bytes_of, flags_of
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, Vetoes
 from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan, check_request
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase

@@ -21,8 +21,8 @@ import numpy as np
 from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Purpose
 from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.one_sum.clients import SEALING, Hear, MaskedClients, stacked
-from fgl_secure.protocols.one_sum.terms import bytes_of, flags_of
+from fgl_secure.protocols.secagg.clients import SEALING, Hear, MaskedClients, stacked
+from fgl_secure.protocols.secagg.terms import bytes_of, flags_of
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
 from fgl_secure.protocols.pairwise_masking.plan import LABEL, MaskingPlan
 from fgl_secure.runtime import Messages, Phase

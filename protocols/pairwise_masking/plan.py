@@ -26,7 +26,7 @@ from fgl_secure.crypto.cryptography import Context
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import FieldStream, Ring
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.one_sum.terms import SumPlan
+from fgl_secure.protocols.secagg.terms import SumPlan
 from fgl_secure.protocols.pairwise_masking.graph import Neighbours, local_threshold
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Step

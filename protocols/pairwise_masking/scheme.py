@@ -19,8 +19,8 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.receiver import Receiver
-from fgl_secure.protocols.one_sum.scheme import FEWEST, MaskedScheme, threshold_of
+from fgl_secure.protocols.secagg.receiver import Receiver
+from fgl_secure.protocols.secagg.scheme import FEWEST, MaskedScheme, threshold_of
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.graph import (
     COLLUSION,

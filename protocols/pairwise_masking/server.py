@@ -10,8 +10,8 @@ import numpy as np
 from fgl_secure.crypto.aes_instructions import add_words
 from fgl_secure.crypto.cryptography import Mask, Partner
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
-from fgl_secure.protocols.one_sum.terms import Stage, bytes_of, elements_of, flags_of
+from fgl_secure.protocols.secagg.server import Hear, OneSumServer
+from fgl_secure.protocols.secagg.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.protocols.pairwise_masking.drawing import (
     COMMITMENT_BYTES,
     Draw,

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from fgl_secure.algebra import MERSENNE_61
-from fgl_secure.choices import name_members
+from fgl_secure.config_fields import name_members
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.plaintext.machines import Adder, Clients, Owners, Senders, Silos

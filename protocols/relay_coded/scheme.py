@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
-from fgl_secure.choices import name_members
+from fgl_secure.config_fields import name_members
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from fgl_secure.algebra import MERSENNE_31, FixedPoint, LagrangeCode, Overflow, PrimeField
-from fgl_secure.choices import name_members
+from fgl_secure.config_fields import name_members
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine, select_hosted

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fgl_secure.auditing.method import Method
-from fgl_secure.choices import Choice, choices_of, default_of
+from fgl_secure.config_fields import Choice, choices_of, default_of
 from fgl_secure.cli.options import add_method_options, configured, data_of
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data

@@ -21,7 +21,7 @@ from fgl_secure.flower import SecureAggregationStrategy, secure_aggregation_mod
 from fgl_secure.flower.kept import Keeper, state_file
 from fgl_secure.flower.mod import Memory
 from fgl_secure.flower.records import Request
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import MessageKind, Phase, decode
 
 Numbers = NDArray[np.float32]

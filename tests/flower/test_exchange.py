@@ -8,7 +8,7 @@ from flwr.app import Error, Message, RecordDict
 from fgl_secure.flower import rounds as module
 from fgl_secure.flower.records import Answer
 from fgl_secure.flower.rounds import Patience, exchange
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.terms import Stage
 from tests.flower.fake_federation import FakeGrid, app_of, update
 
 

@@ -24,7 +24,7 @@ from fgl_secure.flower.mod import APP_FAILED, MOST_SESSIONS, NO_PART, Memory
 from fgl_secure.flower.records import KEY, Answer, Request, digest_of_configuration
 from fgl_secure.flower.terms import MIN_CLIENTS_KEY, MIN_THRESHOLD_KEY, ClientPolicy, RoundTerms
 from fgl_secure.protocols.identity import Identity
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.terms import Stage
 from tests.error_codes import about
 from tests.flower.fake_federation import (
     STAGES,

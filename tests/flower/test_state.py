@@ -20,7 +20,7 @@ from fgl_secure.flower.kept import STATE_VARIABLE, UNUSED_SECONDS, Keeper
 from fgl_secure.flower.mod import NO_STATE
 from fgl_secure.flower.records import Request
 from fgl_secure.flower.terms import RoundTerms
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.pairwise_masking.plan import Ask
 from fgl_secure.runtime import decode, encode
 from tests.flower import fake_federation

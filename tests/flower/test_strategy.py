@@ -14,7 +14,7 @@ from fgl_secure.flower.mod import NO_PART
 from fgl_secure.flower.records import KEY, Answer
 from fgl_secure.flower.rounds import REFUSED
 from fgl_secure.protocols.identity import Identity
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.terms import Stage
 from tests.error_codes import about
 from tests.flower.fake_federation import (
     OFF,

@@ -162,5 +162,5 @@ def test_schemes_alone_make_machines() -> None:
             ):
                 found = {(home, name.name) for name in node.names for home, kind in homes
                          if kind == name.name and node.module.startswith(home)}  # fmt: skip
-                shared = {each for each in found if each[0].endswith(".one_sum")}
+                shared = {each for each in found if each[0].endswith(".secagg")}
                 assert found == shared, f"{module} names {found}"

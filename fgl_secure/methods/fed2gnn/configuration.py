@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method, Usual
-from fgl_secure.choices import choice
+from fgl_secure.config_fields import choice
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.method import Asked

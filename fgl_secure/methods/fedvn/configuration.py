@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import Method
-from fgl_secure.choices import choice
+from fgl_secure.config_fields import choice
 from fgl_secure.graph.data import GraphSets
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import ProgramMethod
 from fgl_secure.backbones import maker, names
-from fgl_secure.choices import check_choices, choice, part, required
+from fgl_secure.config_fields import check_choices, choice, part, required
 from fgl_secure.errors import InputError
 from fgl_secure.training.local_privacy import LocalPerturbation
 

@@ -14,7 +14,7 @@ from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.lightsecagg.clients import Clients as CodingClients
-from fgl_secure.protocols.one_sum.scheme import OneSumScheme
+from fgl_secure.protocols.secagg.scheme import OneSumScheme
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography as RelayCryptography

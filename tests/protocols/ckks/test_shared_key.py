@@ -15,10 +15,10 @@ from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.ckks.wire import ciphertexts_of, padded, public_bytes, unwrapped, wrapped
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import Channel, OwnDraws, Phase, Role, Step, decode
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import (
+from tests.protocols.secagg.rounds import (
     LEADER,
     NOW,
     SESSION,

@@ -19,7 +19,7 @@ from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
 from fgl_secure.protocols.ckks.wire import FIELD, RING, TAGS, ciphertext_fields, ciphertexts_of, digest_of_sum, tags_of
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Step, decode
 from tests.crypto.adders import Adder
-from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
+from tests.protocols.secagg.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
 
 Array = NDArray[Any]
 

@@ -29,7 +29,7 @@ from tests.power import runs_of, seeing
 from tests.protocols.ckks import flaws
 from tests.protocols.ckks.ciphertext_views import elements, rounded, solved
 from tests.protocols.ckks.flaws import Encrypt, clients_with
-from tests.protocols.one_sum.rounds import SESSION, Sent, Sum, topology_of, vectors_of
+from tests.protocols.secagg.rounds import SESSION, Sent, Sum, topology_of, vectors_of
 
 Ints = NDArray[np.int64]
 

@@ -22,7 +22,7 @@ from fgl_secure.protocols.ckks.wire import ciphertexts_of, unwrapped
 from fgl_secure.runtime import Messages, OwnDraws, Phase, decode
 from tests.error_codes import about
 from tests.protocols.ckks import flaws
-from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
+from tests.protocols.secagg.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
 
 TOPOLOGY, PLAIN = topology_of(3), vectors_of(3)
 PARTIES = [int(party) for party in TOPOLOGY.senders]

@@ -23,7 +23,7 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.lightsecagg.clients import Clients
 from fgl_secure.protocols.lightsecagg.plan import LABEL
-from fgl_secure.protocols.one_sum.terms import USUAL, Stage
+from fgl_secure.protocols.secagg.terms import USUAL, Stage
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Channel, Draws, MessageBatch, Messages, OwnDraws, Party, Phase, Role, Step, Tampered
 from fgl_secure.testing import (
@@ -38,8 +38,8 @@ from fgl_secure.testing.protocol import Inputs
 from tests.error_codes import about
 from tests.power import sampled_by_entries, seeing
 from tests.protocols.lightsecagg import twins
-from tests.protocols.one_sum.rounds import STAGES as STAGE_OF
-from tests.protocols.one_sum.rounds import directory_of, topology_of
+from tests.protocols.secagg.rounds import STAGES as STAGE_OF
+from tests.protocols.secagg.rounds import directory_of, topology_of
 
 Ints = NDArray[np.int64]
 

@@ -14,7 +14,7 @@ from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.runtime import Channel, Messages, Phase, Recording, Step, Tampered
 from fgl_secure.runtime.channel import Loss, Tamper
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import LEADER, NOW, directory_of, topology_of, vectors_of
+from tests.protocols.secagg.rounds import LEADER, NOW, directory_of, topology_of, vectors_of
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]

@@ -13,7 +13,7 @@ from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.lightsecagg.plan import MaskCode, check_roster
 from fgl_secure.runtime import Draws, OwnDraws, Role
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import SESSION, topology_of
+from tests.protocols.secagg.rounds import SESSION, topology_of
 
 Ints = NDArray[np.int64]
 

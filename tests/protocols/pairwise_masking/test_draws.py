@@ -8,13 +8,13 @@ import pytest
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.drawing import Draw, digest_of_keys, pledge_of
 from fgl_secure.runtime import Phase, decode
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
+from tests.protocols.secagg.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
 from tests.protocols.pairwise_masking import flaws
 from tests.protocols.pairwise_masking.wire import Wire, total_of
 

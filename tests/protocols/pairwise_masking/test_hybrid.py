@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.cryptography import Mask, Purpose
 from fgl_secure.crypto.keys import CIPHERTEXT_BYTES, KeyAgreement, Offer, wrap
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.one_sum.clients import SEALING
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.clients import SEALING
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.drawing import MASK
 from fgl_secure.runtime import decode
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import LEADER, SESSION, changed, topology_of
+from tests.protocols.secagg.rounds import LEADER, SESSION, changed, topology_of
 from tests.protocols.pairwise_masking.test_keys import listing, true_keys
 from tests.protocols.pairwise_masking.wire import EVERYBODY, TARGET, Wire, plain, total_of
 

@@ -7,10 +7,10 @@ import pytest
 
 from fgl_secure.crypto.cryptography import Purpose, seed_of
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import Messages, Phase, decode
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import LEADER, SESSION, changed
+from tests.protocols.secagg.rounds import LEADER, SESSION, changed
 from tests.protocols.pairwise_masking import flaws
 from tests.protocols.pairwise_masking.wire import EVERYBODY, TARGET, Wire, plain, total_of
 

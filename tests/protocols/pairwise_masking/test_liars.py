@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.plan import Ask
 from fgl_secure.runtime import Messages, Phase
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import LEADER, NOW
+from tests.protocols.secagg.rounds import LEADER, NOW
 from tests.protocols.pairwise_masking import flaws
 from tests.protocols.pairwise_masking.wire import EVERYBODY, TARGET, Roster, Wire, asking, attacked, plain, total_of
 

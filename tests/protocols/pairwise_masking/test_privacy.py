@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Purpose
 from fgl_secure.errors import TooFewClientsError
-from fgl_secure.protocols.one_sum.terms import USUAL, Stage
+from fgl_secure.protocols.secagg.terms import USUAL, Stage
 from fgl_secure.runtime import Channel, Party, Step
 from fgl_secure.testing import Protocol, assert_exactly_private, assert_simulatable
 from fgl_secure.testing.affine import Judge, RowSpace, distance

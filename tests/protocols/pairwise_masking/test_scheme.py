@@ -17,7 +17,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, TooFewClientsError
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.drawing import Draw, Pledges
 from fgl_secure.protocols.pairwise_masking.graph import (
@@ -34,8 +34,8 @@ from fgl_secure.protocols.pairwise_masking.graph import (
 from fgl_secure.runtime import Channel, OwnDraws, Phase, Role, Secret, Step
 from fgl_secure.schemes import server_scheme
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import NEVER, NOW, SESSION, STAGES, Sum, directory_of, topology_of, vectors_of
-from tests.protocols.one_sum.sums import channel_of
+from tests.protocols.secagg.rounds import NEVER, NOW, SESSION, STAGES, Sum, directory_of, topology_of, vectors_of
+from tests.protocols.secagg.sums import channel_of
 
 Ints = NDArray[np.int64]
 

@@ -17,16 +17,16 @@ from fgl_secure.crypto.cryptography import Elements, Mask, RealCryptography, see
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import ProtocolError, TooFewClientsError, TooManyErrors
-from fgl_secure.protocols.one_sum.clients import SEALING
-from fgl_secure.protocols.one_sum.terms import USUAL, Stage
+from fgl_secure.protocols.secagg.clients import SEALING
+from fgl_secure.protocols.secagg.terms import USUAL, Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES
 from fgl_secure.protocols.pairwise_masking.plan import Sharing
 from fgl_secure.runtime import OwnDraws, Phase, Step, decode, simulate
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
-from tests.protocols.one_sum.sums import channel_of
+from tests.protocols.secagg.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
+from tests.protocols.secagg.sums import channel_of
 from tests.protocols.pairwise_masking import flaws
 from tests.protocols.pairwise_masking.wire import EVERYBODY, LENGTH, TARGET, Wire, asking, plain, total_of
 

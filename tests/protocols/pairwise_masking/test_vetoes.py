@@ -16,7 +16,7 @@ from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.errors import InputError, TooFewClientsError, TooManyErrors
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.drawing import Vetoes
@@ -28,8 +28,8 @@ from fgl_secure.testing import Protocol
 from fgl_secure.testing.affine import Judge, distance
 from fgl_secure.testing.protocol import Inputs
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import NEVER, NOW, STAGES, Sum, directory_of, topology_of, vectors_of
-from tests.protocols.one_sum.sums import channel_of
+from tests.protocols.secagg.rounds import NEVER, NOW, STAGES, Sum, directory_of, topology_of, vectors_of
+from tests.protocols.secagg.sums import channel_of
 from tests.protocols.pairwise_masking import flaws
 from tests.protocols.pairwise_masking.cases import SERVER, TAPES_SESSION, silo
 

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Context, Mask, Partner, Purpose, RealCryptography
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.one_sum.server import Attendance
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.server import Attendance
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import PHASES, Clients
 from fgl_secure.protocols.pairwise_masking.drawing import Draw, Pledges, digest_of_keys, pledge_of
 from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Step, decode
-from tests.protocols.one_sum.rounds import (
+from tests.protocols.secagg.rounds import (
     LEADER,
     NOW,
     SESSION,

@@ -7,7 +7,7 @@ from math import isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
-from fgl_secure.choices import choice
+from fgl_secure.config_fields import choice
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedavg.configuration import FedAvg
 

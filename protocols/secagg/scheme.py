@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
-from fgl_secure.choices import name_members
+from fgl_secure.config_fields import name_members
 from fgl_secure.crypto.cryptography import Cryptography, RealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import Ring
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.one_sum.terms import OneSum
+from fgl_secure.protocols.secagg.terms import OneSum
 from fgl_secure.protocols.scheme import Rounding, Scheme, SumMachine, select_hosted
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import (

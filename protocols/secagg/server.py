@@ -13,7 +13,7 @@ from fgl_secure.coins import Coins
 from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.one_sum.terms import OneSum, OneSumMachine, Stage, SumPlan, bytes_of, each_row, laid_out
+from fgl_secure.protocols.secagg.terms import OneSum, OneSumMachine, Stage, SumPlan, bytes_of, each_row, laid_out
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
 from fgl_secure.typing import Array, Bytes, Flags, Ids, Integers
 

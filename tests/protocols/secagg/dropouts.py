@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import TooFewClientsError
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.one_sum.terms import USUAL, Stage
+from fgl_secure.protocols.secagg.terms import USUAL, Stage
 from fgl_secure.runtime import Channel, Phase, Step
-from tests.protocols.one_sum.rounds import LEADER, NEVER, NOW, STAGES, Ints, Sent, picks, topology_of, vectors_of
-from tests.protocols.one_sum.sums import SumsConformance, channel_of
+from tests.protocols.secagg.rounds import LEADER, NEVER, NOW, STAGES, Ints, Sent, picks, topology_of, vectors_of
+from tests.protocols.secagg.sums import SumsConformance, channel_of
 
 
 class DropoutConformance(SumsConformance, ABC):

@@ -13,11 +13,11 @@ from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Step
 from tests.error_codes import about
-from tests.protocols.one_sum.dropouts import DropoutConformance
-from tests.protocols.one_sum.messages import MessageConformance
-from tests.protocols.one_sum.rounds import NOW, vectors_of
-from tests.protocols.one_sum.states import StateConformance
-from tests.protocols.one_sum.sums import CoreConformance
+from tests.protocols.secagg.dropouts import DropoutConformance
+from tests.protocols.secagg.messages import MessageConformance
+from tests.protocols.secagg.rounds import NOW, vectors_of
+from tests.protocols.secagg.states import StateConformance
+from tests.protocols.secagg.sums import CoreConformance
 
 
 class TestPairwiseMasking(DropoutConformance, MessageConformance, StateConformance):

@@ -11,10 +11,10 @@ import pytest
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Identity, Names
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import OwnDraws, Phase, Step, decode
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import (
+from tests.protocols.secagg.rounds import (
     LEADER,
     NOW,
     SESSION,
@@ -27,7 +27,7 @@ from tests.protocols.one_sum.rounds import (
     topology_of,
     vectors_of,
 )
-from tests.protocols.one_sum.sums import SumsConformance
+from tests.protocols.secagg.sums import SumsConformance
 
 OTHER_SESSION = bytes(reversed(range(16)))
 

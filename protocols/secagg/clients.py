@@ -15,8 +15,8 @@ from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.crypto.streams import KEY_BYTES, Ring
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.pairs import Pairs, check_usable
-from fgl_secure.protocols.one_sum.terms import (
+from fgl_secure.protocols.secagg.pairs import Pairs, check_usable
+from fgl_secure.protocols.secagg.terms import (
     OneSumMachine,
     Stage,
     SumPlan,

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Identities, Identity, Names
-from fgl_secure.protocols.one_sum.scheme import OneSumScheme
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.scheme import OneSumScheme
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import CLIENTS, SERVER, Topology
 from fgl_secure.runtime import Directory, MessageKind, Messages, OwnDraws, Phase, Role, Step, decode, encode

@@ -11,7 +11,7 @@ from fgl_secure.crypto.cryptography import Cryptography, Mask, Purpose
 from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.terms import OneSumMachine, SumPlan, bytes_of, elements_of, flags_of, laid_out
+from fgl_secure.protocols.secagg.terms import OneSumMachine, SumPlan, bytes_of, elements_of, flags_of, laid_out
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
 from fgl_secure.typing import Array, Ids
 

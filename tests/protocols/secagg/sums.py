@@ -14,13 +14,13 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.one_sum.scheme import OneSumScheme
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.secagg.scheme import OneSumScheme
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Later, Messages, OwnDraws, Recording, Role, Step, Strength
 from fgl_secure.runtime.channel import Loss
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import NOW, SESSION, Ints, Sum, directory_of, messages_in, topology_of, vectors_of
+from tests.protocols.secagg.rounds import NOW, SESSION, Ints, Sum, directory_of, messages_in, topology_of, vectors_of
 
 
 def channel_of(clients: int, loss: Loss | None = None, seed: int = 0) -> Channel:

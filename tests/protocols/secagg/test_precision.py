@@ -24,7 +24,7 @@ from fgl_secure.testing import Protocol, assert_statistically_private
 from fgl_secure.testing.protocol import Inputs
 from tests.error_codes import about
 from tests.power import Array, sampled_by_entries, seeing
-from tests.protocols.one_sum.rounds import directory_of, topology_of
+from tests.protocols.secagg.rounds import directory_of, topology_of
 
 SERVER = Party(Role.SERVER, 0)
 SCHEMES: list[Scheme] = [PairwiseMasking(precision=8), LightSecAgg(precision=8)]

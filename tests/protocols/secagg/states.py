@@ -9,8 +9,8 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, MalformedMessageError
 from fgl_secure.runtime import OwnDraws, Step
 from tests.error_codes import about
-from tests.protocols.one_sum.rounds import NOW, SESSION, Sent, Sum, mark, topology_of, vectors_of
-from tests.protocols.one_sum.sums import CoreConformance
+from tests.protocols.secagg.rounds import NOW, SESSION, Sent, Sum, mark, topology_of, vectors_of
+from tests.protocols.secagg.sums import CoreConformance
 
 
 class StateConformance(CoreConformance, ABC):
